@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Experiment: All-Pairs on 8 nodes; how often what is distinct was read from persistent storage.
+"""Experiment: All-Pairs on 8 nodes; how often each distinct byte is read from persistent storage.
 
     dev/all_pairs_experiment.py [--tiny] [--nodes 8] [--files 24] [--kilobytes 200] [--block 4] [--runs 3]
 
-Every pair of files, parts of one set of proteins, is compared by `apps/all-pairs/ncd.py`. With eyas the matrix is cut
-in blocks that read their files as inputs; beside it the same blocks, placed by eyas too, read them on the shared file
-system. There nodes keep in memory what they have read, and their memory is large: plain shared storage at its best.
-Bytes are those that the store sent over its link, headers included. Prints medians and whether the goal holds; ends
+Every pair of files, cut from one set of proteins, is compared by `apps/all-pairs/ncd.py`. With eyas, the matrix is
+split into blocks whose tasks have their files as inputs. For comparison, the same blocks, also placed by eyas, read the
+files on the shared file system, where each node caches all that it has read: plain shared storage at its best. Counted
+are the bytes that the store sends over its link, headers included. Prints medians and whether the goal holds; exits
 with 1 if not.
 
-It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas: a release build, or EYAS_BIN.
+Needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` list, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_READS = 1.1
 
 
 def prepare(bed: Testbed, data: Path, files: int, length: int) -> list[Path]:
-    """Cuts the set in files of this length, as nodes see them."""
+    """Cuts the set into files of this length. Returns their paths on the nodes."""
     whole = (data / "tursiops.fa").read_bytes()
     if files * length > len(whole):
         raise TestbedError(f"{files} files of {length} bytes are more than the {len(whole)} of the data")
@@ -41,13 +41,13 @@ def prepare(bed: Testbed, data: Path, files: int, length: int) -> list[Path]:
 
 
 def by_inputs(bed: Testbed, paths: list[Path], side: int) -> list[object]:
-    """As the application does it."""
+    """Runs the application with files as inputs."""
     words = ["--eyas", eyas(), "--rows", *paths, "--symmetric", "--block", side, "--out", bed.mount / "out"]
     return [sys.executable, APPS / "all-pairs" / "all_pairs.py", *words, "--", PROGRAM]
 
 
 def in_place(bed: Testbed, paths: list[Path], side: int) -> list[object]:
-    """The same blocks as tasks without inputs: each is a line that calls the same program where the files are."""
+    """Runs the same blocks as tasks without inputs; each command reads the files where they are."""
     lines = []
     for top in range(0, len(paths), side):
         for left in range(top, len(paths), side):
@@ -60,14 +60,14 @@ def in_place(bed: Testbed, paths: list[Path], side: int) -> list[object]:
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
-    """All of it; whether the goal holds."""
+    """Runs all of it. Returns whether the goal holds."""
     data = proteins()
     length = int(asked.kilobytes * 1000)
     rows, reads = [], {}
     for way, command in (("shared", in_place), ("ours", by_inputs)):
         times, sent = [], []
         for _ in range(asked.runs):
-            # Made anew for each run, so that no node remembers anything.
+            # Created for each run, so that no node has cached anything.
             bed.up(asked.nodes, asked.link, asked.store_link, page_cache=True)
             paths = prepare(bed, data, asked.files, length)
             with Cluster(bed, bed.nodes()[2:]) as cluster:

@@ -1,11 +1,11 @@
-"""How many tasks a second other systems run on this machine, each as one scheduler and two workers, beside eyas.
+"""Benchmark: tasks a second of eyas and other systems on this machine, with one scheduler and two workers each.
 
-Two kinds of task: one that does nothing, where a system has such (a Python function that returns at once; eyas's own
-no-op), and ``/bin/true`` as a process. Each system runs in a process of its own, in turns; the median rate is shown,
-from the first task's submission to the last result, without the start of workers. All listen on 127.0.0.1 alone.
+There are two kinds of task: a no-op, where a system has one (a Python function that returns at once; eyas's own no-op),
+and ``/bin/true`` as a process. Each system runs in a process of its own. Runs are interleaved; the median rate is
+printed, from the first submission to the last result, without starting the workers. All listen on 127.0.0.1 only.
 
-``dev/peers.sh`` installs what the registries have; what is missing is left out and named. Numbers of tasks fit each
-system's speed, so that a run takes seconds.
+``dev/peers.sh`` installs the systems that package registries have; missing ones are skipped and named. The number of
+tasks suits each system's speed, so that a run takes seconds.
 
     dev/peers.sh && target/peers/bin/python dev/bench_peers.py [--tiny]
 """
@@ -36,21 +36,21 @@ def noop(_number: int) -> None:
 
 
 def true(_number: int) -> None:
-    """A task that is a process. What it needs it brings along: Parsl sends the function alone."""
+    """A task that runs a process. It imports what it needs, because Parsl sends the function alone."""
     import subprocess
 
     subprocess.run(["/bin/true", "1"], check=True)
 
 
 def timed(run: Callable[[], object], tasks: int) -> float:
-    """Tasks per second of one run."""
+    """Tasks a second of one run."""
     began = time.perf_counter()
     run()
     return tasks / (time.perf_counter() - began)
 
 
 def eyas(kind: str, tasks: int) -> float:
-    """Two executors of a cluster of its own; the rate is the one that eyas tells."""
+    """Two executors in a cluster of their own; the rate is the one that eyas reports."""
     binary = os.environ.get("EYAS_BIN") or str(PROJECT / "target" / "release" / "eyas")
     words = ["--noop"] if kind == "noop" else ["--", TRUE]
     with tempfile.TemporaryDirectory() as home:
@@ -150,7 +150,7 @@ SYSTEMS: list[tuple[str, str, int, Callable[[str, int], float]]] = [
 
 
 def measure_apart(place: int, tasks: int) -> float | str:
-    """The rate of one run in a process of its own, or why there is none."""
+    """The rate of one run in a process of its own, or the reason why there is none."""
     command = [sys.executable, __file__, "--one", str(place), "--tasks", str(tasks)]
     # Parsl looks for its own programs on the PATH.
     environment = {**os.environ, "PATH": f"{PEERS}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -169,7 +169,7 @@ def measure_apart(place: int, tasks: int) -> float | str:
 def main() -> None:
     """Measures and prints a table."""
     parser = argparse.ArgumentParser(description="Tasks a second, eyas and its peers.")
-    parser.add_argument("--tiny", action="store_true", help="only show that it runs")
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--tasks", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -3,22 +3,22 @@
 
     dev/blast_experiment.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link RATE] [--store-link RATE]
 
-Every task searches a protein database of 13 MB for one sequence, then waits: the wait stands for the computing for
-which one machine with many nodes has not the processors. Four ways, on testbeds of one kind, one after the other:
+Every task searches a protein database of 13 MB for one sequence and then sleeps; the sleep stands for computation,
+since all nodes share the processors of one machine. Four ways are compared on identical testbeds, one after the other:
 
     shared    tasks read the database on the shared file system
-    staging   each task has the database copied to its node, which keeps nothing (first-available)
+    staging   the database is copied to the node for each task, and not kept (first-available)
     ideal     the database is on each node's disk from the start
-    ours      eyas as it is
+    ours      eyas with its defaults
 
-No node keeps in memory what it has read on the shared file system, as if the database were larger than that; the
-paper's was.
+Nodes do not cache what they read on the shared file system, as if the database were larger than memory; the paper's
+was.
 
-Prints medians: the time of all tasks, the time that a node takes for one of its tasks (transfer and computing, figure
-6), databases sent by the store; and, for the number of nodes nearest to 16, how many tasks run in the course of time
-(figures 4 and 5). All four must give the same hits. Ends with 1 if a goal does not hold.
+Prints medians: the time of all tasks; the time of a task on its node (transfer and computation, figure 6); databases
+sent by the store; and, for the number of nodes nearest to 16, the number of running tasks over time (figures 4 and 5).
+All four must give the same hits. Exits with 1 if a goal does not hold.
 
-It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas: a release build, or EYAS_BIN.
+Needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` list, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ MOST_BEYOND_IDEAL, MOST_GROWTH = 1.05, 1.10
 
 
 def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Namespace) -> Path:
-    """Makes the testbed, and puts there database, queries and program; the database as nodes see it in this way."""
-    # BLAST maps files, which needs that the node may keep their pages: so the program drops them itself.
+    """Creates the testbed with database, queries and program. Returns the path of the database on the nodes."""
+    # BLAST maps files, so the node must be able to cache pages: the program drops them itself.
     bed.up(nodes, asked.link, asked.store_link, page_cache=way == "shared")
     folder = bed.folder / "local" if way == "ideal" else bed.shared / "db"
     folder.mkdir()
     for path in data.glob("tursiops.p*"):
         shutil.copy(path, folder)
-    # Sequences of the database that are not too long.
+    # Sequences of the database that are short enough.
     sequences = (">" + text for text in (data / "tursiops.fa").read_text()[1:].split("\n>"))
     short = [sequence for sequence in sequences if 200 < len(sequence) < 500][: nodes * TASKS_A_NODE]
     (bed.shared / "queries.fa").write_text("\n".join(short) + "\n")
@@ -66,7 +66,7 @@ def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Name
 
 
 def run(bed: Testbed, way: str, number: int, data: Path, asked: argparse.Namespace) -> tuple[Job, float, bytes]:
-    """One way on so many nodes: the job, databases that the store sent, and the hits."""
+    """Runs one way on this many nodes. Returns the job, the number of databases that the store sent, and the hits."""
     database = prepare(bed, way, number, data, asked)
     words = ["--database", database, "--queries", bed.mount / "queries.fa", "--tasks", number * TASKS_A_NODE]
     words += ["--out", bed.mount / "hits", "--program", bed.folder / "search", "--eyas", eyas()]
@@ -83,7 +83,7 @@ def size(data: Path) -> int:
 
 
 def course(job: Job, nodes: int, length_s: float) -> str:
-    """How many tasks compute, in ninths of the nodes, from the job's start to the longest one's end."""
+    """Number of computing tasks, in ninths of the nodes, from the start of the job to the end of the longest one."""
     spans = [(task["queued_us"] + task["waited_us"], task["ran_us"]) for task in job.tasks]
     instants = [length_s * 1e6 * (column + 0.5) / COLUMNS for column in range(COLUMNS)]
     counts = [sum(start <= instant < start + ran for start, ran in spans) for instant in instants]
@@ -91,7 +91,7 @@ def course(job: Job, nodes: int, length_s: float) -> str:
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
-    """All of it; whether the goals hold."""
+    """Runs all of it. Returns whether the goals hold."""
     numbers = asked.nodes
     data = proteins()
     shown = min(numbers, key=lambda number: abs(number - 16))
@@ -133,7 +133,7 @@ def main() -> int:
     """The command line."""
     parser = command_line(__doc__, tiny="2 nodes", runs=1)
     parser.add_argument("--nodes", type=ascending, default="4,8,16,32", help="numbers of nodes")
-    parser.add_argument("--pause", type=float, default=5, help="seconds that each task waits after its search")
+    parser.add_argument("--pause", type=float, default=5, help="seconds that each task sleeps after its search")
     ask_links(parser, "100mbit", "400mbit")
     return conduct(parser, {"nodes": [2], "pause": 0.5}, experiment)
 

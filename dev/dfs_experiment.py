@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Experiment: files of the cluster over shaped links, with plain copies beside them, and a node that dies.
+"""Experiment: the distributed file system over shaped links, compared with plain copies; and the loss of a node.
 
     dev/dfs_experiment.py [--tiny] [--nodes 8] [--runs 3] [--megabytes 128] [--kept-megabytes 1000]
                           [--link 100mbit] [--only copies|loss]
 
-A client in `head`, which keeps no files, puts a file with three replicas. Beside it a plain copy of the file over sockets to
-three nodes in a chain: each writes it to its disk, and passes it on while it comes; its time is that of one link, less
-than that of `cp` and two copies over the network one after the other. Then the file is got, by one client, and
-by clients on all nodes at once, with a plain copy from one node to another beside it.
+A client in `head`, which stores no files, puts a file with three replicas. For comparison, the file is copied over
+sockets to three nodes in a chain, each of which writes it to its disk and passes it on at the same time; this takes the
+time of one link, less than `cp` and two network copies one after the other. Then one client gets the file, and clients
+on all nodes get it at once, compared with a plain copy from one node to another.
 
-Then all of a node's processes are killed while a client reads files in a loop, each with a command of its own; none may
-fail. Replication is whole again when the nodes that are left have three replicas of all chunks: they say so, and the last of them is as
-old as its file in a store. The time for that is from when they receive a tenth of what their links carry, which is when they have agreed
-that the node is gone. What was lost and made again
-in that time is held against what all their links carry, alone and with what the reader got; and the most that it gave
-to one node against the mean. Chunks are of 1 MiB, so that there are many.
+Then all processes of a node are killed while a client reads files in a loop, each with its own command; none may fail.
+Replication is complete when the remaining nodes have three replicas of all chunks: they report it, and the last
+replica's time stamp in a store shows when. The time is counted from when the nodes receive a tenth of their links'
+capacity, which is when they have agreed that the node is gone. The bytes that were lost and replicated in that time are
+compared with the capacity of all links, alone and together with the reader's; and the bytes given to one node with the
+mean. Chunks have 1 MiB, so that there are many.
 
-Prints medians, and which goals hold; ends with 1 if one does not. It needs what `dev/testbed/testbed.py check` asks for, and
+Prints medians and which goals hold; exits with 1 if one does not. Needs what `dev/testbed/testbed.py check` lists, and
 eyas: a release build, or EYAS_BIN.
 """
 
@@ -50,7 +50,7 @@ BEGUN = 0.1  # of what links carry
 
 
 def plain(bed: Testbed, giver: str, takers: list[str], source: Path) -> float:
-    """Copies a file from a node to others in a chain; seconds."""
+    """Copies a file from a node to others in a chain. Returns seconds."""
     taking = []
     try:
         for number, node in enumerate(takers):
@@ -71,14 +71,14 @@ def plain(bed: Testbed, giver: str, takers: list[str], source: Path) -> float:
 
 
 def timed(cluster: Cluster, node: str, *words: object) -> float:
-    """Runs `eyas dfs` in a node; seconds."""
+    """Runs `eyas dfs` in a node. Returns seconds."""
     began = time.monotonic()
     cluster.bed.check(node, cluster.words(eyas(), "dfs", *words), REPAIR_S)
     return time.monotonic() - began
 
 
 def copies(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> list[bool]:
-    """Puts and gets a file; whether the goals hold."""
+    """Puts and gets a file. Returns whether the goals hold."""
     source = bed.folder / "file"
     source.write_bytes(os.urandom(int(asked.megabytes * 1e6)))
     target = {node: bed.folder / "nodes" / node / "got" for node in ["head", *nodes]}
@@ -94,7 +94,7 @@ def copies(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> list[bo
             began = time.monotonic()
             words = [eyas(), "dfs", "get", "--force", f"/file-{run}"]
             clients = [bed.start(node, cluster.words(*words, target[node]), log="gets") for node in nodes]
-            # A list, so that all are waited for.
+            # A list, so that the loop waits for all.
             if any([client.wait() for client in clients]):
                 raise TestbedError(f"a client has not got the file; see {bed.folder}/log/gets")
             all_got.append(time.monotonic() - began)
@@ -114,7 +114,7 @@ def copies(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> list[bo
 
 
 class Reader(threading.Thread):
-    """Reads all files in a loop until it is told to stop."""
+    """Reads all files in a loop until it is stopped."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Of this cluster."""
@@ -144,13 +144,13 @@ def chunks_by_address(cluster: Cluster) -> dict[str, tuple[int, int]]:
 
 
 def last_stored_s(bed: Testbed, nodes: list[str]) -> float:
-    """When the last object came to its place in one of their stores, by the machine's clock."""
+    """Time at which the last object arrived in one of their stores, by the machine's clock."""
     stores = [bed.folder / "nodes" / node / "eyas" / "store" for node in nodes]
     return max(file.stat().st_ctime for store in stores for file in store.rglob("*") if file.is_file())
 
 
 def loss(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> tuple[list[float], list[bool]]:
-    """A node dies; what there is to say of it, and whether all files stayed readable and were repaired in time."""
+    """Kills a node. Returns the results, and whether all files stayed readable and were replicated in time."""
     source = bed.folder / "source"
     source.write_bytes(os.urandom(int(asked.kept_megabytes * 1e6 / FILES)))
     address = {line.split()[1]: line.split()[0] for line in (bed.folder / "hosts").read_text().splitlines()}
@@ -199,7 +199,7 @@ def loss(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> tuple[lis
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
-    """All of it; whether the goals hold."""
+    """Runs all of it. Returns whether the goals hold."""
     bed.up(asked.nodes + asked.runs - 1, asked.link, asked.link)
     nodes = bed.nodes()[2:]
     holds = []
@@ -208,7 +208,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     if asked.only != "copies":
         losses = [loss(asked, bed, nodes[: len(nodes) - run][-asked.nodes :]) for run in range(asked.runs)]
         heads = ["lost, MB", "s until it begins", "s until whole", "of the links", "with reads", "most of one / mean"]
-        title = f"one of {asked.nodes} nodes dies; {asked.kept_megabytes:g} MB in {REPLICAS} replicas, links of {asked.link}"
+        size = f"{asked.kept_megabytes:g} MB in {REPLICAS} replicas"
+        title = f"one of {asked.nodes} nodes dies; {size}, links of {asked.link}"
         show(title, [*heads, "reads", "usual, s", "longest, s"], [row for row, _ in losses])
         holds += [hold for _, all_hold in losses for hold in all_hold]
         share = statistics.median(row[4] for row, _ in losses)
@@ -222,9 +223,9 @@ def main() -> int:
     parser = command_line(__doc__, tiny="4 nodes, 8 MB and 32 MB", runs=3)
     ask_nodes(parser)
     parser.add_argument("--megabytes", type=float, default=128, help="size of the file that is copied")
-    parser.add_argument("--kept-megabytes", type=float, default=1000, help="of all files when a node dies")
-    parser.add_argument("--link", default="100mbit", help="each link")
-    parser.add_argument("--only", choices=["copies", "loss"], help="one of the two parts")
+    parser.add_argument("--kept-megabytes", type=float, default=1000, help="size of all files when a node is killed")
+    parser.add_argument("--link", default="100mbit", help="rate of each link")
+    parser.add_argument("--only", choices=["copies", "loss"], help="run only this part")
     return conduct(parser, {"nodes": 4, "megabytes": 8, "kept_megabytes": 32}, experiment)
 
 

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Experiment: one file to n nodes over shaped links, by simultaneous demand, with a star over HTTP beside it.
+"""Experiment: one file is distributed to n nodes over shaped links, by simultaneous demand, compared with a star over
+HTTP.
 
     dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 96] [--link 48mbit] [--alone]
 
-A job of n tasks that read one file of the shared storage, one task a node; the time is from the job's start until the
-last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes, pieces of c);
-a star, in which the source sends to each node, n times. Then once more at half of the largest n, with the node that
-has sent most killed when half of the time is over. For the least and the largest n there is `eyas push` beside it, in a
-chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as one node alone. Prints medians, what the
-source has sent in file sizes (headers included), and which goals hold; ends with 1 if one does not.
+A job of n tasks, one on each node, reads one file of the shared storage. The time is from the start of the job until
+the last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as a single node (S bytes, pieces of c
+bytes); a star, in which the source sends to each node, takes n times as long. Then half of the largest n is tried
+again, and the node that has sent most is killed after half of the time. For the smallest and the largest n, `eyas push`
+is measured as well, in a chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as a single node.
+Prints medians, the bytes sent by the source in file sizes (headers included), and which goals hold; exits with 1 if one
+does not.
 
-The defaults are for a machine of two cores. It can pass on what 32 links of 48 Mbit/s carry with half of its time; and
-31 hops, of a piece each, should take a small part of what the file takes.
+The defaults suit a machine with two cores: half of its time can forward what 32 links of 48 Mbit/s carry, and 31 hops
+of one piece each take a small part of the file's time.
 
-It needs what `dev/testbed/testbed.py check` asks for, and eyas: a release build, or EYAS_BIN.
+Needs what `dev/testbed/testbed.py check` lists, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ LEAST_RELAYED = 0.05  # of a file, by the one that is killed
 
 
 def job(bed: Testbed, nodes: list[str], hold_s: float) -> list[object]:
-    """A task for each node; each holds its slot until all others must have one."""
+    """A job with one task for each node; each task keeps its slot until all others have one."""
     each = ["--array", f"1-{len(nodes)}", "--input", bed.mount / "file", "--report", "none"]
     return [eyas(), "run", *each, "--", "sleep", f"{hold_s}"]
 
 
 def demand(bed: Testbed, nodes: list[str], hold_s: float) -> tuple[Job, float]:
-    """One distribution; the job, and the file sizes that the source sent."""
+    """One distribution. Returns the job, and the file sizes that the source sent."""
     size = (bed.shared / "file").stat().st_size
     with Cluster(bed, nodes) as cluster:
         before = bed.sent_bytes("store")
@@ -54,7 +56,7 @@ def demand(bed: Testbed, nodes: list[str], hold_s: float) -> tuple[Job, float]:
 
 
 def star(bed: Testbed, nodes: list[str]) -> float:
-    """Every node takes the file from the source over HTTP, all at once; seconds."""
+    """Every node gets the file from the source over HTTP, all at once. Returns seconds."""
     server = bed.start("store", [sys.executable, "-m", "http.server", "--directory", bed.shared, HTTP_PORT], log="http")
     try:
         wait = f"import socket; socket.create_connection(('store', {HTTP_PORT}))"
@@ -62,7 +64,7 @@ def star(bed: Testbed, nodes: list[str]) -> float:
             time.sleep(0.1)
         began = time.monotonic()
         command = [sys.executable, "-c", READ_ALL, f"http://store:{HTTP_PORT}/file"]
-        # A list, so that all are waited for.
+        # A list, so that the loop waits for all.
         if any([reader.wait() for reader in [bed.start(node, command) for node in nodes]]):
             raise TestbedError("a node has not got the file over HTTP")
         return time.monotonic() - began
@@ -72,7 +74,7 @@ def star(bed: Testbed, nodes: list[str]) -> float:
 
 
 def pushed(bed: Testbed, nodes: list[str], distribution: str) -> float:
-    """Every node gets the file ahead of any task; seconds."""
+    """Every node gets the file before any task needs it. Returns seconds."""
     with Cluster(bed, nodes) as cluster:
         began = time.monotonic()
         cluster.ask("push", str(bed.mount / "file"), "--distribution", distribution)
@@ -80,8 +82,9 @@ def pushed(bed: Testbed, nodes: list[str], distribution: str) -> float:
 
 
 def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tuple[float, str, float]:
-    """A distribution whose busiest relay dies half way: when the last other node had the file, who died, and how many
-    file sizes it had sent."""
+    """A distribution whose busiest relay is killed half way. Returns when the last other node had the file, the killed
+    node, and how many file sizes it had sent.
+    """
     with Cluster(bed, nodes) as cluster:
         before = {node: bed.sent_bytes(node) for node in nodes}
         running = bed.start("head", cluster.words(*job(bed, nodes, hold_s)), log="killed")
@@ -96,7 +99,7 @@ def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tup
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
-    """All of it; whether the goals hold."""
+    """Runs all of it. Returns whether the goals hold."""
     numbers = asked.nodes
     bed.up(numbers[-1], asked.link, asked.link)
     (bed.shared / "file").write_bytes(os.urandom(int(asked.megabytes * 1e6)))
@@ -107,7 +110,7 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         runs = [demand(bed, nodes[:number], hold_s) for _ in range(asked.runs)]
         times[number] = statistics.median(done.staged_s for done, _ in runs)
         uploads[number] = statistics.median(sent for _, sent in runs)
-        # No task may end before all have their input, or one node would take two.
+        # No task may end before all have their input; otherwise one node could run two.
         hold_s = max(hold_s, times[number] / 2)
         spread = min(done.executors for done, _ in runs)
         row = [number, times[number], times[number] / times[numbers[0]], uploads[number], spread]
@@ -146,8 +149,8 @@ def main() -> int:
     parser = command_line(__doc__, tiny="4 nodes, 4 MB", runs=3)
     parser.add_argument("--nodes", type=ascending, default="1,2,4,8,16,32", help="numbers of nodes")
     parser.add_argument("--megabytes", type=float, default=96, help="size of the file")
-    parser.add_argument("--link", default="48mbit", help="each link, the store's too")
-    parser.add_argument("--alone", action="store_true", help="without pushes and star, which takes very long")
+    parser.add_argument("--link", default="48mbit", help="rate of each link, including the store's")
+    parser.add_argument("--alone", action="store_true", help="skip pushes and the star, which takes very long")
     return conduct(parser, {"nodes": [1, 4], "megabytes": 4}, experiment)
 
 

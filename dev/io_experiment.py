@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Programs that share a slow disk: `eyas io run` beside plain calls, MPI-IO and the kernel's schedulers (io-coordination §6).
+"""Experiment: programs that share a slow disk, with `eyas io run` and without (io-coordination §6).
 
-The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
-processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each
-other as 1.5, 1, 0.8, 0.5 and 0.2. Not the paper's, 4: 8 processes, each with a file of its own. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
-word of them.
+Experiments 1 to 3 are the paper's, with smaller files. 1: eight processes decompose one file. 2: two applications of
+four processes, each with its own file. 3: five applications of 6, 4, 2, 2 and 2 processes with files in the proportion
+1.5 : 1 : 0.8 : 0.5 : 0.2. Experiment 4 is not in the paper: eight processes, each with its own file. Process p of N
+reads blocks p, p + N, p + 2N, ... of the granularity, and checks every word.
 
-The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of
-its own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two
-phases and with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same
-disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`, by its default policy (`eyas`) or
-another (`--peers "eyas fifo,eyas mlf"`). Whoever is slow reads less: a cell begins with as few bytes as would take
-PILOT_S if every block were a request with a seek; if that takes less, it begins again with as many as it is found to
-manage in CELL_S. Caches of these files are dropped before each run, the machine's others stay.
+The disk is emulated (`dev/src/bin/slow-disk`). With several --nodes, the disk has several mounts, each like a node with
+its own kernel. Measured side by side: one sequential reader, which shows what the disk can do; plain calls; MPI-IO with
+two phases and with data sieving, which need modified programs; plain calls on ext4 on a block device on the same disk,
+with mq-deadline and with BFQ; and plain calls under `eyas io run` with its default policy (`eyas`) or another one
+(`--peers "eyas fifo,eyas mlf"`). Slow programs read only part of the files: a cell begins with as many bytes as would
+take PILOT_S if every block were a request with a seek; if it is faster, it is repeated with as many as fit CELL_S. The
+caches of these files are dropped before each run; other caches are not.
 
-Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
+Needs root, Linux with FUSE, and mpich. Everything happens in namespaces that are removed at the end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EQUAL = 2  # the experiment whose applications are equal
 
 @dataclass
 class Application:
-    """One file, and how many decompose it."""
+    """A file, and the number of processes that decompose it."""
 
     name: str
     processes: int
@@ -213,17 +213,19 @@ def rate(outcomes: Sequence[Outcome]) -> float:
 
 
 def longest_queued(found: Outcome) -> float:
-    """The longest wait of a request of eyas's, of the mean. Of calls most are answered from memory."""
+    """Longest waiting time of a request under eyas, divided by the mean. For plain calls this is not known: most are
+    answered from memory.
+    """
     return found.waits.of_mean if found.waits else math.nan
 
 
 def size(number: int) -> str:
-    """A granularity in words."""
+    """A granularity as text."""
     return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
 
 
 def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
-    """Prints what was measured, and draws it; whether eyas reaches its goals."""
+    """Prints and draws the results. Returns whether eyas reaches its goals."""
     limit = rate(measured.pop(READER)[0])
     rates = {name: {block: rate(cell) for block, cell in cells.items()} for name, cells in measured.items()}
     heads = ["granularity", *measured]
@@ -269,7 +271,7 @@ def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
 def reaches_goals(
     name: str, number: int, cells: dict[int, list[Outcome]], plain: dict[int, float] | None, limit: float
 ) -> bool:
-    """Prints which goals a column of eyas's reaches; whether all."""
+    """Prints which goals a column of eyas reaches. Returns whether it reaches all."""
     rates = {block: rate(cell) for block, cell in cells.items()}
     goals = [conclude(f"one sequential reader's rate, of {name}'s", limit / min(rates.values()), 1 / 0.8)]
     if plain:
@@ -284,7 +286,7 @@ def reaches_goals(
 
 
 def experiments(folder: Path, asked: argparse.Namespace) -> int:
-    """All that are asked for, each on a disk of its own. The exit code."""
+    """Runs all requested experiments, each on its own disk. Returns the exit code."""
     programs = folder / "programs"
     programs.mkdir()
     build(programs, uses_mpi(asked))
@@ -307,18 +309,18 @@ def uses_mpi(asked: argparse.Namespace) -> bool:
 
 
 def needed(asked: argparse.Namespace) -> list[tuple[str, str]]:
-    """Programs, with their packages, that those who are measured need."""
+    """Programs that the measured systems need, with their packages."""
     by_device = [] if set(SCHEDULERS).isdisjoint(asked.peers) else NEEDED_BY_DEVICE
     return [*NEEDED, *by_device, *(NEEDED_BY_MPI if uses_mpi(asked) else [])]
 
 
 def granularity(text: str) -> list[int]:
-    """Reads sizes in KiB with commas between them; ascending, in bytes."""
+    """Parses sizes in KiB, separated by commas. Returns them ascending, in bytes."""
     return sorted(int(number) << 10 for number in text.split(","))
 
 
 def peers(text: str) -> list[str]:
-    """Reads names of columns with commas between them."""
+    """Parses names of columns, separated by commas."""
     names = text.split(",")
     known = [*PEERS, *POLICIES]
     if unknown := set(names).difference(known):
@@ -328,25 +330,27 @@ def peers(text: str) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: small files, once")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
+    parser.add_argument("--tiny", action="store_true", help="quick test with small files; the figures mean nothing")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each cell; the median counts")
     numbers = sorted(EXPERIMENTS)
-    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default the paper's")
-    parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
-    parser.add_argument("--scale", type=float, default=0.125, help="of the paper's file sizes, 2 GB and so on")
-    parser.add_argument("--nodes", type=int, default=1, help="mounts that an application's processes are spread over")
+    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="numbers of the experiments")
+    parser.add_argument(
+        "--granularity", type=granularity, default="4,16,64,256,1024,4096", help="sizes in KiB, separated by commas"
+    )
+    parser.add_argument("--scale", type=float, default=0.125, help="scale of the paper's file sizes (from 2 GB)")
+    parser.add_argument("--nodes", type=int, default=1, help="number of mounts for an application's processes")
     splits = ["interleaved", "contiguous"]
-    parser.add_argument("--split", choices=splits, default=splits[0], help="which blocks a process has")
-    parser.add_argument("--peers", type=peers, default=PEERS, help="columns, with commas; by default all")
+    parser.add_argument("--split", choices=splits, default=splits[0], help="blocks of a process")
+    parser.add_argument("--peers", type=peers, default=PEERS, help="columns, separated by commas")
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
-    parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
-    parser.add_argument("--channels", type=int, default=1, help="requests that the disk serves at a time")
-    parser.add_argument("--memory-megabytes", type=int, default=0, help="what the disk's server keeps in memory")
+    parser.add_argument("--iops", type=float, default=0, help="requests a second of the disk; 0: unlimited")
+    parser.add_argument("--channels", type=int, default=1, help="requests served at a time")
+    parser.add_argument("--memory-megabytes", type=int, default=0, help="memory of the disk's server")
     rate = "of what is in memory; 0: as fast as it can"
     parser.add_argument("--memory-megabytes-per-second", type=float, default=1000, help=rate)
-    parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
-    parser.add_argument("--plots", type=Path, help="a folder for pictures")
+    parser.add_argument("--latency-us", type=int, default=0, help="latency between nodes and disk")
+    parser.add_argument("--plots", type=Path, help="folder for the plots")
     asked = parser.parse_args()
     asked.experiment = asked.experiment or numbers[:3]
     if asked.tiny:

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""`eyas io run` beside plain calls where order gains nothing: a disk of flash, memory, the page cache.
+"""Experiment: `eyas io run` and plain calls where ordering gains nothing: flash, memory, the page cache.
 
     dev/io_fast_storage.py --folder /scratch/somewhere --folder /dev/shm
 
-Each workload runs by turns without it and with it, on files that are in the page cache and, where the folder's file
-system has a storage behind it, on files that are not; printed are the medians of what it took and how they compare.
-The programs time themselves: what starting `eyas io run` takes is not counted, what their children's starts take is. The agent
-lives from one round to the next, as it does while programs are run one after the other; so what it takes to find out about a
-storage, some tens of milliseconds, is in the first round only.
-The goal: no less than 0.97 of plain calls' rate.
+Each workload runs alternately with and without `eyas io run`, on files that are in the page cache and, if the folder's
+file system has a storage, on files that are not. Prints the medians of the times and their ratios. The programs measure
+their own time: starting `eyas io run` is not counted, starting child processes is. The agent lives from one round to
+the next, as it does when programs run one after the other; so the tens of milliseconds that it takes to judge a storage
+are in the first round only. The goal: at least 0.97 of the rate of plain calls.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ TMPFS = "tmpfs"
 
 @dataclass
 class Workload:
-    """Something to run; `seconds` runs it with these words before the program's own."""
+    """A workload; `seconds` runs it with these words in front of its command."""
 
     name: str
     seconds: Callable[[list[str]], float]
@@ -62,7 +61,10 @@ def decompositions(folder: Path, programs: Path, size: int) -> list[Workload]:
     return [
         workload("one reader, 64 KiB", 64 << 10, 1),
         workload("one reader, 4 KiB, at random", 4 << 10, 1, "--shuffled"),
-        *(workload(f"{PROCESSES} readers, {block >> 10} KiB", block, PROCESSES) for block in (4 << 10, 64 << 10, 1 << 20)),
+        *(
+            workload(f"{PROCESSES} readers, {block >> 10} KiB", block, PROCESSES)
+            for block in (4 << 10, 64 << 10, 1 << 20)
+        ),
         workload(f"{PROCESSES} readers, 64 KiB, a part each", 64 << 10, PROCESSES, "--contiguous"),
         workload(f"{PROCESSES} readers, 4 KiB, at random", 4 << 10, PROCESSES, "--shuffled"),
     ]
@@ -90,12 +92,12 @@ def trees(folder: Path) -> list[Workload]:
 
 
 def kind_of(folder: Path) -> str:
-    """What file system a folder is on."""
+    """Type of a folder's file system."""
     return subprocess.run(["stat", "-f", "-c", "%T", folder], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -> tuple[float, float]:
-    """Medians of the seconds without and with these words before the program."""
+    """Median seconds without and with these words in front of the command."""
     ways: list[list[str]] = [[], before]
     found: list[list[float]] = [[], []]
     for number in range(rounds):
@@ -113,12 +115,12 @@ def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--eyas", type=Path, default=eyas(), help="by default $EYAS_BIN, else the release build")
-    parser.add_argument("--folder", type=Path, action="append", help="where files are to be [default: the temporary folder]")
+    parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
+    parser.add_argument("--folder", type=Path, action="append", help="folder for the files [default: temporary folder]")
     parser.add_argument("--megabytes", type=int, default=512, help="of the large file")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default="", help="workloads whose names contain this")
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: a small file, once")
+    parser.add_argument("--only", default="", help="run only workloads whose names contain this")
+    parser.add_argument("--tiny", action="store_true", help="quick test with a small file; the figures mean nothing")
     asked = parser.parse_args()
     if asked.tiny:
         asked.megabytes, asked.rounds = 8, 1
@@ -138,7 +140,8 @@ def main() -> int:
                             continue
                         plain, ordered = measure(workload, before, asked.rounds, is_cold)
                         ratios.append(ordered / plain)
-                        rows.append([workload.name, "cold" if is_cold else "cached", plain * 1e3, ordered * 1e3, plain / ordered])
+                        state = "cold" if is_cold else "cached"
+                        rows.append([workload.name, state, plain * 1e3, ordered * 1e3, plain / ordered])
                 show(f"{kind}, ms", ["workload", "files", "plain", "eyas", "of plain's rate"], rows)
     except SlowDiskError as error:
         print(f"io_fast_storage: {error}", file=sys.stderr)

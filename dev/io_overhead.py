@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What `eyas io run` adds to a call that finds its bytes in the page cache.
+"""Experiment: the cost that `eyas io run` adds to a call that finds its bytes in the page cache.
 
-Runs the same program (dev/decompose/overhead.c) by turns without it, with it on a file that is not ordered, on one that is and
-need not be asked for, and on one that is asked for all the same, and prints the medians of what a call takes and how they compare. The goal: less than twice as long.
+Runs one program (dev/decompose/overhead.c) alternately without `eyas io run`, with it on a file that is not ordered, on
+an ordered file that needs no turn, and on an ordered file with `--always`. Prints the median time of a call and the
+ratios. The goal: less than twice as long.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ GOAL = 2.0
 
 
 def measure(words: list[str]) -> dict[str, float]:
-    """Nanoseconds of a call, by function."""
+    """Nanoseconds a call, by function."""
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     return {name: float(ns) for name, ns in (line.split("\t") for line in done.stdout.splitlines())}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: one round")
-    parser.add_argument("--eyas", type=Path, default=eyas(), help="by default $EYAS_BIN, else the release build")
+    parser.add_argument("--tiny", action="store_true", help="quick test of one round; the figures mean nothing")
+    parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--folder", type=Path, help="where the file is to be [default: a temporary folder]")
+    parser.add_argument("--folder", type=Path, help="folder for the file [default: a temporary folder]")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=words.folder) as folder:
         program, file, elsewhere = (Path(folder, name) for name in ("overhead", "file", "elsewhere"))
@@ -57,7 +58,8 @@ def main() -> int:
         plain, *others = (statistics.median(run[name] for run in runs[way]) for way in ways)
         worst = max(worst, *(other / plain for other in others))
         print(f"{name:14}{plain:8.1f}" + "".join(f"{other:9.1f} ({other / plain:.2f})" for other in others))
-    print(f"at most {worst:.2f} times as long; the goal is less than {GOAL}: {'reached' if worst < GOAL else 'NOT reached'}")
+    verdict = "reached" if worst < GOAL else "NOT reached"
+    print(f"at most {worst:.2f} times as long; the goal is less than {GOAL}: {verdict}")
     return 0 if worst < GOAL or words.tiny else 1
 
 

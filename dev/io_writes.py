@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Programs that write one file of a slow disk together: `eyas io run` beside plain calls, and one writer alone.
+"""Experiment: programs that write one file on a slow disk together, with `eyas io run`, without it, and as a single
+writer.
 
-Process p of N writes blocks p, p + N, p + 2N ... of a granularity. The disk is emulated (`dev/src/bin/slow-disk`), and hands
-each write on, as file systems do that have no page cache for writes. Whoever is slow writes less: a cell begins with as many
-bytes as would take PILOT_S if every block were a request with a seek, and goes on with as many as it is found to manage
-in CELL_S. Who is measured takes turns, so that all have the same machine; what was written is read again and checked.
+Process p of N writes blocks p, p + N, p + 2N, ... of the granularity. The disk is emulated (`dev/src/bin/slow-disk`)
+and passes each write on, as file systems without a write cache do. Slow programs write less: a cell begins with as many
+bytes as would take PILOT_S if every block were a request with a seek, and is repeated with as many as fit CELL_S. Runs
+are interleaved, so that machine load affects all alike. The files are read again and checked.
 
-With --gathered, each has a file of its own instead, on an ext4 on a block device on the same disk: what they write gathers in the
-page cache, and is brought to the disk by the kernel, and by `fsync` at the end.
+With --gathered, each process has its own file on ext4 on a block device on the same disk instead: writes gather in the
+page cache, and are written to the disk by the kernel, and by `fsync` at the end.
 
-Needs root and Linux with FUSE; works in namespaces of its own, with which all goes.
+Needs root and Linux with FUSE. Everything happens in namespaces that are removed at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DD_BYTES = 64 << 10
 
 @dataclass
 class Cell:
-    """Who writes with which blocks, how much at a time, and how fast that was."""
+    """Who writes, the granularity, the number of bytes, and the measured rate."""
 
     name: str
     block: int
@@ -97,7 +98,7 @@ class Bench:
 
 
 def tell(bench: Bench, asked: argparse.Namespace) -> bool:
-    """Measures and prints; whether the goals are reached."""
+    """Measures and prints. Returns whether the goals are reached."""
     names = [ALONE, PLAIN, *([EYAS] if is_coordinated() else [])]
     rows = []
     for block in asked.granularity:
@@ -119,7 +120,9 @@ def tell(bench: Bench, asked: argparse.Namespace) -> bool:
 
 
 def gather(mount: Path, name: str, processes: int) -> float:
-    """Writes files through the page cache and syncs them, as much as all together by one if it is alone; megabytes a second."""
+    """Writes files through the page cache and syncs them; if `alone`, one process writes as much as all together.
+    Returns megabytes a second.
+    """
     count = GATHERED_BYTES * processes
     files = 1 if name == ALONE else processes
     before = [eyas(), "io", "run", "--here", "--path", mount, "--"] if name == EYAS else []
@@ -137,7 +140,7 @@ def gather(mount: Path, name: str, processes: int) -> float:
 
 
 def tell_gathered(disk: SlowDisk, asked: argparse.Namespace) -> bool:
-    """The same for files that gather in the page cache."""
+    """The same for files whose writes gather in the page cache."""
     device = BlockDevice(disk, 2 * GATHERED_BYTES * asked.processes, is_written=True)
     device.fill(lambda mount: None)
     names = [ALONE, PLAIN, *([EYAS] if is_coordinated() else [])]
@@ -156,7 +159,7 @@ def writes(folder: Path, asked: argparse.Namespace) -> int:
     programs = folder / "programs"
     programs.mkdir()
     build(programs, mpi=False)
-    # An agent of its own, which goes with it.
+    # An agent of its own, which ends with it.
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second]
     disk = SlowDisk(folder / "disk", asked.nodes, [*costs, *(["--uncached"] if asked.uncached else [])])
@@ -168,14 +171,16 @@ def writes(folder: Path, asked: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: once")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
-    parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each cell; the median counts")
+    parser.add_argument(
+        "--granularity", type=granularity, default="4,16,64,256,1024,4096", help="sizes in KiB, separated by commas"
+    )
     parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--nodes", type=int, default=1, help="mounts that the processes are spread over")
+    parser.add_argument("--nodes", type=int, default=1, help="number of mounts for the processes")
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
-    parser.add_argument("--gathered", action="store_true", help="files of their own, through the page cache")
+    parser.add_argument("--gathered", action="store_true", help="each process has its own file, through the page cache")
     parser.add_argument("--uncached", action="store_true", help="the mount has no page cache")
     asked = parser.parse_args()
     if asked.tiny:

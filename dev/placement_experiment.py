@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Experiment: all placement policies on the same workloads, on emulated nodes whose links are shaped.
+"""Experiment: all placement policies on the same workloads, on emulated nodes with shaped links.
 
     dev/placement_experiment.py [--tiny] [--nodes 8] [--side 16] [--kilobytes 400] [--seconds 0.1] [--runs 3]
 
-Tasks read one file or two of the shared file system and then wait as long as a computation would take, which needs no
-processor of the machine that all nodes share. Pairs: each file of one half with each of the other, row by row.
-Stacking: each file eight times, in any order. Zipf: as many tasks, the n-th file as often as 1/n says. Prints the
-medians of the policies' times, and how far `cost` is behind the best; ends with 1 if that is more than a tenth.
+Each task reads one or two files of the shared file system and then sleeps for the time of a computation, because all
+nodes share the processors of one machine. Pairs: each file of one half with each file of the other half, row by row.
+Stacking: each file eight times, in random order. Zipf: the same number of tasks, where the n-th file is read in
+proportion to 1/n. Prints the median times of the policies, and the distance of `cost` to the best; exits with 1 if it
+is more than a tenth.
 
-It needs what `dev/testbed/testbed.py check` asks for, and eyas: a release build, or EYAS_BIN.
+Needs what `dev/testbed/testbed.py check` lists, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Reads = list[tuple[int, ...]]  # the files that each task reads, by their number
 
 
 def workloads(side: int) -> dict[str, Reads]:
-    """What the tasks of each read, of 2 * side files."""
+    """Files that each task reads, for 2 * side files."""
     dice = random.Random(1)
     files = range(2 * side)
     stacking = [(file,) for file in files for _ in range(LOCALITY)]
@@ -44,12 +45,12 @@ def workloads(side: int) -> dict[str, Reads]:
 
 
 def timed(asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str) -> tuple[float, float]:
-    """Seconds that the job takes, and bytes that the store sends in units of what is distinct."""
-    # Made anew for each run, so that no node remembers anything.
+    """Seconds of the job, and bytes sent by the store divided by the bytes of distinct files."""
+    # Created for each run, so that no node has cached anything.
     bed.up(asked.nodes, asked.link, asked.store_link)
     length = int(asked.kilobytes * 1000)
     dice = random.Random(2)
-    # They do not compress.
+    # Incompressible.
     paths = bed.put("in", (dice.randbytes(length) for _ in range(2 * asked.side)))
     lines = bed.folder / "lines"
     lines.write_text("".join(",".join(str(paths[file]) for file in files) + "\n" for files in reads))
@@ -63,7 +64,7 @@ def timed(asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str) ->
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
-    """All of it; whether the goal holds."""
+    """Runs all of it. Returns whether the goal holds."""
     behind = {}
     for name, reads in workloads(asked.side).items():
         medians, rows = {}, []
@@ -84,7 +85,7 @@ def main() -> int:
     ask_nodes(parser)
     parser.add_argument("--side", type=int, default=16, help="rows and columns of the pairs")
     parser.add_argument("--kilobytes", type=float, default=400, help="size of each file")
-    parser.add_argument("--seconds", type=float, default=0.1, help="how long each task takes")
+    parser.add_argument("--seconds", type=float, default=0.1, help="seconds that each task sleeps")
     ask_links(parser, "50mbit", "50mbit")
     return conduct(parser, {"nodes": 2, "side": 2, "seconds": 0.0}, experiment)
 

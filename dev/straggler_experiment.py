@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Experiment: jobs over blocks on nodes that are not equally fast (elastic-blocks §3), with other systems beside eyas.
+"""Experiment: jobs over blocks on nodes of different speeds (elastic-blocks §3), under eyas and other systems.
 
     dev/straggler_experiment.py [--tiny] [--runs 3] [--lines 1000000] [--share 0.35] [--no-peers]
                                 [--only straggler|idle|busy]
 
-Each node has one executor, and a control group holds it to a share of a processor. The program computes for each line of
-a file in 64 chunks.
+Each node has one executor, and a control group limits it to a share of a processor. The program computes for each line
+of a file of 64 chunks.
 
-*straggler*: of four nodes one has a fifth of what the others have. No schedule can end before all speeds together have done
-the work; the bound is that time, plus one chunk on the slowest. Speeds are the program's own, without eyas or anything
-else, on all nodes at once.
+*straggler*: four nodes, of which one has a fifth of the others' speed. No schedule can end before all nodes together
+have done the work; the bound is that time plus one chunk on the slowest node. The speeds are measured with the program
+alone, on all nodes at once.
 
-*idle*: four nodes alike. *busy*: five nodes with disks of 20 MB/s, of which none, one or two have other work to do that
-writes and reads their disk and computes all the time (elastic-blocks table 2: none, a fifth, two fifths); one job, and
-three at once over files of their own on executors of three slots (§3.5). What is read is on the disk, not in memory.
+*idle*: four equal nodes. *busy*: five nodes with disks of 20 MB/s, of which none, one or two have other work that
+computes and uses their disk all the time (elastic-blocks table 2: none, a fifth, two fifths); one job, and three jobs
+at once over their own files on executors with three slots (§3.5). Files are read from the disk, not from memory.
 
-GNU parallel, Dask and Spark are run on the same nodes as far as they are there: `dev/peers.sh pyspark`, then
+GNU parallel, Dask and Spark run on the same nodes if they are installed: `dev/peers.sh pyspark`, then
 `target/peers/bin/python dev/straggler_experiment.py`.
 
-Prints medians, and which goals hold; ends with 1 if one does not. It needs root, control groups of version 1, and eyas: a release
-build, or EYAS_BIN.
+Prints medians and which goals hold; exits with 1 if one does not. Needs root, control groups of version 1, and eyas: a
+release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHUNKS = 64
 DISK_BYTES_S = 20_000_000
 LEAN = "lean, alpha auto"
 MOST_OF_BOUND, MOST_OF_STATIC = 1.10, 1.0
-# What a node computes for a line: nothing of use, in a time that is proportional to what it reads.
+# The computation for a line: useless, and proportional to the bytes read.
 PROGRAM = ["awk", "{ for (i = 0; i < 500; i++) sum += length($0) % (i + 1) } END { print sum }"]
 
 
@@ -59,7 +59,7 @@ def text_of(lines: int, folder: Path, name: str) -> Work:
 
 
 def speeds(work: Work, some: Sequence[Node]) -> list[float]:
-    """Bytes a second of the program alone, on all of these nodes at once, which take about as long."""
+    """Bytes a second of the program alone, on all of these nodes at once."""
     content = work.text.read_bytes()
     full = len(content) // (2 * len(some)) / max(node.share for node in some)
 
@@ -75,8 +75,10 @@ def speeds(work: Work, some: Sequence[Node]) -> list[float]:
         return list(pool.map(speed, some))
 
 
-def medians(some: list[Node], systems: Sequence[AbstractContextManager[Runs]], hogs: int, runs: int) -> dict[str, float]:
-    """How long each takes, seconds, the last of the nodes being busy."""
+def medians(
+    some: list[Node], systems: Sequence[AbstractContextManager[Runs]], hogs: int, runs: int
+) -> dict[str, float]:
+    """Median seconds of each system. The last `busy` nodes have other work."""
     times: dict[str, list[float]] = {}
     for system in systems:
         with contextlib.ExitStack() as ending:
@@ -119,7 +121,8 @@ def idle(asked: argparse.Namespace, folder: Path) -> list[bool]:
         ideal = work.bytes / sum(speeds(work, some))
         systems = [eyas_over(some, [work], list(POLICIES)), *[peer(some, work) for peer in asked.peers]]
         times = medians(some, systems, 0, asked.runs)
-    show("no straggler", ["", "s", "of all speeds together"], [[name, time, time / ideal] for name, time in times.items()])
+    rows = [[name, time, time / ideal] for name, time in times.items()]
+    show("no straggler", ["", "s", "of all speeds together"], rows)
     return [conclude("lean without a straggler, of static's time", times[LEAN] / times["static"], MOST_OF_STATIC)]
 
 
@@ -145,12 +148,12 @@ EXPERIMENTS = {"straggler": straggler, "idle": idle, "busy": environments}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: a small file, once")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
+    parser.add_argument("--tiny", action="store_true", help="quick test with a small file; the figures mean nothing")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each; the median counts")
     parser.add_argument("--lines", type=int, default=1_000_000, help="of the file")
-    parser.add_argument("--share", type=float, default=0.35, help="of a processor, for all but the straggler")
-    parser.add_argument("--no-peers", dest="peers", action="store_const", const=[], default=PEERS, help="eyas alone")
-    parser.add_argument("--only", choices=EXPERIMENTS, help="this one alone")
+    parser.add_argument("--share", type=float, default=0.35, help="share of a processor, except for the straggler")
+    parser.add_argument("--no-peers", dest="peers", action="store_const", const=[], default=PEERS, help="run eyas only")
+    parser.add_argument("--only", choices=EXPERIMENTS, help="run only this part")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if asked.tiny:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How many chunks a second workers claim from a ZooKeeper by a lock each, as VeloxDFS does (elastic-blocks §2.5), to be read
-beside `cargo bench -p eyas-dev --bench leases`.
+"""Benchmark: chunks a second that workers claim from a ZooKeeper server with one lock each, as VeloxDFS does
+(elastic-blocks §2.5). Compare with `cargo bench -p eyas-dev --bench leases`.
 
     dev/peers.sh kazoo && target/peers/bin/python dev/zookeeper_claims.py [--tiny] [--workers 4] [--seconds 5]
 
-One server on this machine, from Debian's `zookeeper`, started and ended by this; workers are processes, each with a session of its own.
-A lock is an ephemeral node: who makes it has the chunk. *alone*: each tries the chunks of its own part, and waits for each answer.
-*shared*: all try the same chunks, and whoever comes second goes on to the next. *together*: like alone, with 64 asked for at a
-time, which the paper's one lock after the other does not do. Each is done with the server's log on the disk, and without
-waiting for that (`forceSync=no`).
+One server on this machine, from Debian's `zookeeper`, is started and stopped by this program; workers are processes
+with a session each. A lock is an ephemeral node: the worker that creates it has the chunk. *alone*: each worker claims
+the chunks of its own part and waits for each answer. *shared*: all claim the same chunks; a worker that comes second
+tries the next one. *together*: like alone, but 64 claims are under way at a time, while the paper takes one lock after
+the other. Each is measured with the server's log synced to the disk, and without (`forceSync=no`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOGETHER = 64
 
 @contextlib.contextmanager
 def server(folder: Path, is_synced: bool) -> Iterator[str]:
-    """A ZooKeeper; where it is."""
+    """A ZooKeeper server. Returns its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     told = {"tickTime": 2000, "dataDir": folder, "clientPort": port, "clientPortAddress": "127.0.0.1"}
@@ -47,7 +47,8 @@ def server(folder: Path, is_synced: bool) -> Iterator[str]:
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
     sync = f"-Dzookeeper.forceSync={'yes' if is_synced else 'no'}"
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(["java", "-Xmx512m", sync, "-cp", jars, main, folder / "zoo.cfg"], stdout=log, stderr=log)
+        command = ["java", "-Xmx512m", sync, "-cp", jars, main, folder / "zoo.cfg"]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + START_S
         while True:
@@ -63,7 +64,7 @@ def server(folder: Path, is_synced: bool) -> Iterator[str]:
 
 
 def work(place: str, kind: str, worker: int, seconds: float, ready: Any, claimed: Any) -> None:
-    """Claims chunks for so long; puts how many it has got."""
+    """Claims chunks for this time, and reports the number."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import NodeExistsError
 
@@ -107,7 +108,7 @@ def rate(place: str, kind: str, workers: int, seconds: float) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: a moment of each")
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=5, help="of each")
     asked = parser.parse_args()

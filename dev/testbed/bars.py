@@ -1,4 +1,4 @@
-"""Horizontal bars as an SVG picture that needs nothing else, for light and for dark pages."""
+"""Horizontal bars as a standalone SVG picture, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 760, 220, 60, 74, 13, 14
-# Text, lines, the bars of others, the bars of the one to look at.
+# Text, lines, the bars of others, the highlighted bars.
 THEMES = {
     "light": ("#1f2328", "#d0d7de", ("#8c959f", "#c4cad1"), ("#0969da", "#8ab9f0")),
     "dark": ("#e6edf3", "#3d444d", ("#7d8590", "#4a525b"), ("#58a6ff", "#2b5c94")),
@@ -48,5 +48,5 @@ def rectangle(x: float, y: float, width: float, colour: str) -> str:
 
 
 def text(x: float, y: float, what: str, anchor: str, colour: str, more: str = "") -> str:
-    """A text that begins or ends there."""
+    """A text that begins or ends at this position."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" {more}>{escape(what)}</text>'

@@ -1,6 +1,6 @@
-"""What keeps a node busy: writes a file and reads it again, past the page cache, for ever; and computes beside that.
+"""Keeps a node busy: writes a file and reads it again, past the page cache, forever; and computes at the same time.
 
-busy.py FILE
+    busy.py FILE
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def compute() -> None:
 
 
 def main() -> None:
-    """Ends when it is told to, and its other half with it."""
+    """Runs until it is terminated, together with its other process."""
     computing = os.fork()
     if computing == 0:
         compute()

@@ -1,5 +1,5 @@
-"""Nodes of this machine that have a share of a processor each, and of the disk: control groups (version 1), no network of
-their own. For experiments in which nodes differ in how fast they compute, not in how they are linked.
+"""Nodes on this machine with limited shares of a processor and of the disk (control groups of version 1), without
+networks. For experiments in which nodes differ in speed, not in links.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 CGROUPS = Path("/sys/fs/cgroup")
-# Short, so that a small share comes often: who has a twentieth of a processor waits 19 ms for its next millisecond.
+# Short, so that a small share is scheduled often: with a twentieth of a processor, a node waits 19 ms.
 PERIOD_US = 20_000
-# Against whatever else the machine does, which has 1024 a process: a node gets its share all the same.
+# High against other processes of the machine, which have 1024 each.
 WEIGHT = 100_000
 EMPTY_S = 60
 BUSY = Path(__file__).resolve().parent / "busy.py"
 
 
 class Node:
-    """Processes that have this share of one processor together, and read and write so many bytes a second of the disk past
-    the page cache. What they keep is in `folder`."""
+    """Processes that share a fraction of one processor, and a limit in bytes a second on disk access past the page
+    cache. Their files are in `folder`.
+    """
 
     def __init__(self, name: str, share: float, folder: Path, disk_bytes_s: int = 0) -> None:
         self.name, self.share, self.folder = name, share, folder / name
@@ -41,7 +42,7 @@ class Node:
                 (self.groups[1] / f"blkio.throttle.{kind}_bps_device").write_text(limit)
 
     def start(self, words: Sequence[object], **options: Any) -> subprocess.Popen[bytes]:
-        """Starts a process of the node."""
+        """Starts a process in the node."""
         return subprocess.Popen([str(word) for word in words], preexec_fn=self._enter, **options)
 
     def _enter(self) -> None:
@@ -53,7 +54,7 @@ class Node:
         return self.groups[0].parent / f"eyas-{os.getpid()}-{name}" / "cgroup.procs"
 
     def cap(self, is_capped: bool) -> None:
-        """Whether the node has its share alone; before, it has all that there is, so that starting takes no time."""
+        """Limits the node, or lifts the limit, so that starting processes is fast."""
         quota = int(PERIOD_US * self.share) if is_capped else -1
         (self.groups[0] / "cpu.cfs_quota_us").write_text(str(quota))
 
@@ -68,7 +69,7 @@ class Node:
 
 @contextlib.contextmanager
 def nodes(shares: Sequence[float], folder: Path, disk_bytes_s: int = 0) -> Iterator[list[Node]]:
-    """Nodes with these shares, without their caps for now."""
+    """Creates nodes with these shares, not limited yet."""
     made: list[Node] = []
     try:
         for place, share in enumerate(shares):
@@ -81,7 +82,7 @@ def nodes(shares: Sequence[float], folder: Path, disk_bytes_s: int = 0) -> Itera
 
 @contextlib.contextmanager
 def busy(some: Sequence[Node]) -> Iterator[None]:
-    """Keeps these nodes busy with work of others."""
+    """Keeps these nodes busy with other work."""
     working = [node.start([sys.executable, BUSY, node.folder / "busy"]) for node in some]
     try:
         yield

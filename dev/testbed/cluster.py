@@ -1,4 +1,4 @@
-"""A cluster of eyas on the testbed: its dispatcher and clients in `head`, an executor in each node."""
+"""A cluster of eyas on the testbed: dispatcher and clients in `head`, an executor in each node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def eyas() -> str:
 
 @dataclass
 class Job:
-    """What is known of a job after its end."""
+    """A job that has ended."""
 
     elapsed_s: float
     tasks: list[dict[str, Any]]
@@ -42,23 +42,23 @@ class Job:
 
     @property
     def staged_s(self) -> float:
-        """When the last task that ran at the first try had its inputs, from the job's start."""
+        """Seconds from the start of the job until the last task, counting first attempts, had its inputs."""
         instants = [int(task["queued_us"] + task["waited_us"]) for task in self.tasks if task["tries"] == 1]
         return max(instants) / 1e6
 
     @property
     def mean_run_s(self) -> float:
-        """How long tasks ran, their staging left out."""
+        """Mean run time of tasks, without staging."""
         return statistics.fmean(task["ran_us"] for task in self.tasks) / 1e6
 
     @property
     def executors(self) -> int:
-        """On how many nodes its tasks ran."""
+        """Number of nodes on which its tasks ran."""
         return len({task["executor"] for task in self.tasks})
 
 
 class Cluster:
-    """Executors with empty stores on these nodes; a context, at whose end all processes have ended."""
+    """Executors with empty stores on these nodes. A context manager that stops all processes at its end."""
 
     def __init__(self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False, slots: int = 1) -> None:
         self.bed = bed
@@ -106,28 +106,28 @@ class Cluster:
             process.wait(START_S)
 
     def _start(self, node: str, words: list[object], log: str, **options: Any) -> None:
-        """Starts a process of the cluster, which ends when its standard input does."""
+        """Starts a process of the cluster, which ends when its standard input is closed."""
         command = self.words(eyas(), *words)
         self.processes.append(self.bed.start(node, command, log=log, stdin=subprocess.PIPE, **options))
 
     def _wait_for_dispatcher(self) -> None:
-        """Returns when it has said that it listens."""
+        """Waits until the dispatcher reports that it listens."""
         output = self.processes[0].stdout
         if output is None or output.readline() != b"ready\n":
             said = (self.bed.folder / "log" / "dispatcher.log").read_text()
             raise TestbedError(f"the dispatcher has not started: {said[-500:]}")
 
     def words(self, *command: object) -> list[object]:
-        """A command with the variables by which eyas finds this cluster."""
+        """A command with the variables that point eyas to this cluster."""
         return ["env", f"EYAS_HOME={self.home}", f"EYAS_CLUSTER={NAME}", *command]
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """An answer of eyas."""
+        """JSON answer of a command."""
         answer: dict[str, Any] = json.loads(self.bed.check("head", self.words(eyas(), "--json", *words), JOB_S))
         return answer
 
     def run(self, *command: object) -> Job:
-        """Runs a command in `head` that runs one job, and waits for it."""
+        """Runs a command in `head` that runs one job. Returns the job."""
         self.bed.check("head", self.words(*command), JOB_S)
         return self.last_job()
 

@@ -1,4 +1,4 @@
-"""Programs under `eyas io run`, asked afterwards how long their requests waited for their turn."""
+"""Programs under `eyas io run`, and the waiting times of their requests."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from slow_disk import DEADLINE_S, PROJECT, SlowDiskError, run
 
 @dataclass
 class Waits:
-    """Of requests until they were granted, of all storages together."""
+    """Waiting times of requests, of all storages together."""
 
     mean_s: float
     longest_s: float
 
     @property
     def of_mean(self) -> float:
-        """The longest, in means."""
+        """Longest waiting time, divided by the mean."""
         return self.longest_s / self.mean_s if self.mean_s else 1.0
 
 
 class Agent:
-    """One with a home of its own, so that it knows of nothing but the programs that are run with it."""
+    """An agent with its own home folder, so that it serves only the programs of one run."""
 
     def __init__(self, folder: Path, policy: str | None) -> None:
-        """It is up when this returns. `policy` is its rules' for all storages; None: there are no rules."""
+        """Returns when the agent runs. `policy` becomes the rule for all storages; None: no rules."""
         home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
         (home / "io").mkdir()
         if policy:
@@ -42,11 +42,11 @@ class Agent:
         run(*self.words, "run", "--", "true")
 
     def before(self, path: Path) -> list[object]:
-        """What comes before a program's words, so that it is ordered below the path."""
+        """Words in front of a program's command that order files below the path."""
         return [*self.words, "run", "--path", path, "--"]
 
     def waits(self) -> Waits:
-        """How long requests have waited since it is up. It reads nothing any more when this returns."""
+        """Waiting times since the agent was started. Afterwards the agent no longer reads ahead."""
         deadline = time.monotonic() + DEADLINE_S
         while any(storage["queued"] or storage["outstanding"] for storage in self.storages()):
             if time.monotonic() > deadline:
@@ -58,7 +58,7 @@ class Agent:
         return Waits(all_us / max(requests, 1) / 1e6, max((wait["max_us"] for wait in waits), default=0) / 1e6)
 
     def storages(self) -> list[dict[str, Any]]:
-        """What it says of them."""
+        """Its status by storage."""
         status = json.loads(run(*self.words, "status", "--json"))
         return list(status["io"]["storages"])
 
@@ -70,5 +70,5 @@ def eyas() -> Path:
 
 
 def is_coordinated() -> bool:
-    """Whether there is an eyas that has the command."""
+    """Whether eyas is available and has the command."""
     return eyas().exists() and subprocess.run([eyas(), "io", "run", "--help"], capture_output=True).returncode == 0

@@ -1,4 +1,6 @@
-"""The programs that decompose a file (`dev/decompose`): built, run together, and what they say taken together."""
+"""The programs that decompose a file (`dev/decompose`): building them, running them together, and combining their
+results.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ TIMEOUT_S = 120.0
 
 @dataclass
 class Outcome:
-    """How it went for all applications together."""
+    """Result of all applications together."""
 
     bytes: int
     elapsed_s: float
     ends_s: list[float]  # of each application, from the first one's beginning
     longest_s: float
     mean_wait_s: float
-    # What whoever has run them adds.
+    # Added by the caller.
     seeks: int = 0  # of the disk
     busy_s: float = 0.0  # of the disk
     waits: Waits | None = None  # in eyas's queue
@@ -38,12 +40,12 @@ class Outcome:
 
     @property
     def apart(self) -> float:
-        """Between the first and the last application's end, of the whole time."""
+        """Time between the first and the last application's end, as a part of the whole time."""
         return (max(self.ends_s) - min(self.ends_s)) / self.elapsed_s
 
 
 def build(folder: Path, mpi: bool) -> None:
-    """Compiles them into this folder; that with MPI if it is wanted."""
+    """Compiles them into this folder; with `mpi` also the one that uses MPI."""
     compilers = [("cc", "decompose"), *([("mpicc", "decompose_mpi")] if mpi else [])]
     for compiler, name in compilers:
         sources = [SOURCES / f"{name}.c", SOURCES / "shared.c"]
@@ -51,7 +53,7 @@ def build(folder: Path, mpi: bool) -> None:
 
 
 def outcome(programs: Sequence[Sequence[str]]) -> Outcome:
-    """What the programs of each application have printed, taken together."""
+    """Combines the output of each application's programs."""
     applications = [[json.loads(line) for text in texts for line in text.splitlines()] for texts in programs]
     processes = [process for application in applications for process in application]
     began = min(process["begin_us"] for process in processes)
@@ -73,13 +75,13 @@ def together(commands: Sequence[Sequence[Sequence[object]]]) -> Outcome:
 
 
 def start(words: Sequence[object]) -> subprocess.Popen[str]:
-    """Starts a program that prints how it went."""
+    """Starts a program that prints its result."""
     text = list(map(str, words))
     return subprocess.Popen(text, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """What it printed. Raises SlowDiskError if it read wrong bytes, or did not end."""
+    """The program's output. Raises SlowDiskError if it read wrong bytes or failed."""
     try:
         output, errors = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What all experiments on the testbed have in common: their command line, and how they begin and end."""
+"""Command line, beginning and end of all experiments on the testbed."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from testbed import Testbed, TestbedError
 
 
 def ascending(text: str) -> list[int]:
-    """Reads numbers with commas between them; ascending."""
+    """Parses numbers separated by commas; ascending."""
     return sorted(int(number) for number in text.split(","))
 
 
 def command_line(description: str | None, tiny: str, runs: int) -> argparse.ArgumentParser:
-    """What every experiment is asked: whether it is to be `tiny`, and how many runs of each there are."""
+    """Options of every experiment: whether it is `tiny`, and the number of runs."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=raw)
-    parser.add_argument("--tiny", action="store_true", help=f"figures without meaning: {tiny}, once")
-    parser.add_argument("--runs", type=int, default=runs, help="runs of each, of which the median counts")
+    parser.add_argument("--tiny", action="store_true", help=f"quick test with {tiny}; the figures mean nothing")
+    parser.add_argument("--runs", type=int, default=runs, help="runs of each; the median counts")
     return parser
 
 
 def ask_nodes(parser: argparse.ArgumentParser) -> None:
-    """For experiments on one number of nodes."""
-    parser.add_argument("--nodes", type=int, default=8, help="how many")
+    """Option of experiments with a single number of nodes."""
+    parser.add_argument("--nodes", type=int, default=8, help="number of nodes")
 
 
 def ask_links(parser: argparse.ArgumentParser, link: str, store_link: str) -> None:
-    """How fast links are, if nothing else is said."""
-    parser.add_argument("--link", default=link, help="each node's link")
-    parser.add_argument("--store-link", default=store_link, help="the store's link")
+    """Options for the rates of links, with these defaults."""
+    parser.add_argument("--link", default=link, help="rate of each node's link")
+    parser.add_argument("--store-link", default=store_link, help="rate of the store's link")
 
 
 def proteins() -> Path:
-    """The folder of what `apps/blast/fetch.py` fetches, which does so unless it is there."""
+    """Folder with the files of `apps/blast/fetch.py`, which runs if they are missing."""
     folder = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
     subprocess.run([sys.executable, PROJECT / "apps" / "blast" / "fetch.py", folder], check=True)
     return folder
@@ -51,8 +51,9 @@ def proteins() -> Path:
 def conduct(
     parser: argparse.ArgumentParser, tiny: dict[str, object], experiment: Callable[[argparse.Namespace, Testbed], bool]
 ) -> int:
-    """Runs an experiment as it is asked for, if tiny then with these options, and removes its testbed, however it ends.
-    The exit code: 0 if all of its goals hold, which a tiny one need not reach."""
+    """Runs an experiment, with the options for `tiny` if asked for, and removes its testbed however it ends. Returns
+    the exit code: 0 if all goals hold, which a tiny run need not reach.
+    """
     asked = parser.parse_args()
     if asked.tiny:
         vars(asked).update(tiny, runs=1)

@@ -1,8 +1,8 @@
-"""Links of the testbed: a bridge in the namespace of `switch`, and a pair of virtual interfaces for each node.
+"""Links of the testbed: a bridge in the network namespace of `switch`, and a pair of virtual interfaces for each node.
 
-A node's sending is shaped at its own end, its receiving at the bridge's end, each by a token bucket of the kernel
-(HTB). At the store's link each node has a class of its own: it gets its share for certain, and borrows what others
-leave. In one queue for all a few connections would win for seconds.
+Outgoing traffic of a node is shaped at its own end, incoming traffic at the bridge's end, each by a token bucket of the
+kernel (HTB). On the store's link each node has a class of its own with a guaranteed share, and borrows what others
+leave. With a single queue, few connections would dominate for seconds.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 
 NET = "198.18.0"  # set aside for benchmarks of networks (RFC 2544)
 STORE, HEAD, FIRST_NODE = 1, 2, 11
-# Tokens that may be saved up: 2 ms of traffic, but at least one packet as large as the kernel makes them.
+# Burst: 2 ms of traffic, but at least the largest packet of the kernel.
 BURST_S, LEAST_BURST_BYTES = 0.002, 66_000
 UNITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
 class LinkError(Exception):
-    """A link could not be made."""
+    """A link could not be created."""
 
 
 def bits_per_s(text: str) -> int:
-    """Reads a rate as `tc` writes it, such as 100mbit."""
+    """Parses a rate in the notation of `tc`, such as 100mbit."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)", text)
     if found is None or float(found[1]) == 0:
         raise LinkError(f"`{text}` is not a rate; write it as 500kbit, 100mbit or 1gbit")
@@ -38,7 +38,7 @@ def addresses(nodes: int) -> dict[str, str]:
 
 
 def connect(holder: Callable[[str], int], addresses: dict[str, str], rate: int, store_rate: int) -> None:
-    """Joins all nodes, whose namespaces these processes hold."""
+    """Connects all nodes, whose namespaces these processes hold."""
     switch = holder("switch")
     inside(switch, ["ip link add name br0 type bridge", "ip link set br0 up"])
     for name, address in addresses.items():
@@ -56,7 +56,7 @@ def connect(holder: Callable[[str], int], addresses: dict[str, str], rate: int, 
 
 
 def shape(rate: int, ceiling: int | None = None) -> str:
-    """The words of a class with this rate, which may borrow up to the ceiling."""
+    """Arguments of a class with this rate, which may borrow up to the ceiling."""
     burst = max(int(rate / 8 * BURST_S), LEAST_BURST_BYTES)
     most = ceiling or rate
     most_burst = max(int(most / 8 * BURST_S), LEAST_BURST_BYTES)
@@ -64,13 +64,13 @@ def shape(rate: int, ceiling: int | None = None) -> str:
 
 
 def plain(end: str, rate: int) -> list[str]:
-    """One class for all that leaves by this end."""
+    """One class for all traffic that leaves by this end."""
     root = f"tc qdisc add dev {end} root handle 1: htb default 10"
     return [root, f"tc class add dev {end} parent 1: classid 1:10 {shape(rate)}"]
 
 
 def fair(end: str, rate: int, node_rate: int, addresses: dict[str, str], way: str) -> list[str]:
-    """A class for each node that is at the other side, told by an address of the packet (`src` or `dst`)."""
+    """A class for each node at the other side, matched by an address of the packet (`src` or `dst`)."""
     others = {name: address for name, address in addresses.items() if name != "store"}
     share = rate // len(others)
     commands = [f"tc qdisc add dev {end} root handle 1: htb default 2"]
@@ -87,13 +87,13 @@ def fair(end: str, rate: int, node_rate: int, addresses: dict[str, str], way: st
 
 
 def inside(holder: int, commands: list[str]) -> None:
-    """Runs these in the network of a namespace."""
+    """Runs commands in the network of a namespace."""
     script = "set -e\n" + "\n".join(commands)
     run(["nsenter", f"--target={holder}", "--net", "--mount", "sh", "-c", script])
 
 
 def run(words: list[str]) -> None:
-    """Runs a command that says nothing unless it fails."""
+    """Runs a command that prints nothing unless it fails."""
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise LinkError(f"`{words[-1] if words[-2] == '-c' else ' '.join(words)}`: {done.stderr.strip()}")

@@ -1,4 +1,6 @@
-"""Other systems that run a program over all parts of a file, beside eyas: see `mappers.py`. `dev/peers.sh pyspark` installs them."""
+"""Other systems that run a program over all parts of a file, for comparison with eyas: see `mappers.py`. `dev/peers.sh
+pyspark` installs them.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from capped import Node
 from mappers import START_S, Runs, System, Work, timed, wait_for
 
 
-# By which their workers find what they are to call.
+# Path on which their workers find the function.
 FOUND = {"PYTHONPATH": str(Path(__file__).resolve().parent)}
 
 
 def work_through(part: tuple[str, int, int, list[str]]) -> bytes:
-    """A task of those others. What it needs it brings along, since it is sent to where there is only Python."""
+    """A task of these systems. It imports what it needs, since it is sent to workers that have nothing but Python."""
     import subprocess
 
     path, begin, end, program = part
@@ -35,7 +37,7 @@ def work_through(part: tuple[str, int, int, list[str]]) -> bytes:
 
 @contextlib.contextmanager
 def parallel(nodes: list[Node], work: Work) -> Iterator[Runs]:
-    """GNU parallel with a job slot in each node, which is its number's."""
+    """GNU parallel with one job slot in each node; the slot's number is the node's."""
     here = str(Path(sys.executable).parent)
     command = shutil.which("parallel", path=os.pathsep.join([here, os.environ["PATH"]]))
     if command is None:
@@ -82,7 +84,8 @@ def spark(is_speculative: bool) -> System:
     @contextlib.contextmanager
     def system(nodes: list[Node], work: Work) -> Iterator[Runs]:
         if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
-            raise ModuleNotFoundError("Spark: dev/peers.sh pyspark, and run this with target/peers/bin/python; and Java")
+            message = "Spark is missing: install Java, run dev/peers.sh pyspark, use target/peers/bin/python"
+            raise ModuleNotFoundError(message)
         import pyspark
         from pyspark.sql import SparkSession
 
@@ -94,7 +97,8 @@ def spark(is_speculative: bool) -> System:
             log = ending.enter_context(open(folder / "spark.log", "ab"))
 
             def start(begin: Callable[..., subprocess.Popen[bytes]], kind: str, *words: object) -> None:
-                command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *words]
+                spark = home / "bin" / "spark-class"
+                command = [spark, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *words]
                 process = begin([str(word) for word in command], stdout=log, stderr=log)
                 ending.callback(process.wait, START_S)
                 ending.callback(process.terminate)

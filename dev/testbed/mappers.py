@@ -1,9 +1,9 @@
-"""Systems that run a program over all parts of a file, on nodes that are capped: eyas, and others beside it.
+"""Systems that run a program over all parts of a file, on nodes with limited processors: eyas and others.
 
-Each is a context: its processes are started without caps, since nobody would wait for a Java machine that has a fifteenth of
-a processor, and what it gives runs the program over the whole file and returns the seconds that took. For eyas these are a
-whole command's; for Spark and Dask those from within a session that is warm. All read the same bytes by the same program:
-eyas from its chunks, the others from the file, which is in memory on what would be every node.
+Each is a context manager: its processes are started without limits, since starting a Java machine on a fifteenth of a
+processor would take too long. Its value runs the program over the whole file and returns the seconds. For eyas these
+include the whole command; for Spark and Dask only the work within a warm session. All run the same program on the same
+bytes: eyas on its chunks, the others on the file, which is in memory on what would be every node.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ System = Callable[[list[Node], "Work"], AbstractContextManager[Runs]]
 
 @dataclass
 class Work:
-    """A program that reads a text, which is in so many parts."""
+    """A program, and a text of this many parts."""
 
     text: Path
     chunks: int
@@ -74,7 +74,7 @@ def timed(act: Callable[[], object]) -> float:
 
 
 def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    """Until it is so."""
+    """Waits until the condition holds."""
     deadline = time.monotonic() + START_S
     while not is_so():
         if time.monotonic() > deadline:
@@ -83,7 +83,7 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
 
 
 class Eyas:
-    """A dispatcher, and an executor in each node; its files are in `/text`, as many as there are to be jobs at a time."""
+    """A dispatcher, and an executor in each node. Its files are in `/text`, one for each concurrent job."""
 
     def __init__(self, nodes: list[Node], works: Sequence[Work], ending: ExitStack) -> None:
         self.works, self.tasks = works, len(nodes)
@@ -123,7 +123,7 @@ class Eyas:
 
     def map(self, words: Sequence[str]) -> None:
         """All jobs at once."""
-        # So many tasks that all jobs have slots from the beginning.
+        # Few enough tasks that all jobs have slots from the beginning.
         words = [*words, "--tasks", str(self.tasks)]
         jobs = [
             self._begin("map", f"/text/{place}", *words, "--", *work.program) for place, work in enumerate(self.works)
@@ -134,7 +134,7 @@ class Eyas:
 
 @contextlib.contextmanager
 def eyas_over(nodes: list[Node], works: Sequence[Work], policies: Sequence[str]) -> Iterator[Runs]:
-    """Jobs over as many files, all at once, by these policies."""
+    """Runs one job for each file, all at once, with these policies."""
     with ExitStack() as ending:
         cluster = Eyas(nodes, works, ending)
         yield {name: lambda words=POLICIES[name]: timed(lambda: cluster.map(words)) for name in policies}

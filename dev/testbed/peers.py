@@ -1,4 +1,5 @@
-"""The headline's job under Dask, Parsl or HyperQueue. It runs with the Python that has them, in the testbed's `head`.
+"""The headline's job under Dask, Parsl or HyperQueue. It runs in the testbed's `head`, with the Python that has these
+systems.
 
     peers.py SYSTEM JOB
 
@@ -42,7 +43,7 @@ def nothing(_number: int) -> None:
 
 
 def dask(job: dict[str, Any], as_results: bool) -> tuple[float, int]:
-    """A scheduler in this node, at the port that the workers of the nodes dial."""
+    """A scheduler in this node, at the port that the workers of the nodes connect to."""
     from distributed import Client
 
     with Client(f"tcp://{job['address']}:{job['port']}") as client:
@@ -59,7 +60,7 @@ def dask(job: dict[str, Any], as_results: bool) -> tuple[float, int]:
 
 
 def parsl(job: dict[str, Any]) -> tuple[float, int]:
-    """Parsl's high-throughput executor, with a block a node. Who starts blocks is told by files in a folder."""
+    """Parsl's high-throughput executor, with a block for each node. Blocks are requested through files in a folder."""
     import parsl as system
     from parsl.config import Config
     from parsl.executors import HighThroughputExecutor
@@ -139,7 +140,7 @@ def hyperqueue(job: dict[str, Any]) -> tuple[float, int]:
         outputs = [str(folder / f"out-{number}") for number in range(len(job["tasks"]))]
         began = time.time()
         run([[*enter, *COUNT, pattern, path] for path, pattern in job["tasks"]], list(outputs))
-        # Who waits for a job is told once a second, so the last result's own time counts.
+        # Waiting for a job is polled once a second, so the last result's own time counts.
         ended = max(Path(output).stat().st_mtime for output in outputs)
         return ended - began, sum(int(Path(output).read_text()) for output in outputs)
 

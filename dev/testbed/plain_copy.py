@@ -1,7 +1,8 @@
-"""Copies a file over plain sockets, to several nodes in a chain: what a network and disks take without any file system.
+"""Copies a file over plain sockets to several nodes in a chain: the time that network and disks take without a file
+system.
 
-    plain_copy.py take PORT FILE [NEXT]     takes one copy, and passes it on to the node NEXT while it comes; first says `ready`
-    plain_copy.py give PORT FILE NODE       gives the file to a node, and returns when all of the chain have it
+    plain_copy.py take PORT FILE [NEXT]     receive a copy and pass it on to NEXT at the same time; prints `ready` first
+    plain_copy.py give PORT FILE NODE       send the file to a node; returns when the whole chain has it
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ BUFFER_BYTES = 1 << 20
 
 
 def take(port: int, path: str, following: str | None) -> None:
-    """The receiving side; answers with a byte when all behind it have answered."""
+    """The receiver; it answers with a byte when the rest of the chain has answered."""
     with ExitStack() as open_ones, socket.create_server(("0.0.0.0", port)) as server:
         print("ready", flush=True)
         source = open_ones.enter_context(server.accept()[0])
@@ -32,7 +33,7 @@ def take(port: int, path: str, following: str | None) -> None:
 
 
 def give(port: int, path: str, node: str) -> None:
-    """The giving side."""
+    """The sender."""
     with open(path, "rb") as file, socket.create_connection((node, port)) as connection:
         connection.sendfile(file)
         connection.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Lines over a logarithmic axis, as an SVG picture that needs nothing else."""
+"""Line plots over a logarithmic axis as standalone SVG pictures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 60, 150, 40, 50
 Lines = Mapping[str, Sequence[float]]
-# Told apart also by those who see no red or green (Okabe and Ito).
+# Distinguishable without red and green vision (Okabe and Ito).
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"]
 
 
 def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], of: Lines) -> None:
-    """Draws what each had at these places, which have names; what is not a number is left out."""
+    """Draws the values of each series at these named positions; values that are not numbers are left out."""
     known = [value for values in of.values() for value in values if value == value]
     top = 1.1 * max(known, default=1.0)
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -56,5 +56,5 @@ def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], 
 
 
 def text(x: float, y: float, what: str, anchor: str) -> str:
-    """A text that begins, has its middle or ends there."""
+    """A text anchored at this position."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(what)}</text>'

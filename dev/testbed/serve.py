@@ -1,8 +1,9 @@
-"""Starts a program for each connection, which then is its standard input and output. Says `ready` when it listens.
+"""Starts a program for each connection, with the connection as its standard input and output. Prints `ready` when it
+listens.
 
     serve.py PORT PROGRAM
 
-So a server made for standard streams, as that of SFTP is, serves a port.
+So a server made for standard streams, such as that of SFTP, serves a port.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Connection(socketserver.BaseRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Every connection at once."""
+    """Handles all connections concurrently."""
 
     allow_reuse_address = True
     daemon_threads = True

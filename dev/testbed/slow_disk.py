@@ -1,8 +1,8 @@
 """Emulated nodes that share one slow disk, and a block device on such a disk (`dev/src/bin/slow-disk`).
 
-All of it is in a mount and process namespace of its own, in which the program that wants it runs (`isolated`): when
-its first process ends, however it does, its mounts, its loop devices and the memory its files lie in are gone. It needs
-root, Linux with FUSE, and the programs of NEEDED.
+Everything is in mount and process namespaces of their own, in which the calling program runs (`isolated`): when their
+first process ends, its mounts, loop devices and files in memory are gone. Needs root, Linux with FUSE, and the programs
+of NEEDED.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NEEDED_BY_DEVICE = [("losetup", "mount"), ("findmnt", "util-linux"), ("mkfs.ext4
 
 
 class SlowDiskError(Exception):
-    """Something is missing or did not work; the message says what to do."""
+    """Something is missing or has failed; the message says what to do."""
 
 
 def check_needs(also: Iterable[tuple[str, str]] = ()) -> None:
-    """Says everything that is missing at once."""
+    """Reports everything that is missing at once."""
     missing = [] if os.geteuid() == 0 else ["the rights of root (sudo); mounting needs them"]
     packages = {package for program, package in [*NEEDED, *also] if shutil.which(program) is None}
     if packages:
@@ -54,13 +54,13 @@ def check_needs(also: Iterable[tuple[str, str]] = ()) -> None:
 
 
 def program() -> Path:
-    """The file system: $SLOW_DISK_BIN, else the release build."""
+    """The file system's program: $SLOW_DISK_BIN, else the release build."""
     target = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target")
     return Path(os.environ.get("SLOW_DISK_BIN") or target / "release" / "slow-disk").resolve()
 
 
 def isolated(work: Callable[[Path], int]) -> int:
-    """Runs this program again in namespaces of its own, where `work` is given a folder in memory. The exit code."""
+    """Runs this program again in its own namespaces, where `work` gets a folder in memory. Returns the exit code."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if folder := os.environ.get(FOLDER):
         run("mount", "-t", "tmpfs", "-o", "size=80%", "slow-disk", folder)
@@ -88,10 +88,10 @@ def end(holder: subprocess.Popen[bytes]) -> None:
 
 
 class SlowDisk:
-    """A disk, and mounts of it, each as if in a node of its own. A context."""
+    """A disk and its mounts, each like one on a node of its own. A context manager."""
 
     def __init__(self, folder: Path, nodes: int, words: Iterable[object]) -> None:
-        """`words` are options of `slow-disk mount`: what things cost."""
+        """`words` are options of `slow-disk mount`."""
         self.folder = folder
         self.source = folder / "source"  # where files are, for those who do not have to wait for the disk
         self.mounts = [folder / f"node-{number + 1}" for number in range(nodes)]
@@ -111,7 +111,7 @@ class SlowDisk:
         return self
 
     def _mount(self, mount: Path) -> None:
-        # A disk does not wait for processors: it goes before whoever keeps them all busy.
+        # A disk does not wait for processors, so its process has priority.
         words = ["chrt", "-r", "1", *map(str, (program(), "mount", self.source, mount, "--state", self.state))]
         process = subprocess.Popen([*words, *self.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.processes.append(process)
@@ -126,17 +126,19 @@ class SlowDisk:
         shutil.rmtree(self.folder)
 
     def forget(self) -> None:
-        """Has its server drop what it has in memory."""
+        """Clears the memory of the disk's server."""
         run(program(), "forget", self.state)
 
     def counters(self) -> dict[str, int]:
-        """What the disk has done so far."""
+        """Counters of the disk."""
         counters: dict[str, int] = json.loads(run(program(), "stat", self.state))
         return counters
 
 
 class BlockDevice:
-    """An ext4 on a loop device on a slow disk, its first node's, with a scheduler of the kernel above it. A context."""
+    """An ext4 file system on a loop device on the first mount of a slow disk, with a scheduler of the kernel. A context
+    manager.
+    """
 
     def __init__(self, disk: SlowDisk, files_bytes: int, is_written: bool = False) -> None:
         """Of at least so many bytes; read only once it is entered, unless it is to be written."""
@@ -148,7 +150,7 @@ class BlockDevice:
         self.before: dict[str, str] = {}
 
     def fill(self, write: Callable[[Path], None]) -> None:
-        """Has files written to it, before it is entered and not at the disk's speed."""
+        """Writes files to it before it is entered, at full speed."""
         image = self.disk.source / "image"
         with image.open("wb") as file:
             file.truncate(self.bytes)
@@ -163,7 +165,7 @@ class BlockDevice:
     def __enter__(self) -> BlockDevice:
         run("mount", "-o", self.options, self.disk.mounts[0] / "image", self.mount)
         self.device = run("findmnt", "--noheadings", "--output", "SOURCE", self.mount).strip()
-        # Else requests would wait for each other in the loop device, and be merged by the page cache below it.
+        # Otherwise the loop device would serialize requests, and its page cache would merge them.
         run("losetup", "--direct-io=on", self.device)
         self.before = self._swap({"rotational": "1", "read_ahead_kb": str(READ_AHEAD_KB)})
         return self
@@ -187,7 +189,7 @@ class BlockDevice:
 
 
 def forget(files: Iterable[Path]) -> None:
-    """Has the kernel drop what it has in memory of these files, and of no others."""
+    """Makes the kernel drop the cached pages of these files."""
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -195,7 +197,7 @@ def forget(files: Iterable[Path]) -> None:
 
 
 def run(*words: object) -> str:
-    """Runs a command to its end; its output."""
+    """Runs a command to its end. Returns its output."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise SlowDiskError(f"`{' '.join(map(str, words))}`: {done.stderr.strip()}")

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""An emulated cluster on one machine: nodes with network links of their own speed, and slow shared storage.
+"""An emulated cluster on one machine: nodes with network links of a given rate, and slow shared storage.
 
     dev/testbed/testbed.py up [--nodes 8] [--link 100mbit] [--store-link 200mbit] [--page-cache]
-    dev/testbed/testbed.py run NODE COMMAND...     a command in `n1`, `n2` ..., `head` or `store`
-    dev/testbed/testbed.py kill NODE               kill -9 for all of its processes; the node does not come back
+    dev/testbed/testbed.py run NODE COMMAND...     run a command in `n1`, `n2` ..., `head` or `store`
+    dev/testbed/testbed.py kill NODE               kill -9 all of its processes; the node does not come back
     dev/testbed/testbed.py status
-    dev/testbed/testbed.py check                   what is missing to make one here
-    dev/testbed/testbed.py down                    also after an `up` that failed, or was killed
+    dev/testbed/testbed.py check                   list what is missing on this machine
+    dev/testbed/testbed.py down                    also after an `up` that failed or was killed
 
-A node is a process namespace with a network, mounts and a host name of its own. Its first process holds all of that:
-it alone needs to be killed for everything of the node to go, mounts and links included. Nodes are joined by a bridge,
-and both directions of each link are shaped (`links.py`). `store` has the shared files and serves them by SFTP, without
-encryption; `head` and all nodes mount them at one path, so that what is read from there has crossed the store's link.
-Unless `--page-cache` is given no node keeps what it has read in memory, as if the files were larger than that.
+A node is a process namespace with its own network, mounts and host name. Its first process holds all of them: killing
+that process removes the node with its mounts and links. Nodes are connected by a bridge, and both directions of each
+link are shaped (`links.py`). `store` has the shared files and serves them over SFTP without encryption; `head` and all
+nodes mount them at one path, so all bytes read from there cross the store's link. Without `--page-cache`, nodes do not
+cache what they read, as if the files were larger than memory.
 
-Nothing is made in the namespaces of the machine, and no packet can leave it: there is no route. It needs root, Linux,
-and the programs of NEEDED; Python 3.9 or later. Everything lies in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID.
-There is one testbed in a folder: `up`, and so every experiment, ends the one that was there.
+Nothing is created in the machine's own namespaces, and no packet can leave: there is no route. Needs root, Linux, the
+programs of NEEDED, and Python 3.9 or later. All files are in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID. A folder
+has one testbed: `up`, and so every experiment, removes the previous one.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ NEEDED = [
 
 
 class TestbedError(Exception):
-    """Something is missing or did not work; the message says what to do."""
+    """Something is missing or has failed; the message says what to do."""
 
 
 def sftp_server() -> Path | None:
-    """The server that OpenSSH starts for a session, which speaks on its standard streams."""
+    """OpenSSH's SFTP server, which uses standard streams."""
     return next((path for path in SFTP_SERVERS if path.exists()), None)
 
 
 def check_needs() -> None:
-    """Says everything that is missing at once."""
+    """Reports everything that is missing at once."""
     missing = [] if os.geteuid() == 0 else ["the rights of root (sudo); namespaces and links need them"]
     packages = {package for program, package in NEEDED if shutil.which(program) is None}
     if sftp_server() is None:
@@ -89,7 +89,7 @@ def marked(mark: str) -> Iterator[int]:
 
 
 def is_alive(process: int) -> bool:
-    """Whether it runs; one that has ended and was not waited for does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
@@ -100,7 +100,7 @@ class Testbed:
     """The nodes of one folder."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        """Of this folder, else of the one that all commands use; whether it is up or not."""
+        """Of this folder, else of the folder that all commands use; whether the testbed is up or not."""
         default = os.environ.get("EYAS_TESTBED") or f"/tmp/eyas-testbed-{os.geteuid()}"
         self.folder = Path(folder or default).resolve()
         self.mount = self.folder / "mnt"  # where nodes see the shared files
@@ -110,7 +110,7 @@ class Testbed:
     # ---- up and down
 
     def up(self, nodes: int, link: str, store_link: str, page_cache: bool = False) -> None:
-        """Makes everything anew. Raises TestbedError, and then nothing is left."""
+        """Creates everything. Raises TestbedError, after which nothing is left."""
         check_needs()
         if not 1 <= nodes <= MAX_NODES:
             raise TestbedError(f"{nodes} nodes: there may be 1 to {MAX_NODES}")
@@ -134,7 +134,7 @@ class Testbed:
             raise
 
     def down(self) -> None:
-        """Ends every process of the testbed, with which all else goes, and removes its folder."""
+        """Kills every process of the testbed, which removes all else, and removes its folder."""
         deadline = time.monotonic() + DEADLINE_S
         while left := [process for process in marked(self.mark) if is_alive(process)]:
             if time.monotonic() > deadline:
@@ -148,7 +148,7 @@ class Testbed:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _hold(self, name: str) -> None:
-        """Starts the first process of a node. As the first it also waits for what others of the node leave behind."""
+        """Starts the first process of a node, which also reaps orphans."""
         words = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         script = f"hostname {name}; echo ready; exec >&-; while :; do sleep 1000; done"
         holder = subprocess.Popen(
@@ -193,12 +193,12 @@ class Testbed:
         return process
 
     def nodes(self) -> list[str]:
-        """All nodes, also dead ones, in the order of their making."""
+        """All nodes, including killed ones, in the order of creation."""
         hosts = self.folder / "hosts"
         return [line.split()[1] for line in hosts.read_text().splitlines()[1:]] if hosts.exists() else []
 
     def put(self, folder: str, contents: Iterable[bytes]) -> list[Path]:
-        """Shares files of such contents, in a folder of their own; as nodes see them."""
+        """Shares files with these contents in a new folder. Returns their path on the nodes."""
         (self.shared / folder).mkdir()
         names = []
         for number, content in enumerate(contents):
@@ -207,13 +207,13 @@ class Testbed:
         return [self.mount / folder / name for name in names]
 
     def words(self, node: str, command: Sequence[object]) -> list[str]:
-        """What to run outside for `command` to run in the node."""
+        """Command to run outside so that `command` runs in the node."""
         enter = ["nsenter", f"--target={self.holder(node)}", "--net", "--mount", "--uts", "--pid"]
-        # It ends when the process outside does, which else would go alone.
+        # It ends with the process outside.
         return [*enter, "env", self.mark, "setpriv", "--pdeathsig", "KILL", *map(str, command)]
 
     def start(self, node: str, command: Sequence[object], log: str = "", **options: Any) -> subprocess.Popen[bytes]:
-        """Starts a command in a node. What it says goes to a file of that name in `log/`, or where `options` say."""
+        """Starts a command in a node. Its output goes to a file of this name in `log/`, or where `options` say."""
         words = self.words(node, command)
         if not log:
             return subprocess.Popen(words, start_new_session=True, **options)
@@ -222,7 +222,7 @@ class Testbed:
             return subprocess.Popen(words, start_new_session=True, **options)
 
     def check(self, node: str, command: Sequence[object], timeout_s: float = DEADLINE_S) -> str:
-        """Runs a command in a node to its end; its output. Raises TestbedError if it fails."""
+        """Runs a command in a node to its end. Returns its output; raises TestbedError if it fails."""
         words = self.words(node, ["timeout", str(timeout_s), *command])
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
@@ -231,7 +231,7 @@ class Testbed:
         return done.stdout
 
     def kill(self, node: str) -> None:
-        """Kills all processes of a node at once. The kernel closes their connections, as it does after any kill -9."""
+        """Kills all processes of a node at once. The kernel closes their connections, as after any kill -9."""
         os.kill(self.holder(node), signal.SIGKILL)
 
     def sent_bytes(self, node: str) -> int:
@@ -247,19 +247,19 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    up = commands.add_parser("up", help="make all nodes anew")
-    up.add_argument("--nodes", type=int, default=8, help="how many beside store and head")
-    up.add_argument("--link", default="100mbit", help="each node's link, each way")
-    up.add_argument("--store-link", default="200mbit", help="the store's link, each way")
-    up.add_argument("--page-cache", action="store_true", help="nodes keep in memory what they read of the shared files")
+    up = commands.add_parser("up", help="create all nodes")
+    up.add_argument("--nodes", type=int, default=8, help="number of nodes besides store and head")
+    up.add_argument("--link", default="100mbit", help="rate of each node's link in each direction")
+    up.add_argument("--store-link", default="200mbit", help="rate of the store's link in each direction")
+    up.add_argument("--page-cache", action="store_true", help="nodes cache what they read of the shared files")
     run = commands.add_parser("run", help="run a command in a node")
     run.add_argument("node")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     kill = commands.add_parser("kill", help="kill all processes of a node")
     kill.add_argument("node")
-    commands.add_parser("status", help="say which nodes there are")
-    commands.add_parser("check", help="say what is missing to make one here")
-    commands.add_parser("down", help="end and remove everything")
+    commands.add_parser("status", help="list the nodes")
+    commands.add_parser("check", help="list what is missing on this machine")
+    commands.add_parser("down", help="stop and remove everything")
     asked = parser.parse_args()
     testbed = Testbed()
     try:

@@ -1,5 +1,6 @@
-//! Answers that are due later. One thread gives them, the soonest first: so whoever takes requests from the kernel never
-//! waits, however long the disk's queue is. There are no more of them than the kernel has requests under way.
+//! Delayed answers. One thread gives them in the order of their due times, so the thread that receives the kernel's
+//! requests never waits, however long the disk's queue is. There are at most as many answers as the kernel has requests
+//! under way.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -7,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// What gives an answer.
+/// Gives one answer.
 type Give = Box<dyn FnOnce() + Send>;
 
-/// Where answers wait.
+/// Queue of answers.
 pub struct Answers {
     sender: Sender<(u64 /* due_ns */, Give)>,
 }
@@ -22,18 +23,18 @@ impl Answers {
         Self { sender }
     }
 
-    /// Does this when it is due.
+    /// Calls `give` when it is due.
     pub fn at(&self, due_ns: u64, give: impl FnOnce() + Send + 'static) {
-        // The thread ends with the sender, which is here.
+        // The thread ends when this sender is dropped.
         let _ = self.sender.send((due_ns, Box::new(give)));
     }
 }
 
 fn give(answers: &Receiver<(u64, Give)>) {
-    // A disk's requests take some tens of microseconds; the kernel would be as late by itself. If it does not let us be
-    // punctual, we are late.
+    // Requests to the disk take tens of microseconds, the kernel's default timer slack. If it cannot be reduced,
+    // answers are late.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    // Of those that are due at once, the one that came first is given first.
+    // Answers that are due at the same time are given in the order of arrival.
     let mut waiting: BTreeMap<(u64, u64), Give> = BTreeMap::new();
     for number in 0.. {
         while let Some(soonest) = waiting.first_entry().filter(|soonest| soonest.key().0 <= now_ns()) {
@@ -51,7 +52,7 @@ fn give(answers: &Receiver<(u64, Give)>) {
     }
 }
 
-/// Now, by the clock that answers are due by.
+/// Current time of the clock that due times refer to.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

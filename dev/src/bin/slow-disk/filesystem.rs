@@ -1,8 +1,8 @@
-//! What the kernel asks, and what it is answered: metadata at once, data when the disk is done with it.
+//! The file system's answers to the kernel: metadata at once, data when the disk is done.
 //!
-//! What is not here, the kernel does by itself: it keeps locks, finds holes to be none, copies by reading and writing, and
-//! knows from the first refusal that there are no extended attributes and that nothing is left to be flushed, for all that
-//! was written has been answered.
+//! Operations that are missing here are handled by the kernel: locks, holes (it reports none), copies (by reading and
+//! writing). After the first refusal it knows that there are no extended attributes, and that nothing needs flushing,
+//! since every write has been answered.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,14 +26,14 @@ use crate::model::{self, Direction};
 use crate::state::SharedDisk;
 use crate::tree::{Change, Entry, Tree};
 
-/// How long the kernel goes by what it was told about a file, as NFS has it at least by default.
+/// Time for which the kernel trusts metadata, as NFS does by default.
 const REMEMBERED: Duration = Duration::from_secs(3);
-/// The kernel puts at most so many bytes into a write.
+/// Largest write request of the kernel.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
-/// Requests of read-ahead, and of writing back, that the kernel has under way at once.
+/// Read-ahead and write-back requests that the kernel has under way at a time.
 const MAX_BACKGROUND: u16 = 64;
 
-/// A folder's files, on a disk that others share.
+/// A folder's files on a shared disk.
 pub struct SlowFiles {
     tree: Tree,
     disk: SharedDisk,
@@ -59,7 +59,7 @@ impl SlowFiles {
         })
     }
 
-    /// Has an answer given when the disk is done with the request, and the way back is over.
+    /// Gives an answer when the disk is done and the answer has travelled back.
     fn after(&self, request: model::Request, answer: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let now_ns = now_ns();
         let done_ns = if request.bytes == 0 { now_ns } else { self.disk.serve(now_ns, request)? };
@@ -79,7 +79,7 @@ impl SlowFiles {
     }
 }
 
-/// Reads from there until the end of the file or of what is asked for.
+/// Reads until the end of the file or of the request.
 fn read(file: &File, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut content = vec![0; bytes];
     let mut length = 0;
@@ -103,7 +103,7 @@ impl Filesystem for SlowFiles {
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
-        // An older kernel lacks some: it is slower then, or does not map uncached files.
+        // Older kernels lack some of them: they are slower, or cannot map uncached files.
         let _ = config.add_capabilities(wanted & config.capabilities());
         config.set_max_write(MAX_WRITE_BYTES).expect("the library allows more");
         config.set_max_background(MAX_BACKGROUND).expect("it is not zero");
@@ -226,7 +226,7 @@ impl Filesystem for SlowFiles {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // The kernel asks for whole pages; behind the end there is nothing to be read from a disk.
+        // The kernel asks for whole pages; after the end of the file nothing is read from the disk.
         let found = self.file(handle).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = match found {
             Ok(found) => found,
@@ -238,7 +238,7 @@ impl Filesystem for SlowFiles {
             Ok(content) => reply.data(&content),
             Err(error) => reply.error(errno(error)),
         };
-        // Without an answer the library says that there was an error of input and output, which is the case.
+        // If an answer is dropped, the library reports an I/O error, which is correct.
         let _ = self.after(request, answer);
     }
 

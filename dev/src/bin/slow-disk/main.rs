@@ -1,20 +1,19 @@
-//! A shared disk that is slow as spinning disks are, for tests and experiments: a file system that passes everything on
-//! to a folder, and answers reads and writes when a disk of the given seek time and rate would have. It exists because
-//! what reorders requests can only be judged where their order costs something, and no machine of a developer or of CI
-//! has such a disk. It must never change what programs read.
+//! An emulated slow shared disk, for tests and experiments: a file system that passes everything on to a folder, and
+//! answers reads and writes when a disk with the given seek time and rate would have. Software that reorders requests
+//! can only be judged where the order matters, and development and CI machines have no such disks. It must never change
+//! what programs read.
 //!
 //!     slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
-//!     slow-disk stat FILE            what the disk has done so far, as JSON
-//!     slow-disk forget FILE          its server has nothing in memory any more
+//!     slow-disk stat FILE            prints the disk's counters as JSON
+//!     slow-disk forget FILE          clears the memory of the disk's server
 //!
-//! Several mounts with one state file are nodes that share one disk; with `--memory-megabytes`, a file server that keeps in
-//! memory what was read and written last. With `--channels` it serves so many requests at a time. A mount is much as one of NFS: its node's kernel
-//! caches pages, reads ahead, and drops what it has of a file whose size or time it finds changed, for which it looks every
-//! few seconds. It writes through. It keeps locks to itself, so processes of other mounts do not see them. Metadata costs
-//! nothing.
+//! Several mounts with one state file are nodes that share one disk. With `--memory-megabytes`, the disk belongs to a
+//! file server that caches what was read and written last. With `--channels N`, it serves N requests at a time. A mount
+//! behaves much like an NFS mount: the node's kernel caches pages, reads ahead, and drops cached pages of a file whose
+//! size or time has changed, which it checks every few seconds. Writes go through to the disk. Locks are local to a
+//! mount. Metadata operations take no time.
 //!
-//! It serves until its standard input ends, or until it is unmounted. It needs Linux, root and `/dev/fuse`, but no part of
-//! libfuse.
+//! It serves until its standard input ends or it is unmounted. It needs Linux, root and `/dev/fuse`, but not libfuse.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +41,7 @@ use crate::model::Rates;
 use crate::state::{Costs, MAX_CHANNELS, SharedDisk};
 
 #[derive(Parser)]
-#[command(about = "A shared disk that is slow as spinning disks are")]
+#[command(about = "An emulated slow shared disk")]
 struct Words {
     #[command(subcommand)]
     command: Command,
@@ -50,52 +49,52 @@ struct Words {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show a folder's files as if they lay on the disk
+    /// Show a folder's files as if they were on a slow disk
     Mount(Mount),
-    /// Drop what the disk's server has in memory
+    /// Clear the memory of the disk's server
     Forget {
-        /// The file that its mounts share
+        /// State file of the disk
         state: PathBuf,
     },
-    /// Say what the disk has done so far, as JSON
+    /// Print the disk's counters as JSON
     Stat {
-        /// The file that its mounts share
+        /// State file of the disk
         state: PathBuf,
     },
 }
 
 #[derive(Args)]
 struct Mount {
-    /// Where the files are
+    /// Folder with the files
     source: PathBuf,
-    /// Where they are to be seen
+    /// Folder to mount on
     mountpoint: PathBuf,
-    /// What all mounts of one disk share; made anew if it is not there. It does not outlive a restart of the machine: best
-    /// put it under /dev/shm
+    /// State file that all mounts of the disk share; created if missing. It is not valid after a reboot, so put it
+    /// under /dev/shm
     #[arg(long)]
     state: PathBuf,
-    /// What a request costs that does not begin where the last one ended
+    /// Milliseconds that a request costs that does not continue the previous one
     #[arg(long, default_value_t = 8.0)]
     seek_ms: f64,
-    /// How fast bytes come and go; 0: as fast as they can
+    /// Transfer rate; 0: unlimited
     #[arg(long, default_value_t = 150.0)]
     megabytes_per_second: f64,
-    /// At most so many requests a second; 0: any number
+    /// Requests a second; 0: unlimited
     #[arg(long, default_value_t = 0.0)]
     iops: f64,
-    /// Requests that are served at a time, each as fast as one
+    /// Requests that are served at a time, each at full speed
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CHANNELS))]
     channels: u64,
-    /// What the server keeps in memory, of what was read and written last
+    /// Megabytes of recently read and written data that the server keeps in memory
     #[arg(long, default_value_t = 0)]
     memory_megabytes: u64,
-    /// How fast what is in memory comes; 0: as fast as it can
+    /// Transfer rate from the server's memory; 0: unlimited
     #[arg(long, default_value_t = 0.0)]
     memory_megabytes_per_second: f64,
-    /// Between this mount and the disk and back: each request is answered so much later, and the disk is not busy with it
+    /// Network latency: each answer is delayed by this time, while the disk is free
     #[arg(long, default_value_t = 0)]
     latency_us: u64,
-    /// Keep nothing in this mount's memory: every read is a request
+    /// Cache nothing on this mount: every read is a request
     #[arg(long)]
     uncached: bool,
 }
@@ -115,7 +114,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Mounts, says `ready`, and serves until standard input ends or somebody unmounts it.
+/// Mounts, prints `ready`, and serves until standard input ends or the file system is unmounted.
 fn serve(asked: &Mount) -> io::Result<()> {
     let costs = Costs {
         rates: Rates::new(asked.seek_ms, asked.megabytes_per_second, asked.iops, asked.channels),
@@ -124,7 +123,7 @@ fn serve(asked: &Mount) -> io::Result<()> {
     };
     let disk = SharedDisk::open(&asked.state, costs).map_err(|error| named(&asked.state, &error))?;
     raise_open_files()?;
-    // The kernel has applied that of whoever makes a file.
+    // The kernel has already applied the caller's umask.
     rustix::process::umask(Mode::empty());
     let files = SlowFiles::new(&asked.source, disk, asked.latency_us, asked.uncached)
         .map_err(|error| named(&asked.source, &error))?;
@@ -139,7 +138,7 @@ fn serve(asked: &Mount) -> io::Result<()> {
     session.run()
 }
 
-/// Unmounts when standard input ends. Detached first: whoever is in there still must not keep this process.
+/// Unmounts when standard input ends. Detaches first, so that open files do not keep this process alive.
 fn end_with_input(mountpoint: &Path) {
     let mut ignored = [0; 64];
     while io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
@@ -153,7 +152,7 @@ fn end_with_input(mountpoint: &Path) {
     std::process::exit(code);
 }
 
-/// Every file that the kernel remembers is open here; as many as this process may have.
+/// Raises the limit of open files to its maximum: every file that the kernel remembers is open here.
 fn raise_open_files() -> io::Result<()> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     Ok(rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)

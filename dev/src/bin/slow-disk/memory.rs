@@ -1,57 +1,57 @@
-//! What a file server has in memory of its disk: a decision without clock or I/O.
+//! Model of a file server's memory: a pure decision without clock or I/O.
 //!
-//! It is kept in blocks of some pages each, those used last. To be found in a file without reading all of it, each block has
-//! its place in one of many small sets, and the one used longest ago of its set makes room for it. A page is there for all
-//! who come after the first, but none has it before the disk has read it.
+//! The memory is a set-associative cache of blocks of 64 pages. Each block belongs to one of many small sets, so it is
+//! found without reading the whole state file; the least recently used block of a set is evicted. A cached page is
+//! available to all readers, but not before the disk has read it.
 
 use std::io;
 
 use crate::model::{Direction, Disk, Rates, Request, bytes_ns};
 
 const PAGE_BYTES: u64 = 4 << 10;
-/// As many pages as a number has bits.
+/// Bytes of a block: one page for each bit of a word.
 pub const BLOCK_BYTES: u64 = 64 * PAGE_BYTES;
 const WAYS: usize = 8;
 
-/// Pages of a file that are in memory.
+/// A cached block of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub file: u64,
     pub number: u64,
-    /// A bit for each that is there.
+    /// One bit for each cached page.
     pub pages: u64,
-    /// When the last of them has been read.
+    /// When the last of them will have been read.
     pub ready_ns: u64,
     pub used: u64,
 }
 
 pub type Set = [Block; WAYS];
 
-/// Where sets are kept.
+/// Storage of the sets.
 pub trait Sets {
-    /// How many there are. None: there is no memory.
+    /// Number of sets. 0: no memory.
     fn count(&self) -> u64;
     fn load(&self, place: u64) -> io::Result<Set>;
     fn save(&mut self, place: u64, set: &Set) -> io::Result<()>;
 }
 
-/// Sets that have room for so many bytes.
+/// Number of sets for a memory of this size.
 pub fn sets(bytes: u64) -> u64 {
     bytes / (BLOCK_BYTES * WAYS as u64)
 }
 
-/// How fast memory is, and what it has done.
+/// Speed and counters of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     pub bytes_per_s: u64,
     pub free_at_ns: u64,
-    /// What was answered by it alone.
+    /// Bytes served from memory alone.
     pub bytes: u64,
     pub uses: u64,
 }
 
 impl Memory {
-    /// Takes a request that comes now, with a disk behind it; when it is done.
+    /// Serves a request that arrives now, with a disk behind the memory. Returns when it is done.
     pub fn serve(
         &mut self,
         sets: &mut impl Sets,
@@ -96,7 +96,7 @@ impl Memory {
         Ok(done_ns)
     }
 
-    /// All of a request is in memory from then on.
+    /// Marks all pages of a request as cached from `ready_ns` on.
     fn keep(&mut self, sets: &mut impl Sets, request: Request, ready_ns: u64) -> io::Result<()> {
         let end = request.offset + request.bytes;
         let mut at = request.offset;
@@ -123,12 +123,12 @@ impl Memory {
     }
 }
 
-/// The set that this byte of a file is in, if it is in memory. Blocks that follow each other are in different ones.
+/// Set of a byte. Consecutive blocks are in different sets.
 fn place(file: u64, offset: u64, sets: u64) -> u64 {
     (file.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).wrapping_add(offset / BLOCK_BYTES) % sets
 }
 
-/// The block of this byte, empty if it is not there.
+/// Block of a byte; empty if it is not cached.
 fn find(set: &Set, file: u64, offset: u64) -> Block {
     let number = offset / BLOCK_BYTES;
     let found = set.iter().find(|block| (block.file, block.number) == (file, number) && block.used > 0);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     impl Server {
-        /// 10 ms for a seek, 100 bytes a microsecond, from memory ten times as many.
+        /// 10 ms for a seek, 100 bytes a microsecond, ten times that from memory.
         fn new(bytes: u64) -> Self {
             let rates = Rates::new(10.0, 100.0, 0.0, 1);
             let memory = Memory { bytes_per_s: 1_000_000_000, ..Memory::default() };
@@ -214,7 +214,7 @@ mod tests {
         server.read(0, 8 << 10, 4 << 10);
         server.read(0, 248 << 10, 16 << 10);
         server.read(0, 0, 256 << 10);
-        // Before the first, and between the two; that of a write is in memory as well.
+        // One before the first, and one between both; written bytes are cached as well.
         assert_eq!((server.disk.requests, server.disk.read_bytes, server.memory.bytes), (4, 264 << 10, 12 << 10));
         server.serve(0, Direction::Write, 1 << 20, 5_000);
         server.read(0, 1 << 20, 8 << 10);
@@ -228,7 +228,7 @@ mod tests {
             server.blocks(0..16);
             assert_eq!(server.disk.read_bytes, 4 << 20, "in round {round}");
         }
-        // The first is used again, so the second goes.
+        // The first block is used again, so the second is evicted.
         server.read(0, 0, 1);
         server.blocks(16..18);
         let before = server.disk.requests;

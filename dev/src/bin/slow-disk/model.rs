@@ -1,13 +1,13 @@
-//! When one disk is done with a request: a decision without clock or I/O.
+//! Model of a disk: when a request is done. A pure decision without clock or I/O.
 //!
-//! The disk serves requests one after the other, in the order in which they come; it never reorders them, which is what
-//! its users are judged by. Bytes take their time at its rate. A request that is not for the very byte after the last one
-//! of the request before, in the same file, costs a seek: there is no tolerance. A cap on requests is a least time for
-//! each.
+//! The disk serves requests in the order of arrival and never reorders them; its users are judged by their order. Bytes
+//! are transferred at the disk's rate. A request that does not begin at the byte after the previous request, in the
+//! same file, costs a seek. A limit on requests a second is a minimum duration of each.
 //!
-//! With several channels it is as many disks that have the same files: a request goes to the one that is free the soonest.
+//! A disk with several channels is like several disks with the same files: a request goes to the channel that is free
+//! first.
 
-/// What things cost. Of zero bytes a second, and of zero requests, there is any number.
+/// Costs of the disk. A rate of 0 is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     pub seek_ns: u64,
@@ -33,7 +33,7 @@ pub enum Direction {
     Write,
 }
 
-/// Bytes of a file, which has a number.
+/// A range of bytes of a numbered file.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub direction: Direction,
@@ -42,19 +42,19 @@ pub struct Request {
     pub bytes: u64,
 }
 
-/// What serves one request at a time.
+/// A channel serves one request at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channel {
     pub free_at_ns: u64,
-    /// Where the last request ended.
+    /// File and end of the last request.
     pub file: u64,
     pub end: u64,
 }
 
-/// Where the disk is, and what it has done.
+/// State and counters of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Never none.
+    /// At least one.
     pub channels: Vec<Channel>,
     pub requests: u64,
     pub seeks: u64,
@@ -63,19 +63,19 @@ pub struct Disk {
     pub busy_ns: u64,
 }
 
-/// How long so many bytes take.
+/// Transfer time.
 pub fn bytes_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     (u128::from(bytes) * 1_000_000_000).checked_div(bytes_per_s.into()).unwrap_or(0) as u64
 }
 
 impl Disk {
-    /// One that has done nothing.
+    /// A disk that has served nothing.
     pub fn new(rates: &Rates) -> Self {
         let channels = vec![Channel::default(); rates.channels.max(1) as usize];
         Disk { channels, requests: 0, seeks: 0, read_bytes: 0, written_bytes: 0, busy_ns: 0 }
     }
 
-    /// Takes a request that comes now; when it is done.
+    /// Serves a request that arrives now. Returns when it is done.
     pub fn serve(&mut self, rates: &Rates, now_ns: u64, request: Request) -> u64 {
         let free = self.channels.iter_mut().min_by_key(|channel| channel.free_at_ns);
         let channel = free.expect("there is always one");

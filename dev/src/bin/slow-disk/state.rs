@@ -1,6 +1,6 @@
-//! The disk that mounts share: a small file of numbers, read, changed and written back under its lock, and behind them what
-//! its server has in memory. The kernel takes the lock from whoever is killed. The numbers are less than a page and are
-//! written by one call, so they are never half written; of memory a block may be lost.
+//! State of a disk, shared by its mounts: a file with some numbers, and behind them the contents of the server's
+//! memory. It is read, changed and written back under a lock, which the kernel releases when a process is killed. The
+//! numbers fit in a page and are written by one call, so they are never torn; a block of the memory may be lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,18 +13,18 @@ use rustix::fs::FlockOperation;
 use crate::memory::{Block, Memory, Set, Sets};
 use crate::model::{Channel, Disk, Rates, Request};
 
-/// Says that a file is the state of a disk, in this layout.
+/// Marks a file as the state of a disk in this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk2");
-/// Those that each disk has, and those of each channel after them.
+/// Numbers of a disk; those of each channel follow.
 const NUMBERS: usize = 15;
 const CHANNEL_NUMBERS: usize = 3;
-/// So many fit in a page.
+/// Channels whose numbers fit in a page.
 pub const MAX_CHANNELS: u64 = 64;
-/// From here on there is what is in memory.
+/// Offset of the server's memory.
 const SETS_BEGIN: u64 = 4096;
 const BLOCK_NUMBERS: usize = 5;
 
-/// What all mounts of a disk have to agree about.
+/// Costs that all mounts of a disk must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     pub rates: Rates,
@@ -32,14 +32,14 @@ pub struct Costs {
     pub memory_bytes_per_s: u64,
 }
 
-/// The disk as one mount has it.
+/// A disk, as one mount sees it.
 pub struct SharedDisk {
-    /// The lock excludes other processes; the mutex, other threads.
+    /// The file lock excludes other processes, the mutex other threads.
     file: Mutex<File>,
 }
 
 impl SharedDisk {
-    /// The disk with this state, which is made if it is not there; else it must have these costs.
+    /// Opens the disk with this state file, or creates it. An existing one must have the same costs.
     pub fn open(path: &Path, costs: Costs) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
@@ -56,7 +56,7 @@ impl SharedDisk {
         Ok(Self { file: Mutex::new(file) })
     }
 
-    /// Takes a request that comes now; when it is done, by the monotonic clock.
+    /// Serves a request that arrives now. Returns when it is done, by the monotonic clock.
     pub fn serve(&self, now_ns: u64, request: Request) -> io::Result<u64> {
         let file = self.file.lock().expect("nobody panics with it");
         rustix::fs::flock(&*file, FlockOperation::LockExclusive)?;
@@ -69,7 +69,7 @@ impl SharedDisk {
         Ok(done_ns)
     }
 
-    /// What the disk with this state has done.
+    /// Counters of the disk with this state file.
     pub fn counters(path: &Path) -> io::Result<serde_json::Value> {
         let State { disk, memory, .. } = File::open(path).and_then(|file| {
             rustix::fs::flock(&file, FlockOperation::LockShared)?;
@@ -85,7 +85,7 @@ impl SharedDisk {
         }))
     }
 
-    /// The server with this state has nothing in memory any more.
+    /// Clears the server's memory.
     pub fn forget(path: &Path) -> io::Result<()> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
@@ -95,7 +95,7 @@ impl SharedDisk {
     }
 }
 
-/// What is in memory, in the file.
+/// The server's memory in the file.
 struct Stored<'a> {
     file: &'a File,
     count: u64,
@@ -126,7 +126,7 @@ fn at(place: u64) -> u64 {
     SETS_BEGIN + place * size_of::<Set>() as u64
 }
 
-/// The numbers of a disk.
+/// Numbers of a disk.
 struct State {
     costs: Costs,
     disk: Disk,

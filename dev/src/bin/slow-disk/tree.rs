@@ -1,6 +1,6 @@
-//! The files of the folder that is shown, as the kernel knows them: by number. Each one that the kernel remembers is held
-//! by a descriptor that only names it, so renaming and removing need no bookkeeping. Numbers are those that the files have
-//! where they lie, so that all mounts of a disk agree on them.
+//! Files of the folder, by the inode numbers that the kernel uses. Each file that the kernel remembers is held by an
+//! `O_PATH` descriptor, so renaming and removing need no bookkeeping. The numbers are those of the underlying files, so
+//! all mounts of a disk agree on them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,8 +14,7 @@ use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 
-/// Flags of an open that are for the file where it lies. The others have been carried out by the kernel, or are about its
-/// cache.
+/// Open flags that are passed on to the underlying file. The kernel handles the others or they concern its cache.
 const PASSED_ON: OFlags = OFlags::ACCMODE;
 
 struct Known {
@@ -23,7 +22,7 @@ struct Known {
     lookups: u64,
 }
 
-/// What is asked to be changed about a file.
+/// Attributes to be changed.
 pub struct Change {
     pub mode: Option<u32>,
     pub owner: Option<u32>,
@@ -33,7 +32,7 @@ pub struct Change {
     pub modified: Option<TimeOrNow>,
 }
 
-/// One entry of a folder.
+/// An entry of a folder.
 pub struct Entry {
     pub number: INodeNo,
     pub kind: FileType,
@@ -53,7 +52,7 @@ impl Tree {
         Ok(Self { root: Arc::new(root), device, known: Mutex::default() })
     }
 
-    /// What names this file to the kernel that we run on.
+    /// Descriptor of the underlying file.
     fn name(&self, number: INodeNo) -> Result<Arc<OwnedFd>> {
         if number == INodeNo::ROOT {
             return Ok(self.root.clone());
@@ -62,13 +61,13 @@ impl Tree {
         known.get(&number.0).map(|known| known.name.clone()).ok_or(Errno::STALE)
     }
 
-    /// The file of this name, which the kernel now remembers.
+    /// Looks up a name. The kernel remembers the file from now on.
     pub fn look_up(&self, folder: INodeNo, name: &OsStr) -> Result<FileAttr> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = fs::openat(self.name(folder)?, name, flags, Mode::empty())?;
         let stat = fs::fstat(&found)?;
         if stat.st_dev != self.device {
-            // Its number might be another file's.
+            // Its number could be that of another file here.
             return Err(Errno::XDEV);
         }
         let mut known = self.known.lock().expect("nobody panics with it");
@@ -76,7 +75,7 @@ impl Tree {
         Ok(attributes(&stat))
     }
 
-    /// The kernel does not remember so many of its lookups any more.
+    /// The kernel has forgotten this many of its lookups.
     pub fn forget(&self, number: INodeNo, lookups: u64) {
         let mut known = self.known.lock().expect("nobody panics with it");
         if let Some(file) = known.get_mut(&number.0) {
@@ -118,7 +117,7 @@ impl Tree {
         Ok(fs::open(path(&*self.name(number)?), flags | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 
-    /// Makes a file, which belongs to whoever asks, and opens it.
+    /// Creates a file owned by the caller, and opens it.
     pub fn create(
         &self,
         asks: &Request,
@@ -158,7 +157,7 @@ impl Tree {
         self.look_up(folder, name)
     }
 
-    /// What was made belongs to us, and is to belong to who had it made.
+    /// Changes the owner of a new file from this process's user to the caller.
     fn give(&self, asks: &Request, folder: INodeNo, name: &OsStr) -> Result<()> {
         let (owner, group) = (Uid::from_raw(asks.uid()), Gid::from_raw(asks.gid()));
         fs::chownat(self.name(folder)?, name, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW)
@@ -193,7 +192,7 @@ impl Tree {
     }
 }
 
-/// A path that leads to what a descriptor names, for calls that do not take one.
+/// A path to a descriptor's file, for calls that take no descriptor.
 fn path(name: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", name.as_fd().as_raw_fd()))
 }
@@ -230,7 +229,7 @@ fn kind(kind: fs::FileType) -> FileType {
     }
 }
 
-/// Times before 1970 count as 1970.
+/// Times before 1970 become 1970.
 fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds)
 }
