@@ -6,12 +6,12 @@
 //! node alone, or that of the [coordinator](serve()) for all nodes that share a storage. Executors ask the coordinator
 //! directly, with a [`TurnClient`]. Nothing here may block a program: a request that is not answered proceeds.
 //!
-//! || process | entry point |
-//! || --- | --- |
-//! || coordinator, one for a cluster | `serve.rs`; decides with `core/ioq` |
-//! || agent, one for each user of a node | `agent.rs`; decides as well, or asks the coordinator (`request_tracker.rs`) |
-//! || program | `preload/`, a library that asks the agent through `board/` |
-//! || executor | `turn_client.rs` asks the coordinator |
+//! | process | entry point |
+//! | --- | --- |
+//! | coordinator, one for a cluster | `serve.rs`; decides with `core/ioq` |
+//! | agent, one for each user of a node | `agent.rs`; decides as well, or asks the coordinator (`request_tracker.rs`) |
+//! | program | `preload/`, a library that asks the agent through `board/` |
+//! | executor | `turn_client.rs` asks the coordinator |
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::protocol::{HEARTBEAT_TIMEOUT, IoStatus, ToAgent, ToCoordinator};
 use crate::rules::Rules;
-use crate::serve::core::{CoordinatorCore, CoreMessage};
+use crate::serve::core::{CoordinatorCore, CoordinatorMessage};
 
 mod core;
 mod known_storages;
@@ -45,7 +45,7 @@ pub async fn serve(listener: TcpListener, access: &Access, rules: Rules) {
         .await;
 }
 
-async fn accept(listener: Listener, tell: mpsc::Sender<CoreMessage>) {
+async fn accept(listener: Listener, tell: mpsc::Sender<CoordinatorMessage>) {
     let mut connections = JoinSet::new();
     let mut last = 0;
     loop {
@@ -74,19 +74,19 @@ async fn listen(
     client: ClientId,
     session: Session,
     role: Role,
-    tell: mpsc::Sender<CoreMessage>,
+    tell: mpsc::Sender<CoordinatorMessage>,
 ) -> Result<(), SessionError> {
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<ToAgent>(writer);
     let mut sending = JoinSet::new();
     sending.spawn(async move { drop(send.await) });
     // The core lasts as long as the connections.
-    let _ = tell.send(CoreMessage::Connected(client, outbox, role)).await;
+    let _ = tell.send(CoordinatorMessage::Connected(client, outbox, role)).await;
     let ended = loop {
         match timeout(HEARTBEAT_TIMEOUT, reader.next()).await {
             Ok(Ok(messages)) => {
                 for message in messages {
-                    let _ = tell.send(CoreMessage::Received(client, message)).await;
+                    let _ = tell.send(CoordinatorMessage::Received(client, message)).await;
                 }
             }
             Ok(Err(error)) => break Err(error),
@@ -96,6 +96,6 @@ async fn listen(
             }
         }
     };
-    let _ = tell.send(CoreMessage::Disconnected(client)).await;
+    let _ = tell.send(CoordinatorMessage::Disconnected(client)).await;
     ended
 }

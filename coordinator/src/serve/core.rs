@@ -19,7 +19,7 @@ const MAX_TOGETHER: usize = 1 << 10;
 const MIN_TIMER: Duration = Duration::from_micros(50);
 
 /// Input of the core.
-pub(super) enum CoreMessage {
+pub(super) enum CoordinatorMessage {
     /// An agent, or a client that asks for the status, has connected.
     Connected(ClientId, Outbox<ToAgent>, Role),
     /// It has sent this message.
@@ -67,7 +67,7 @@ impl CoordinatorCore {
         }
     }
 
-    pub async fn run(mut self, mut told: mpsc::Receiver<CoreMessage>) {
+    pub async fn run(mut self, mut told: mpsc::Receiver<CoordinatorMessage>) {
         let mut together = Vec::new();
         let mut beaten = Instant::now();
         loop {
@@ -88,9 +88,9 @@ impl CoordinatorCore {
         }
     }
 
-    fn hear(&mut self, what: CoreMessage) {
+    fn hear(&mut self, what: CoordinatorMessage) {
         match what {
-            CoreMessage::Connected(client, outbox, role) => {
+            CoordinatorMessage::Connected(client, outbox, role) => {
                 let agent = Agent {
                     outbox,
                     role,
@@ -101,8 +101,8 @@ impl CoordinatorCore {
                 };
                 self.agents.insert(client, agent);
             }
-            CoreMessage::Received(client, message) => self.said(client, message),
-            CoreMessage::Disconnected(client) => self.gone(client),
+            CoordinatorMessage::Received(client, message) => self.said(client, message),
+            CoordinatorMessage::Disconnected(client) => self.gone(client),
         }
     }
 

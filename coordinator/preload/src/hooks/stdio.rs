@@ -263,7 +263,8 @@ fn without_end(room: c_int) -> usize {
 
 takes_lines! { turn_to_take_line_unlocked:
     fgets_unlocked(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
-    __fgets_unlocked_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    __fgets_unlocked_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char,
+        LINE_FEED, without_end(room);
 }
 
 takes_lines! { turn_to_take_line:
