@@ -39,7 +39,7 @@ pub(crate) struct RequestTracker {
     bypassed: BTreeSet<StorageLocation>,
     /// Storages that the coordinator always wants ordered.
     always: BTreeSet<u32>,
-    take_decisions: Vec<(RequestId, Decision)>,
+    decisions: Vec<(RequestId, Decision)>,
 }
 
 /// A grant. Its requests proceed one after the other.
@@ -79,7 +79,7 @@ impl RequestTracker {
             grants: BTreeMap::new(),
             bypassed: BTreeSet::new(),
             always: BTreeSet::new(),
-            take_decisions: Vec::new(),
+            decisions: Vec::new(),
         }
     }
 
@@ -100,7 +100,7 @@ impl RequestTracker {
             let went: BTreeSet<RequestId> =
                 std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
             let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
-            self.take_decisions.extend(left.map(|request| (request, Decision::Unordered)));
+            self.decisions.extend(left.map(|request| (request, Decision::Unordered)));
             self.bypassed.clone().into_iter().for_each(|location| self.set_bypassed(location, true));
         }
     }
@@ -117,7 +117,7 @@ impl RequestTracker {
         self.last += 1;
         let id = RequestId(self.last);
         let Some(storage) = self.storage(location) else {
-            self.take_decisions.push((id, Decision::Unordered));
+            self.decisions.push((id, Decision::Unordered));
             return id;
         };
         self.under_way.insert(id, (storage, None));
@@ -134,7 +134,7 @@ impl RequestTracker {
             }
             Decider::Remote { sender: None } => {
                 self.under_way.remove(&id);
-                self.take_decisions.push((id, Decision::Unordered));
+                self.decisions.push((id, Decision::Unordered));
             }
         }
         id
@@ -189,7 +189,7 @@ impl RequestTracker {
         granted.left.retain(|left| *left != request);
         granted.bytes += bytes;
         match granted.left.front() {
-            Some(next) if was_first => self.take_decisions.push((*next, Decision::Proceed)),
+            Some(next) if was_first => self.decisions.push((*next, Decision::Proceed)),
             Some(_) => {}
             None => self.finish(storage, grant),
         }
@@ -234,7 +234,7 @@ impl RequestTracker {
         if let Decider::Local { .. } = self.decider {
             self.handle(Event::Tick);
         }
-        std::mem::take(&mut self.take_decisions)
+        std::mem::take(&mut self.decisions)
     }
 
     /// Microseconds until `take_decisions` must be called again.
@@ -315,7 +315,7 @@ impl RequestTracker {
         let first = left.front().copied();
         self.grants.insert((storage, grant), OpenGrant { left, bytes: 0, since: Instant::now() });
         match first {
-            Some(first) => self.take_decisions.push((first, Decision::Proceed)),
+            Some(first) => self.decisions.push((first, Decision::Proceed)),
             // All of its requests were cancelled meanwhile.
             None => self.finish(storage, grant),
         }
@@ -323,7 +323,7 @@ impl RequestTracker {
 
     fn unordered(&mut self, request: RequestId) {
         if self.under_way.remove(&request).is_some() {
-            self.take_decisions.push((request, Decision::Unordered));
+            self.decisions.push((request, Decision::Unordered));
         }
     }
 
@@ -331,7 +331,7 @@ impl RequestTracker {
         let Some(OpenGrant { left, .. }) = self.grants.remove(&(storage, grant)) else { return };
         for request in left.iter().skip(1) {
             // They had not proceeded, and their end is not reported.
-            self.take_decisions.push((*request, Decision::Unordered));
+            self.decisions.push((*request, Decision::Unordered));
         }
         self.under_way.retain(|request, _| !left.contains(request));
     }

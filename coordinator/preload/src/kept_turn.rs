@@ -11,8 +11,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_board::Board;
 
-/// First and largest amount that a stream asks for. A seek costs little beside that.
+/// First amount that a stream asks for. A seek costs little beside that.
 const FIRST_BYTES: u64 = 1 << 20;
+/// Largest amount that a stream asks for.
 const MAX_BYTES: u64 = 8 << 20;
 /// The turn that a descriptor keeps, and how its stream continues.
 pub(crate) struct KeptTurn {

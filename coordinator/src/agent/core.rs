@@ -27,9 +27,9 @@ use super::read_ahead::{FileKey, ReadAdvice, ReadAheadFiles, WindowReader};
 use crate::coordinator_link::LinkEvent;
 use crate::request_tracker::{Decision, RequestTracker};
 
-/// A kept turn is taken back when nothing has been done in it for this time,
+/// A kept turn is taken back when nothing has been done in it for this time.
 const KEPT_IDLE: Duration = Duration::from_millis(2);
-/// or when the program has had it for this time and others wait.
+/// Longest time that a turn is kept.
 const KEPT_MOST: Duration = Duration::from_millis(200);
 
 /// A send_heartbeat program takes or frees a seat within this time.
