@@ -88,7 +88,7 @@ struct OrderArgs {
 }
 
 impl OrderArgs {
-    /// What is said here goes before what the rules say of all storages.
+    /// Options take precedence over the rules for all storages.
     fn overrule(self, treatment: StorageRules) -> StorageRules {
         StorageRules {
             policy: self.policy.or(treatment.policy),
@@ -128,7 +128,7 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
             raise_descriptor_limit();
             let order = match here {
                 true => OrderedBy::Agent(rules(None)?),
-                false => OrderedBy::Coordinator(Access::load(&access_path(reach)?)?),
+                false => OrderedBy::Coordinator(Access::load(&access_path(global)?)?),
             };
             match agent::run(&AgentConfig { folder, order, idle: agent::IDLE }) {
                 // Two were started at once.

@@ -321,7 +321,7 @@ fn who_cannot_ask_goes_ahead() {
     let mut folders = fs::read_dir(home.path("n4/eyas-io")).unwrap();
     let folder = folders.next().expect("it was made").unwrap().path();
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-    order.run("n4", &words).exits(0).says(&["runs without order", "other users can access it"]);
+    order.run("n4", &words).exits(0).says(&["are not ordered", "other users can access it"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::print;
 use crate::show::{Table, json};
 
-pub(crate) fn status(status: &IoStatus, metrics: bool, is_json: bool) -> Result<(), Failure> {
+pub(crate) fn status(status: &IoStatus, metrics: bool, is_json: bool) -> Result<(), CliError> {
     let storages = status.storages.iter().map(|(name, stats)| storage(name, stats, status)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
