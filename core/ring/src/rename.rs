@@ -1,10 +1,10 @@
 //! Renaming a file, which involves the leaders of two names.
 //!
 //! 1. The leader of the new name writes an `Arriving` entry with the version of the file under its old name, and asks
-//! the leader of the old name to move the file.
+//!    the leader of the old name to move the file.
 //! 2. The leader of the old name writes a `Departed` entry. At this moment the file changes its name.
 //! 3. The leader of the new name writes the file. The leader of the old name then removes its entry; until then no
-//! other file can get the old name.
+//!    other file can get the old name.
 //!
 //! Requests for the new name wait in the meantime, so no reader finds both files or neither.
 //!

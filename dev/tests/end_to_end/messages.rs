@@ -49,7 +49,7 @@ const MISTAKES: &[Mistake] = &[
     ),
     mistake(&["submit", "single.toml"], 1, &["single.toml, line 1: ", "[[task]] with two brackets"]),
     mistake(&["submit", "job.json"], 1, &["job.json, line 1: ", "each task on one line", ".jsonl"]),
-    mistake(&["submit", "bad.jsonl"], 1, &["bad.jsonl, line 2, column 20: "]),
+    mistake(&["submit", "bad.jsonl"], 1, &["bad.jsonl, line 2, column 21: "]),
     mistake(&["submit", "empty.toml"], 1, &["empty.toml has no tasks", "[[task]]"]),
     mistake(&["submit", "empty.jsonl"], 1, &["empty.jsonl has no tasks", "{\"command\""]),
     mistake(&["cluster", "remove", "none"], 1, &["there is no cluster `none`", "eyas cluster list"]),
