@@ -87,11 +87,12 @@ mod tests {
 
     #[test]
     fn the_library_is_written_once_and_again_when_it_was_damaged() {
-        let folder = tempfile::tempdir().unwrap();
-        let library = write_to(folder.path()).unwrap();
+        let private = tempfile::tempdir().unwrap();
+        let folder = private.path().join("lib");
+        let library = write_to(&folder).unwrap();
         assert_eq!(fs::read(&library).unwrap(), CONTENT);
         fs::write(&library, "damaged").unwrap();
-        assert_eq!(write_to(folder.path()).unwrap(), library);
+        assert_eq!(write_to(&folder).unwrap(), library);
         assert_eq!(fs::read(&library).unwrap(), CONTENT);
     }
 }

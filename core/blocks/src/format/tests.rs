@@ -126,7 +126,7 @@ fn other_content_is_refused_with_its_place() {
         let error = chunks(format, 4, content).unwrap_err();
         assert_eq!((error.offset, error.problem), (offset, problem), "{format} {content:?}");
         let said = error.to_string();
-        assert!(said.contains(format) && said.contains(&format!("at byte {offset};")), "{said}");
+        assert!(said.contains(format) && said.contains(&format!("at byte {offset}.")), "{said}");
     }
 }
 
