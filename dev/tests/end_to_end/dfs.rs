@@ -191,7 +191,7 @@ fn nodes_that_are_missing_are_named_when_they_are_too_many() {
     cluster.executor(3).kill();
     cluster.executor(4).kill();
     let done = cluster.run(&["dfs", "ls"]).exits(1);
-    done.says(&["2 of the 4 nodes of the file system are missing: ", "It needs 3 of them", "eyas dfs recover"]);
+    done.says(&["2 of the 4 nodes of the file system are missing: ", "It needs 3 nodes", "eyas dfs recover"]);
     // The nodes are shown nonetheless.
     let done = cluster.run(&["dfs", "du"]).exits(1);
     assert_eq!(done.stdout.matches(" missing ").count(), 2, "{}", done.stdout);
@@ -219,7 +219,7 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
     cluster.write("a", &content);
     // Some node of the last two has each chunk.
     cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB", "--replicas", "4"]).exits(0);
-    cluster.run(&["dfs", "recover"]).exits(1).says(&["more than half of its nodes are there"]);
+    cluster.run(&["dfs", "recover"]).exits(1).says(&["more than half of the nodes are alive"]);
     for number in 1..=3 {
         cluster.executor(number).kill();
     }
@@ -258,7 +258,7 @@ fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
     cluster.add_executor(NODE);
     cluster.wait_for_executors(1);
     cluster.run(&["dfs", "ls"]).exits(1).says(&["has not joined the file system", "docs/guides/files.md"]);
-    cluster.run(&["dfs", "recover", "--anew"]).exits(1).says(&["stop them all before"]);
+    cluster.run(&["dfs", "recover", "--anew"]).exits(1).says(&["stop all of them first"]);
     cluster.executor(2).kill();
     wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);
     cluster.add_executor(NODE);

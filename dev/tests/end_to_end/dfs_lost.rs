@@ -111,7 +111,7 @@ fn lost_chunks_are_restored_from_a_copy() {
     cluster.write("other", content.to_uppercase());
     cluster.write("short", &content[..40_000]);
     for wrong in ["other", "short"] {
-        cluster.run(&["dfs", "restore", wrong, "/a"]).exits(1).says(&[wrong, "not those that /a had"]);
+        cluster.run(&["dfs", "restore", wrong, "/a"]).exits(1).says(&[wrong, "of the copy differ from /a"]);
     }
     cluster.run(&["dfs", "restore", "a", "/a"]).exits(0).says(&["2 chunks restored"]);
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
