@@ -42,7 +42,7 @@ mod tests {
                 None,
                 "requirements `node.cpu > 1`, column 5: there is no attribute `node.cpu`; there are",
             ),
-            ("node.name > 1", None, "column 11: `>` wants two numbers or two texts"),
+            ("node.name > 1", None, "column 11: `>` needs two numbers or two texts"),
             ("true", Some("node.name"), "rank `node.name`, column 1: it has to be a number"),
         ] {
             let error = with(&[requirements], rank).validate(&compile).unwrap_err().to_string();

@@ -233,8 +233,8 @@ fn what_was_released_makes_room_and_stays_released() {
     cluster.run(&["job", "release", "1"]).exits(1).says(&["still running"]);
     cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(0);
-    cluster.run(&["job", "release", "1"]).exits(0).says(&["1 objects"]);
-    cluster.run(&["job", "release", "1"]).exits(0).says(&["0 objects"]);
+    cluster.run(&["job", "release", "1"]).exits(0).says(&["released 1 object of job 1"]);
+    cluster.run(&["job", "release", "1"]).exits(0).says(&["released 0 objects of job 1"]);
     cluster.run(&["job", "retry", "1"]).exits(1).says(&["submit the job again"]);
     cluster.restart_dispatcher();
     cluster.wait_for_executors(1);
@@ -336,8 +336,8 @@ fn mistakes_about_kept_outputs_are_named() {
     let cluster = Cluster::start(&[&[]]);
     for (output, says) in [
         ("file = \"x\", replicas = 2", "add `keep = true`"),
-        ("file = \"x\", keep = true, replicas = 0", "1 is the least"),
-        ("file = \"x\", keep = true, replicas = 17", "16 the most"),
+        ("file = \"x\", keep = true, replicas = 0", "cannot have 0 replicas: write a number from 1 to 16"),
+        ("file = \"x\", keep = true, replicas = 17", "cannot have 17 replicas: write a number from 1 to 16"),
     ] {
         let text = format!("[[task]]\ncommand = [\"true\"]\noutputs = [{{ {output} }}]\n");
         let file = cluster.write("job.toml", text);

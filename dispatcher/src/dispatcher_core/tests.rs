@@ -569,7 +569,7 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
     }
     // One that goes on is in memory again.
     assert_eq!(dispatcher.answer(FromClient::Retry { job: jobs[0] }), ToClient::Done(1));
-    assert_eq!(dispatcher.phases(jobs[0]), [Phase::Succeeded, Phase::Waiting]);
+    assert_eq!(dispatcher.phases(jobs[0]), [Phase::Succeeded, Phase::Assigned]);
     let ToClient::Refused(why) = dispatcher.answer(FromClient::Forget { job: jobs[0] }) else { panic!("forgotten") };
     assert!(why.contains("still running") && why.contains("cancel"), "{why}");
     assert_eq!(dispatcher.answer(FromClient::Forget { job: jobs[1] }), ToClient::Done(2));
