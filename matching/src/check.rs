@@ -61,12 +61,12 @@ impl Type {
 pub(crate) struct CheckError {
     /// The node of the syntax tree.
     pub at: u64,
-    pub problem: Problem,
+    pub problem: ExpressionProblem,
 }
 
 /// Mistakes in expressions.
 #[derive(Debug, Error)]
-pub(crate) enum Problem {
+pub(crate) enum ExpressionProblem {
     #[error("there is no attribute `{0}`; there are {known}", known = known_attributes())]
     UnknownAttribute(String),
     #[error("there is no function `{0}`; there are {FUNCTIONS}")]
@@ -120,7 +120,7 @@ impl Checker {
         }
         match &mut expression.expr {
             Expr::Literal(literal) => of_literal(literal).map_err(wrong),
-            Expr::Ident(name) => Err(wrong(Problem::UnknownAttribute(name.clone()))),
+            Expr::Ident(name) => Err(wrong(ExpressionProblem::UnknownAttribute(name.clone()))),
             Expr::Select(select) => self.select(at, select),
             Expr::Call(call) => self.call(at, call),
             Expr::List(list) => {
@@ -130,16 +130,19 @@ impl Checker {
                     let found = self.check(element)?;
                     match &of {
                         Some(of) if *of != found => {
-                            return Err(CheckError { at: id, problem: Problem::MixedList { of: of.clone(), found } });
+                            return Err(CheckError {
+                                at: id,
+                                problem: ExpressionProblem::MixedList { of: of.clone(), found },
+                            });
                         }
                         _ => of = Some(found),
                     }
                 }
-                of.map(|of| Type::List(Box::new(of))).ok_or_else(|| wrong(Problem::EmptyList))
+                of.map(|of| Type::List(Box::new(of))).ok_or_else(|| wrong(ExpressionProblem::EmptyList))
             }
-            Expr::Comprehension(_) => Err(wrong(Problem::Loop)),
-            Expr::Map(_) | Expr::Struct(_) => Err(wrong(Problem::Structure)),
-            Expr::Unspecified => Err(wrong(Problem::Missing)),
+            Expr::Comprehension(_) => Err(wrong(ExpressionProblem::Loop)),
+            Expr::Map(_) | Expr::Struct(_) => Err(wrong(ExpressionProblem::Structure)),
+            Expr::Unspecified => Err(wrong(ExpressionProblem::Missing)),
         }
     }
 
@@ -152,12 +155,12 @@ impl Checker {
         };
         if let Some(path) = path.filter(|path| !is_attribute(path)) {
             let name = format!("{path}.{}", select.field);
-            return Err(CheckError { at, problem: Problem::UnknownAttribute(name) });
+            return Err(CheckError { at, problem: ExpressionProblem::UnknownAttribute(name) });
         }
         match (self.check(&mut select.operand)?, select.test) {
             (Type::Labels, true) => Ok(Type::Truth),
             (Type::Labels, false) => Ok(Type::Text),
-            (other, _) => Err(CheckError { at, problem: Problem::NoParts(other) }),
+            (other, _) => Err(CheckError { at, problem: ExpressionProblem::NoParts(other) }),
         }
     }
 
@@ -172,7 +175,7 @@ impl Checker {
         let wrong = |problem| CheckError { at, problem };
         let cannot = |wanted| {
             let given: Vec<_> = types.iter().map(Type::to_string).collect();
-            wrong(Problem::Operands { operator: shown.clone(), wanted, given: given.join(" and ") })
+            wrong(ExpressionProblem::Operands { operator: shown.clone(), wanted, given: given.join(" and ") })
         };
         match (name, has_target, &types[..]) {
             (op::LOGICAL_AND | op::LOGICAL_OR, false, [Type::Truth, Type::Truth]) => Ok(Type::Truth),
@@ -210,7 +213,9 @@ impl Checker {
             (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => Ok(Type::Truth),
             (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
             ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
-            ("contains" | "startsWith" | "endsWith", _, _) => Err(wrong(Problem::CalledOnText(name.to_owned()))),
+            ("contains" | "startsWith" | "endsWith", _, _) => {
+                Err(wrong(ExpressionProblem::CalledOnText(name.to_owned())))
+            }
             ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
             ("size", _, _) => Err(cannot("a text, a list or labels")),
             ("int", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Whole),
@@ -218,7 +223,7 @@ impl Checker {
             ("int" | "double", _, _) => Err(cannot("a number or a text")),
             ("string", false, [Type::Whole | Type::Fraction | Type::Text | Type::Truth]) => Ok(Type::Text),
             ("string", _, _) => Err(cannot("one value")),
-            _ => Err(wrong(Problem::UnknownFunction(name.to_owned()))),
+            _ => Err(wrong(ExpressionProblem::UnknownFunction(name.to_owned()))),
         }
     }
 }
@@ -237,15 +242,15 @@ fn as_one(types: &[Type], numbers: &mut [IdedExpr]) -> Type {
     Type::Fraction
 }
 
-fn of_literal(literal: &LiteralValue) -> Result<Type, Problem> {
+fn of_literal(literal: &LiteralValue) -> Result<Type, ExpressionProblem> {
     match literal {
         LiteralValue::Boolean(_) => Ok(Type::Truth),
         LiteralValue::Int(_) => Ok(Type::Whole),
         LiteralValue::Double(_) => Ok(Type::Fraction),
         LiteralValue::String(_) => Ok(Type::Text),
-        LiteralValue::UInt(_) => Err(Problem::UnsignedLiteral),
-        LiteralValue::Bytes(_) => Err(Problem::BytesLiteral),
-        LiteralValue::Null => Err(Problem::Null),
+        LiteralValue::UInt(_) => Err(ExpressionProblem::UnsignedLiteral),
+        LiteralValue::Bytes(_) => Err(ExpressionProblem::BytesLiteral),
+        LiteralValue::Null => Err(ExpressionProblem::Null),
     }
 }
 

@@ -278,12 +278,12 @@ pub struct FormatError {
     /// The text.
     pub text: String,
     /// The mistake in it.
-    pub problem: FormatProblem,
+    pub problem: FormatTextProblem,
 }
 
 /// Mistakes in texts of formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum FormatProblem {
+pub enum FormatTextProblem {
     /// No format has that name.
     #[error("there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be and whole")]
     Unknown,
@@ -310,15 +310,15 @@ impl FromStr for Format {
             ("whole", None) => Format::Whole,
             ("fixed", size) => match size.unwrap_or_default().parse() {
                 Ok(record_bytes) if record_bytes > 0 => Format::Fixed { record_bytes },
-                _ => return wrong(FormatProblem::RecordSize),
+                _ => return wrong(FormatTextProblem::RecordSize),
             },
             ("length-prefixed", size) => match size.and_then(|size| size.split_at_checked(1)) {
                 Some((bytes @ ("1" | "2" | "4" | "8"), order @ ("be" | "le"))) => {
                     Format::LengthPrefixed { prefix_bytes: bytes.as_bytes()[0] - b'0', is_big_endian: order == "be" }
                 }
-                _ => return wrong(FormatProblem::LengthForm),
+                _ => return wrong(FormatTextProblem::LengthForm),
             },
-            _ => return wrong(FormatProblem::Unknown),
+            _ => return wrong(FormatTextProblem::Unknown),
         })
     }
 }
