@@ -213,7 +213,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         }
     };
     raise_descriptor_limit();
-    check_store_size(&args.node, &folder)?;
+    check_store_size(&args.node, &folder);
     let config = eyas_executor::ExecutorConfig {
         name,
         host: host_name(),
@@ -277,19 +277,19 @@ async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access
     }
 }
 
-/// Refuses to keep more disk space free than there is, and warns of a store that cannot grow to its size.
-fn check_store_size(args: &NodeArgs, folder: &Path) -> Result<(), CliError> {
-    let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else { return Ok(()) };
+/// Warns of a store that cannot grow to its size, or that cannot hold anything. Tasks without inputs run in any case.
+fn check_store_size(args: &NodeArgs, folder: &Path) {
+    let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else { return };
     let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
     let Some(most_bytes) = disk_bytes.checked_sub(args.keep_free).filter(|bytes| *bytes > 0) else {
-        return Err(format!(
+        say!(
             "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Give less, such as --keep-free 1GB, or \
              name a folder on another disk with --folder",
             format_bytes(args.keep_free),
             folder.display(),
             format_bytes(disk_bytes)
-        )
-        .into());
+        );
+        return;
     };
     if let Some(cache) = args.cache.filter(|bytes| *bytes > most_bytes) {
         say!(
@@ -302,7 +302,6 @@ fn check_store_size(args: &NodeArgs, folder: &Path) -> Result<(), CliError> {
             format_bytes(most_bytes)
         );
     }
-    Ok(())
 }
 
 fn data_mode(is_plain: bool) -> DataMode {

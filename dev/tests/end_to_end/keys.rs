@@ -59,7 +59,7 @@ fn a_rotated_key_works_for_its_grace_and_executors_and_tasks_go_on() {
     cluster.run(&["access", "rotate", "--grace", "0s"]).exits(0);
     // What retires goes on retiring; what was active is replaced at once.
     with(&cluster, &copy(&cluster, "newest.toml"), &["job", "list"]).exits(0);
-    let replaced = ["does not accept key k2 (role admin)", "eyas access rotate", "new access file"];
+    let replaced = ["no longer accepts key k2 (role admin)", "eyas access rotate", "new access file"];
     with(&cluster, cluster.path("new.toml").to_str().unwrap(), &["job", "list"]).exits(1).says(&replaced);
     cluster.run(&["access", "revoke", "k1"]).exits(0);
     finish(watch).exits(1).says(&["k1", "revoke"]);
@@ -133,13 +133,13 @@ fn each_role_may_do_what_it_is_for() {
             let done = with(&cluster, access, words);
             assert_eq!(done.code == 0, may, "{access} {words:?}: {}", done.stderr);
             if !may {
-                done.says(&["may not"]);
+                done.says(&["is not permitted"]);
             }
         }
     }
     let folder = cluster.path("n2").to_str().unwrap().to_owned();
     let start = ["start", "executor", "--folder", &folder];
-    with(&cluster, &read, &start).exits(1).says(&["role read) may not be an executor", "--role executor"]);
+    with(&cluster, &read, &start).exits(1).says(&["role read) is not permitted to be an executor", "--role executor"]);
     let other = cluster.spawn(&[&["--access", &executor[..]], &start[..]].concat());
     cluster.wait_for_executors(2);
     cluster.run(&["stop"]).exits(0);
@@ -172,7 +172,7 @@ fn a_task_has_the_token_of_its_job_and_not_the_clusters_key() {
     let map = ["map", "/text", "--", "sh", "-c", script, eyas.to_str().unwrap()];
     assert_eq!(cluster.run(&map).exits(0).stdout, "one\ntwo\n");
     assert_eq!(cluster.read("mapped"), "cat /text\n");
-    assert_eq!(cluster.read("refused").matches("may not do that").count(), 2, "{}", cluster.read("refused"));
+    assert_eq!(cluster.read("refused").matches("is not permitted to do this").count(), 2, "{}", cluster.read("refused"));
     // A token has ended with its job, wherever it was kept.
     let kept = cluster.write("kept.toml", token);
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();

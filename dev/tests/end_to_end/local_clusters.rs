@@ -39,9 +39,12 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
     let text = log(&home);
     assert!(text.contains("2 executors ready") && text.lines().all(|line| line.starts_with("20")), "{text}");
     // One that cannot start says why, and nothing that an earlier one said.
-    fs::write(home.path("home/clusters/test/journal.redb"), "no journal").unwrap();
+    let journal = home.path("home/clusters/test/journal.redb");
+    let sound = fs::read(&journal).unwrap();
+    fs::write(&journal, "no journal").unwrap();
     let done = home.eyas(&START).exits(1).says(&["did not start", "journal"]);
     assert!(!done.stderr.contains("executors ready"), "{}", done.stderr);
+    fs::write(&journal, sound).unwrap();
 }
 
 #[test]

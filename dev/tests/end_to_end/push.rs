@@ -97,7 +97,7 @@ fn executors_are_named_as_elsewhere_and_mistakes_are_told() {
     cluster.run(&["push", "x"]).exits(1).says(&["no executor has joined"]);
     let cluster = Cluster::start_with(&["--policy", "fa"], &[&[]]);
     cluster.write("x", "x");
-    cluster.run(&["push", "x"]).exits(1).says(&["policy fa", "keep nothing"]);
+    cluster.run(&["push", "x"]).exits(1).says(&["policy fa", "store no objects"]);
     cluster.run(&["run", "--broadcast", "x", "--noop"]).exits(1).says(&["policy fa"]);
 }
 
@@ -132,7 +132,7 @@ fn an_executor_without_room_fails_alone_and_says_why() {
     assert_eq!(states(&pushed), [("n1", "complete"), ("n2", "incomplete"), ("n3", "complete")]);
     // Both do not fit at once, and none is sent in vain.
     let done = cluster.run(&["push", "big", "other"]).exits(1);
-    let done = done.says(&["n2 does not have all of it: its store has 1.0 MB", "n3 does not have", "--cache"]);
+    let done = done.says(&["n2 does not have the objects: its store has 1.0 MB", "n3 does not have", "--cache"]);
     done.says(&["pushed 2 objects (4.0 MB) to 1 of 3 executors"]);
 }
 

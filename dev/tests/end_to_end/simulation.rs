@@ -208,7 +208,7 @@ fn a_real_job_is_recorded_and_run_again() {
     cluster
         .run(&["report", "1", "--trace", "job.jsonl"])
         .exits(0)
-        .says(&["the trace is in job.jsonl", "not in it: 1 task that"]);
+        .says(&["the trace is in job.jsonl", "not in the trace: 1 task that"]);
     let trace = cluster.read("job.jsonl");
     assert_eq!(trace.lines().count(), 1 + 4);
     for line in trace.lines().skip(1) {
