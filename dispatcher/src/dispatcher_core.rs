@@ -26,6 +26,8 @@ use push::{ActivePushes, PushError};
 
 /// Messages that are handled before results are written and deadlines are checked.
 const HANDLED_AT_ONCE: usize = 256;
+/// Tasks of new jobs are queued this many at a time; then messages are handled.
+const QUEUE_MORE: jobs::Event = jobs::Event::QueueMore { tasks: 10_000 };
 /// An executor that was not heard of for this many heartbeats is lost.
 const MISSED_HEARTBEATS: u32 = 4;
 /// Time for executors to leave after they were told to stop, microseconds.
@@ -157,7 +159,7 @@ impl DispatcherCore {
                     Some(message) => self.handle(message),
                     None => break,
                 },
-                () = std::future::ready(()), if has_more_to_queue => self.tell_jobs(jobs::Event::QueueMore),
+                () = std::future::ready(()), if has_more_to_queue => self.tell_jobs(QUEUE_MORE),
             }
             // Everything that has gathered is looked at before results are written, and results gather while others are
             // being written, so that entries are large when there is much to write.

@@ -7,7 +7,7 @@ use crate::workload::Workload;
 /// See the [module's](self) documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes of the inputs of the task that reads the most.
+    /// Bytes of the inputs of a task, and of its outputs that are kept on its node; of the task with the most.
     pub inputs_bytes: u64,
     /// What all tasks compute, microseconds.
     pub computing_us: u128,
@@ -15,8 +15,12 @@ pub struct Needs {
     pub longest_us: u64,
     /// When the last task comes, microseconds.
     pub last_us: u64,
-    /// Bytes of all objects that some task reads.
+    /// Bytes of all objects that some task reads and that exist from the beginning.
     pub read_bytes: u64,
+    /// Whether an output is kept in the cluster.
+    pub keeps: bool,
+    /// Whether a task reads what another writes.
+    pub is_staged: bool,
 }
 
 impl Needs {
@@ -29,9 +33,19 @@ impl Needs {
             for object in task.inputs {
                 let size_bytes = workload.size_bytes(object);
                 inputs_bytes += size_bytes;
-                if !std::mem::replace(&mut is_read[object as usize], true) {
-                    needs.read_bytes += size_bytes;
+                // What tasks write need not come from persistent storage.
+                match is_read.get_mut(object as usize) {
+                    Some(is_read @ false) => {
+                        *is_read = true;
+                        needs.read_bytes += size_bytes;
+                    }
+                    Some(true) => {}
+                    None => needs.is_staged = true,
                 }
+            }
+            for object in task.outputs.iter().filter(|object| workload.keep(**object).is_some()) {
+                inputs_bytes += workload.size_bytes(*object);
+                needs.keeps = true;
             }
             needs.inputs_bytes = needs.inputs_bytes.max(inputs_bytes);
             needs.computing_us += u128::from(task.compute_us);
@@ -78,6 +92,7 @@ mod tests {
             longest_us: 1_000_000,
             last_us: 0,
             read_bytes: 1_100_000_000,
+            ..Needs::default()
         };
         assert_eq!(needs, expected);
         assert_eq!(needs.least(&cluster).map(|(_, ns)| ns / SECOND), [500, 0, 2]);

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod audit;
 pub mod bound;
 pub mod caching;
 pub mod clock;
@@ -25,4 +26,4 @@ pub mod scenario;
 pub mod trace;
 pub mod workload;
 
-pub use run::{MAX_TASKS, all_local_s, run, run_watched};
+pub use run::{MAX_TASKS, all_local_s, run, run_audited, run_watched};

@@ -76,6 +76,15 @@ pub struct Failures {
     /// How long an executor's connection to the dispatcher holds, on average. What is on its way when it breaks is lost, and
     /// what runs is killed; then the executor joins again, with what is in its store.
     pub disconnected_after_ns: Option<Ns>,
+    /// How long an executor is there until it asks to leave in good order, on average, and how long its node is away then. It
+    /// comes back with what is in its store.
+    pub leaves: Option<(Ns, Ns)>,
+    /// How long a dispatcher runs until it dies, on average, and how long it takes until it is started again.
+    pub dispatcher_dies_after_ns: Option<Ns>,
+    /// How long a dispatcher that died is away.
+    pub dispatcher_back_after_ns: Ns,
+    /// Part of the tries at tasks whose program fails.
+    pub failed_tries: f64,
     /// Part of the nodes whose disks take [`SLOW_DISK`] times as long.
     pub slow_disks: f64,
     /// Part of the requests for nodes that fail.

@@ -19,10 +19,20 @@ pub struct Outcome {
     pub tasks: u64,
     /// Tasks that have computed.
     pub done: u64,
-    /// Tasks that no executor could take.
-    pub unplaceable: u64,
+    /// Tasks that failed: their tries are used up, no executor could take them, or what they read is lost.
+    pub failed: u64,
+    /// Tasks that were cancelled.
+    pub cancelled: u64,
+    /// How often tasks were tried again, or ran again for their client.
+    pub retried: u64,
+    /// How often tasks ran again because an output of theirs was lost that was still needed.
+    pub recomputed: u64,
     /// Nodes that were lost.
     pub lost_nodes: u64,
+    /// Nodes that left in good order.
+    pub left_nodes: u64,
+    /// How often a dispatcher died.
+    pub restarts: u64,
     /// Connections between executors and the dispatcher that broke.
     pub broken_connections: u64,
     /// Where tasks' inputs came from.
@@ -36,6 +46,8 @@ pub struct Outcome {
     pub peer_bytes: u64,
     /// Bytes read from persistent storage.
     pub storage_bytes: u64,
+    /// Bytes written to persistent storage.
+    pub written_bytes: u64,
     /// Processor time of nodes while they were there, nanoseconds.
     pub held_cpu_ns: u128,
     /// Processor time that tasks computed, without reading.

@@ -1,48 +1,57 @@
 //! A run: the deciders of dispatchers, one decider of a node for each executor, and the modelled world between them.
 //!
-//! It is the shell of both deciders, as `dispatcher` and `executor` are of real ones: it turns what happens into their
-//! events and their effects into what will happen. Messages take their time, a dispatcher takes its time for each
-//! decision and reads messages one after the other, and bytes flow over links that are shared.
+//! It is the shell of three deciders, as `dispatcher` and `executor` are of real ones: `core/jobs`, `core/sched` and
+//! `core/node`. It turns what happens into their events and their effects into what will happen. Messages take their time, a
+//! dispatcher takes its time for each decision and reads messages one after the other, and bytes flow over links that are
+//! shared.
 
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
+use eyas_dispatch::Effect;
+use eyas_jobs::Event as JobsEvent;
 use eyas_provision::NodeRequestId;
-use eyas_sched::{Effect, Ended, Event, Holder, Need};
-use eyas_types::{ExecutorId, JobId, Origin, PlacementPolicy, Resources, TaskId};
+use eyas_sched::{Event, Holder};
+use eyas_types::{ExecutorId, Origin, PlacementPolicy};
 
 use crate::arrival::Arrival;
+use crate::audit::Audit;
 use crate::clock::{Clock, MICROSECOND, Ns, seconds};
 use crate::cluster::{Cluster, Policies};
 use crate::flows::{Flows, LinkId, TOLERANCE};
 use crate::nodes::Failures;
 use crate::outcome::{Level, Outcome};
+use crate::random::Random;
 use crate::run::batch::BatchSystem;
-use crate::run::dispatchers::Dispatchers;
+use crate::run::dispatchers::{Dealer, Dispatchers};
 use crate::run::executor::Executors;
 use crate::run::fetch::Fetches;
+use crate::run::job::Plan;
 use crate::run::membership::Membership;
-use crate::run::object::{Owner, id_of, object_of};
+use crate::run::object::Owner;
 use crate::run::push::Push;
+use crate::run::requests::Client;
 use crate::run::task::{Task, Tasks};
 use crate::workload::{Uneven, Workload};
 
 mod batch;
 mod dispatchers;
+mod ends;
 mod executor;
 mod fetch;
+mod job;
+mod journal;
 mod membership;
 mod object;
 mod page_cache;
 mod push;
+mod requests;
+mod restart;
 mod task;
-
-/// The only job.
-const JOB: JobId = JobId(1);
 
 /// What will happen.
 #[derive(Clone, Copy, Debug)]
-enum Happening {
+enum SimEvent {
     /// The next task of the workload comes.
     Arrives,
     /// A dispatcher is told something by an executor of its.
@@ -61,8 +70,16 @@ enum Happening {
     Asked { fetch: u32, asked: u32 },
     /// A source that was to get an object soon has not.
     Despaired { fetch: u32, asked: u32 },
-    /// A task has its inputs in memory, and has computed.
-    Computed { executor: u32, task: u32 },
+    /// An executor is told to end a task.
+    Cancelled { executor: u32, task: u32 },
+    /// An executor is to check whether it has an object.
+    Verify { executor: u32, object: u32 },
+    /// A fetch has no source left.
+    FetchFails { fetch: u32, asked: u32 },
+    /// A task has its inputs in memory, and has computed, in the try of that number.
+    Computed { executor: u32, task: u32, attempt: u32 },
+    /// A task is killed, in the try of that number.
+    Killed { executor: u32, task: u32, attempt: u32 },
     /// The provisioner is told how much there is to do.
     Surveyed,
     /// Something is due for the provisioner.
@@ -79,43 +96,76 @@ enum Happening {
     Disconnected { executor: u32 },
     /// An executor joins again.
     Rejoins { machine: u32 },
+    /// An executor asks to leave in good order.
+    Retires { executor: u32 },
+    /// An executor that has asked to leave may do so.
+    Stops { executor: u32 },
+    /// Something is due for the decider of jobs of a dispatcher.
+    JobsDue { dispatcher: u32 },
+    /// The oldest entry that a dispatcher has written is on disk, if it has not died since.
+    OnDisk { dispatcher: u32, deaths: u32 },
+    /// A dispatcher dies.
+    Dies { dispatcher: u32 },
+    /// A dispatcher is started again.
+    Restarts { dispatcher: u32 },
+    /// The client makes its next request.
+    Asks { request: u32 },
 }
 
 /// What a dispatcher is told.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
-    Ready { task: u32 },
-    Ended { executor: u32, task: u32, ran_us: u32 },
+    Ready,
+    Ended { executor: u32, task: u32, ran_us: u32, end: End },
     Returned { executor: u32, task: u32 },
-    Refused { executor: u32, task: u32 },
     Fetched { executor: u32, object: u32, from: Origin, took_us: u32 },
     Stored { executor: u32, object: u32 },
     NotHeld { executor: u32, object: u32 },
     Evicted { executor: u32, object: u32 },
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
     Gone { executor: u32 },
+    Retiring { executor: u32 },
+    Left { executor: u32 },
+}
+
+/// How a try at a task ended on its executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Succeeded,
+    /// Its program failed.
+    Failed,
+    Killed,
+    /// An input that is kept in the cluster could not be had.
+    Starved,
+    /// The store is too small for its inputs.
+    Refused,
+    /// The store has no room now, for its inputs or its outputs.
+    NoRoom,
 }
 
 impl Fact {
     /// Which executor it is of.
     fn executor(self) -> Option<u32> {
         match self {
-            Fact::Ready { .. } => None,
+            Fact::Ready => None,
             Fact::Ended { executor, .. }
             | Fact::Returned { executor, .. }
-            | Fact::Refused { executor, .. }
             | Fact::Fetched { executor, .. }
             | Fact::Stored { executor, .. }
             | Fact::NotHeld { executor, .. }
             | Fact::Evicted { executor, .. }
             | Fact::Staging { executor, .. }
-            | Fact::Gone { executor } => Some(executor),
+            | Fact::Gone { executor }
+            | Fact::Retiring { executor }
+            | Fact::Left { executor } => Some(executor),
         }
     }
 }
 
 /// Tasks of one run at most: their numbers are told by flows, beside a bit.
 pub const MAX_TASKS: u32 = u32::MAX >> 1;
+/// Makes the dice of tasks that fail others than those of nodes.
+const TASK_DICE: u64 = 0x7461_736b;
 /// Steps between two looks at how a run is getting on.
 const STEPS_UNSEEN: u32 = 1_024;
 
@@ -134,7 +184,25 @@ pub fn run_watched(
     limit_ns: Ns,
     watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
 ) -> Outcome {
+    complete(Run::new(cluster, policies, workload, seed), limit_ns, watch)
+}
+
+/// Runs a workload to its end, or to its `limit_ns`, and shows `audit` what happens.
+pub fn run_audited(
+    cluster: &Cluster,
+    policies: &Policies,
+    workload: &dyn Workload,
+    seed: u64,
+    limit_ns: Ns,
+    audit: &mut dyn Audit,
+) -> Outcome {
     let mut run = Run::new(cluster, policies, workload, seed);
+    run.audit = Some(audit);
+    run.keep_journals();
+    complete(run, limit_ns, &mut |_| ControlFlow::Continue(()))
+}
+
+fn complete(mut run: Run, limit_ns: Ns, watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>) -> Outcome {
     run.begin();
     let mut steps = 0_u32;
     while run.has_tasks()
@@ -154,7 +222,8 @@ pub fn run_watched(
     run.outcome.makespan_ns = run.ended_at;
     run.outcome.course.close(run.ended_at, run.level());
     run.note_decisions();
-    run.outcome.held_cpu_ns = run.membership.held_ns(run.ended_at) * u128::from(cluster.cpus);
+    run.note_counts();
+    run.outcome.held_cpu_ns = run.membership.held_ns(run.ended_at) * u128::from(run.cluster.cpus);
     run.outcome
 }
 
@@ -183,12 +252,17 @@ struct Run<'a> {
     /// Every node has all objects from the beginning.
     is_warm: bool,
     now: Ns,
-    clock: Clock<Happening>,
+    clock: Clock<SimEvent>,
     flows: Flows,
     storage: LinkId,
     bisection: Option<LinkId>,
+    plan: Plan,
+    dealer: Dealer,
     dispatchers: Dispatchers,
-    effects: Vec<Effect>,
+    client: Client,
+    audit: Option<&'a mut dyn Audit>,
+    /// Of tasks that fail.
+    task_dice: Random,
     node_effects: Vec<eyas_node::Effect>,
     executors: Executors,
     membership: Membership,
@@ -213,6 +287,9 @@ impl<'a> Run<'a> {
         let storage = flows.link(cluster.storage.bytes_per_s);
         let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
         let membership = Membership::new(cluster, &mut flows, seed);
+        let mut plan = Plan::new(cluster, policies, workload);
+        let dispatchers = Dispatchers::new(policies, std::mem::take(&mut plan.specs));
+        let tasks = Tasks::new(plan.outputs.has_kept() || cluster.failures.dispatcher_dies_after_ns.is_some());
         Run {
             cluster,
             caches: policies.caches(),
@@ -222,8 +299,12 @@ impl<'a> Run<'a> {
             flows,
             storage,
             bisection,
-            dispatchers: Dispatchers::new(cluster, policies),
-            effects: Vec::new(),
+            plan,
+            dealer: Dealer::new(cluster, policies),
+            dispatchers,
+            client: Client::new(workload),
+            audit: None,
+            task_dice: Random::new(seed ^ TASK_DICE),
             node_effects: Vec::new(),
             executors: Executors::default(),
             membership,
@@ -235,7 +316,7 @@ impl<'a> Run<'a> {
                 .distribution
                 .filter(|_| policies.caches())
                 .map(|distribution| Push::new(distribution, cluster.dispatchers)),
-            tasks: Tasks::default(),
+            tasks,
             workload,
             arrivals: workload.arrivals().peekable(),
             ended: Vec::new(),
@@ -246,6 +327,9 @@ impl<'a> Run<'a> {
     }
 
     fn begin(&mut self) {
+        self.submit_jobs();
+        self.plan_restarts();
+        self.plan_requests();
         match self.batch {
             Some(_) => self.survey(),
             None => (0..self.cluster.nodes).for_each(|_| self.start_node(None)),
@@ -258,8 +342,9 @@ impl<'a> Run<'a> {
 
     /// Whether tasks are still to come or to end.
     fn has_tasks(&mut self) -> bool {
-        let Outcome { tasks, done, unplaceable, .. } = self.outcome;
-        done + unplaceable < tasks || self.arrivals.peek().is_some()
+        self.arrivals.peek().is_some() || self.dispatchers.all().any(|of| of.is_down || !of.job().has_ended()) || {
+            self.retries_job() || self.lacks_promised()
+        }
     }
 
     /// The next instant at which something happens.
@@ -279,13 +364,14 @@ impl<'a> Run<'a> {
         for tag in ended.drain(..) {
             match Tag::of(tag) {
                 Tag::Fetch(fetch) => self.fetched(fetch),
-                Tag::Read(task) => self.has_read(task),
+                Tag::OfTask(task) => self.flow_of_task_ended(task),
             }
         }
         self.ended = ended;
         self.read_inboxes();
         self.tell_changes();
         self.flows.settle();
+        self.show_step();
     }
 
     /// How things stand.
@@ -293,36 +379,56 @@ impl<'a> Run<'a> {
         Level { waiting: self.dispatchers.waiting, running: self.running, nodes: self.membership.nodes() }
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn happen(&mut self, what: SimEvent) {
         match what {
-            Happening::Arrives => self.arrive(),
-            Happening::Told(fact) => self.tell_dispatcher(fact),
-            Happening::Decided { dispatcher } => self.dispatchers.decided(dispatcher as usize),
-            Happening::Given { executor, .. }
-            | Happening::Recalled { executor, .. }
-            | Happening::ToHold { executor, .. }
-            | Happening::Released { executor, .. }
-            | Happening::Computed { executor, .. }
-            | Happening::Lost { executor }
-            | Happening::Disconnected { executor }
+            SimEvent::Arrives => self.arrive(),
+            SimEvent::Told(fact) => self.tell_dispatcher(fact),
+            SimEvent::Decided { dispatcher } => self.dispatchers.decided(dispatcher as usize),
+            SimEvent::Given { executor, .. }
+            | SimEvent::Recalled { executor, .. }
+            | SimEvent::Cancelled { executor, .. }
+            | SimEvent::Verify { executor, .. }
+            | SimEvent::Killed { executor, .. }
+            | SimEvent::Retires { executor }
+            | SimEvent::Stops { executor }
+            | SimEvent::ToHold { executor, .. }
+            | SimEvent::Released { executor, .. }
+            | SimEvent::Computed { executor, .. }
+            | SimEvent::Lost { executor }
+            | SimEvent::Disconnected { executor }
                 if !self.executors.has(executor) => {}
-            Happening::Given { executor, task } => self.given(executor, task),
-            Happening::Recalled { executor, task } => {
-                self.tell_node(executor, eyas_node::Event::Recalled { task: id_of_task(task) });
+            SimEvent::Given { executor, task } => self.given(executor, task),
+            SimEvent::Recalled { executor, task } => {
+                let task = self.plan.task_id(self.dispatcher_of(executor), task);
+                self.tell_node(executor, eyas_node::Event::Recalled { task });
             }
-            Happening::Asked { fetch, asked } => self.answer(fetch, asked),
-            Happening::ToHold { executor, object } => self.told_to_hold(executor, object),
-            Happening::Released { executor, object } => self.released(executor, object),
-            Happening::Despaired { fetch, asked } => self.despaired(fetch, asked),
-            Happening::Computed { executor, task } => self.computed(executor, task),
-            Happening::Surveyed => self.survey(),
-            Happening::Due => self.is_due(),
-            Happening::Granted { request } => self.granted(request),
-            Happening::Expired { machine, holding } => self.expired(machine, holding),
-            Happening::Lost { executor } => self.lost(executor),
-            Happening::Back { machine } => self.back(machine),
-            Happening::Disconnected { executor } => self.disconnected(executor),
-            Happening::Rejoins { machine } => self.rejoins(machine),
+            SimEvent::Cancelled { executor, task } => {
+                let task = self.plan.task_id(self.dispatcher_of(executor), task);
+                self.tell_node(executor, eyas_node::Event::Cancelled { task });
+            }
+            SimEvent::Verify { executor, object } => self.verify(executor, object),
+            SimEvent::FetchFails { fetch, asked } => self.fetch_fails(fetch, asked),
+            SimEvent::Asked { fetch, asked } => self.answer(fetch, asked),
+            SimEvent::ToHold { executor, object } => self.told_to_hold(executor, object),
+            SimEvent::Released { executor, object } => self.released(executor, object),
+            SimEvent::Despaired { fetch, asked } => self.despaired(fetch, asked),
+            SimEvent::Computed { executor, task, attempt } => self.computed(executor, task, attempt),
+            SimEvent::Killed { executor, task, attempt } => self.killed(executor, task, attempt),
+            SimEvent::Surveyed => self.survey(),
+            SimEvent::Due => self.is_due(),
+            SimEvent::Granted { request } => self.granted(request),
+            SimEvent::Expired { machine, holding } => self.expired(machine, holding),
+            SimEvent::Lost { executor } => self.lost(executor),
+            SimEvent::Back { machine } => self.back(machine),
+            SimEvent::Disconnected { executor } => self.disconnected(executor),
+            SimEvent::Rejoins { machine } => self.rejoins(machine),
+            SimEvent::Retires { executor } => self.say(Fact::Retiring { executor }),
+            SimEvent::Stops { executor } => self.stops(executor),
+            SimEvent::JobsDue { dispatcher } => self.jobs_due(dispatcher as usize),
+            SimEvent::OnDisk { dispatcher, deaths } => self.on_disk(dispatcher as usize, deaths),
+            SimEvent::Dies { dispatcher } => self.dies(dispatcher as usize),
+            SimEvent::Restarts { dispatcher } => self.restarts(dispatcher as usize),
+            SimEvent::Asks { request } => self.asks(request),
         }
     }
 
@@ -330,16 +436,18 @@ impl<'a> Run<'a> {
 
     fn await_arrival(&mut self) {
         if let Some(next) = self.arrivals.peek() {
-            self.clock.plan(self.now.max(next.at_us * MICROSECOND), Happening::Arrives);
+            self.clock.plan(self.now.max(next.at_us * MICROSECOND), SimEvent::Arrives);
         }
     }
 
     fn arrive(&mut self) {
         while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now) {
-            let number = self.dispatchers.of_task(arrival.inputs.first().copied());
-            let task = self.tasks.add(Task::new(arrival));
+            let number = self.dealer.deal(arrival.inputs.first().copied());
+            let index = self.dispatchers[number].arrived;
+            self.dispatchers[number].arrived += 1;
+            self.tasks.add(Task::new(arrival, index, &self.plan.outputs));
             self.outcome.tasks += 1;
-            self.dispatchers.tell(number, Fact::Ready { task });
+            self.dispatchers.tell(number, Fact::Ready);
         }
         self.await_arrival();
     }
@@ -348,11 +456,13 @@ impl<'a> Run<'a> {
 
     fn say(&mut self, fact: Fact) {
         let on_its_way = self.cluster.message_ns + self.catalog_delay(fact);
-        self.clock.plan(self.now + on_its_way, Happening::Told(fact));
+        self.clock.plan(self.now + on_its_way, SimEvent::Told(fact));
     }
 
     fn catalog_delay(&self, fact: Fact) -> Ns {
         match fact {
+            // What is kept is told at once: a task's outputs are known before its end.
+            Fact::Stored { object, .. } | Fact::Evicted { object, .. } if self.plan.outputs.is_kept(object) => 0,
             Fact::Fetched { .. } | Fact::Stored { .. } | Fact::Evicted { .. } => self.cluster.catalog_delay_ns,
             _ => 0,
         }
@@ -363,106 +473,109 @@ impl<'a> Run<'a> {
             return;
         }
         self.note(number, fact);
-        let by = ExecutorId;
-        let end = |executor, task, ended, ran_us| {
-            let (executor, task) = (by(executor), id_of_task(task));
-            Event::TaskEnded { executor, task, ended, ran_us }
-        };
         let event = match fact {
-            Fact::Ready { task } => {
-                let inputs = self.inputs_of(task, Owner::All);
-                Event::TaskReady { task: id_of_task(task), inputs, need: Need::from(Resources::default()) }
+            Fact::Ready => return self.tell_jobs(number, JobsEvent::QueueMore { tasks: 1 }),
+            Fact::Ended { executor, task, ran_us, end } => return self.ended(number, executor, task, ran_us, end),
+            Fact::Returned { executor, task } => {
+                let Task { attempt, .. } = self.tasks[task];
+                let (executor, task) = (ExecutorId(executor), self.tasks.id_of(task));
+                return self.tell_jobs(number, JobsEvent::TaskReturned { executor, task, attempt });
             }
-            Fact::Ended { executor, task, ran_us } => {
-                self.finish(task);
-                end(executor, task, Ended::Finished, Some(ran_us.into()))
-            }
-            Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
-            Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
-            // As real executors do not tell it, only the provisioner learns from it.
+            // Real executors do not say so either. Only the provisioner learns from it.
             Fact::Fetched { .. } if !self.caches => return,
             Fact::Fetched { executor, object, from, took_us } => {
-                let (executor, object) = (by(executor), id_of(object, Owner::All));
+                let (executor, object) = (ExecutorId(executor), self.id_of(object));
                 Event::Fetched { executor, object, from, took_us: took_us.into() }
             }
             Fact::Stored { executor, object } => {
                 let size_bytes = self.workload.size_bytes(object);
-                Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
+                Event::Stored { executor: ExecutorId(executor), object: self.id_of(object), size_bytes }
             }
             Fact::NotHeld { executor, object } => {
-                Event::NotHeld { executor: by(executor), object: id_of(object, Owner::All) }
+                Event::NotHeld { executor: ExecutorId(executor), object: self.id_of(object) }
             }
             Fact::Evicted { executor, object } => {
-                Event::Evicted { executor: by(executor), object: id_of(object, Owner::All) }
+                Event::Evicted { executor: ExecutorId(executor), object: self.id_of(object) }
             }
             Fact::Staging { executor, lent_milli, light_bytes } => {
-                Event::Staging { executor: by(executor), lent_milli: lent_milli.into(), light_bytes }
+                Event::Staging { executor: ExecutorId(executor), lent_milli: lent_milli.into(), light_bytes }
             }
-            Fact::Gone { executor } => return self.forget(executor),
+            Fact::Retiring { executor } => {
+                let executor = ExecutorId(executor);
+                return self.tell_jobs(number, JobsEvent::ExecutorLeaves { executor });
+            }
+            Fact::Gone { executor } => return self.forget(executor, true),
+            Fact::Left { executor } => return self.forget(executor, false),
         };
         self.tell_scheduler(number, event);
+        if self.plan.outputs.has_kept() {
+            // Others may have fetched what an executor that is to leave held.
+            self.let_leave_those_that_may(number);
+        }
     }
 
-    fn tell_scheduler(&mut self, number: usize, event: Event) {
-        let mut effects = std::mem::take(&mut self.effects);
-        self.dispatchers.handle(number, event, &mut effects);
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Assign { executor, task, hints, .. } => {
-                    let decides_until = &mut self.dispatchers[number].decides_until;
-                    *decides_until = self.now.max(*decides_until) + self.cluster.decision_ns;
-                    let task_assigned = &mut self.tasks[task.index];
-                    (task_assigned.hints, task_assigned.assigned) = (hints, self.now);
-                    self.note_assigned(executor.0);
-                    self.send(number, Happening::Given { executor: executor.0, task: task.index });
+    /// Does what the deciders of a dispatcher have said.
+    fn perform(&mut self, number: usize, effect: Effect) {
+        match effect {
+            Effect::Assign { executor, task, attempt, hints } => {
+                let decides_until = &mut self.dispatchers[number].decides_until;
+                *decides_until = self.now.max(*decides_until) + self.cluster.decision_ns;
+                if let Some(audit) = &mut self.audit {
+                    audit.assigned(number, task.index);
                 }
-                Effect::Recall { executor, task } => {
-                    self.send(number, Happening::Recalled { executor: executor.0, task: task.index });
-                }
-                Effect::Unplaceable { task } => {
-                    self.outcome.unplaceable += 1;
-                    self.tasks.remove(task.index);
-                }
-                Effect::Hold { executor, object, holders } => {
-                    self.hold(number, executor.0, object_of(object), holders);
-                }
-                Effect::Release { executor, object } => {
-                    self.send(number, Happening::Released { executor: executor.0, object: object_of(object) });
-                }
-                Effect::Pushed { push } => self.pushed(number, push),
-                Effect::Cancel { .. } | Effect::Verify { .. } | Effect::Lost { .. } | Effect::Found { .. } => {
-                    unreachable!("no task is cancelled, and no object kept")
-                }
+                let task = self.plan.number(number, task);
+                let assigned = &mut self.tasks[task];
+                (assigned.hints, assigned.assigned, assigned.attempt) = (hints, self.now, attempt);
+                self.note_assigned(executor.0);
+                self.send(number, SimEvent::Given { executor: executor.0, task });
             }
+            Effect::Recall { executor, task } => {
+                let task = self.plan.number(number, task);
+                self.send(number, SimEvent::Recalled { executor: executor.0, task });
+            }
+            Effect::Cancel { executor, task } => {
+                let task = self.plan.number(number, task);
+                self.send(number, SimEvent::Cancelled { executor: executor.0, task });
+            }
+            Effect::Hold { executor, object, holders } => {
+                self.hold(number, executor.0, self.plan.outputs.object_of(object), holders);
+            }
+            Effect::Release { executor, object } => {
+                let object = self.plan.outputs.object_of(object);
+                self.send(number, SimEvent::Released { executor: executor.0, object });
+            }
+            Effect::Verify { executor, object } => {
+                let object = self.plan.outputs.object_of(object);
+                self.send(number, SimEvent::Verify { executor: executor.0, object });
+            }
+            Effect::Pushed { push } => self.pushed(number, push),
+            Effect::Stop { executor } => self.send(number, SimEvent::Stops { executor: executor.0 }),
+            Effect::Write(record) => self.write(number, record),
+            // Nobody watches the job; objects are pushed as `Policies` say.
+            Effect::Show { .. } | Effect::Broadcast { .. } | Effect::EndBroadcast { .. } | Effect::Forget { .. } => {}
+            Effect::SetAside { .. } | Effect::TakenBack { .. } => {}
+            Effect::Queue { .. } => unreachable!("tasks are queued before anything else is done"),
+            Effect::ReadResult { .. } | Effect::Check { .. } => unreachable!("jobs do not reuse results"),
+            Effect::Claimed { .. } => unreachable!("outputs of tasks are at places of their own"),
         }
-        self.effects = effects;
     }
 
     /// Sends an executor what a dispatcher has decided.
-    fn send(&mut self, number: usize, message: Happening) {
+    fn send(&mut self, number: usize, message: SimEvent) {
         let at = self.dispatchers[number].decides_until.max(self.now) + self.cluster.message_ns;
         self.clock.plan(at, message);
     }
 
-    /// A dispatcher knows that a task has computed.
-    fn finish(&mut self, task: u32) {
-        let Task { arrived, assigned, started, ran_ns, .. } = self.tasks[task];
-        self.outcome.done += 1;
-        self.outcome.queued_ns += u128::from(assigned - arrived);
-        self.outcome.waited_ns += u128::from(started - arrived);
-        self.outcome.ran_ns += u128::from(ran_ns);
-        self.outcome.ideal_ns = self.outcome.ideal_ns.max(arrived + ran_ns);
-        self.outcome.responded_ns += u128::from(self.now - arrived);
-        self.outcome.course.note_done();
-        self.ended_at = self.now;
-        self.tasks.remove(task);
+    /// The id of an object that all executors share.
+    fn id_of(&self, object: u32) -> eyas_types::ObjectId {
+        self.plan.outputs.id_of(object, Owner::All)
     }
 
     /// A task's inputs under the names that they have for `owner`, in the order of those.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
         let mut inputs: Box<[_]> =
-            inputs.map(|object| (id_of(*object, owner), self.workload.size_bytes(*object))).collect();
+            inputs.map(|object| (self.plan.outputs.id_of(*object, owner), self.workload.size_bytes(*object))).collect();
         inputs.sort_unstable();
         inputs
     }
@@ -471,24 +584,21 @@ impl<'a> Run<'a> {
 /// What the end of a flow tells.
 enum Tag {
     Fetch(u32),
-    Read(u32),
+    /// What a task reads or writes.
+    OfTask(u32),
 }
 
 impl Tag {
     fn of(tag: u32) -> Self {
-        if tag & 1 == 0 { Tag::Fetch(tag >> 1) } else { Tag::Read(tag >> 1) }
+        if tag & 1 == 0 { Tag::Fetch(tag >> 1) } else { Tag::OfTask(tag >> 1) }
     }
 
     fn number(&self) -> u32 {
         match self {
             Tag::Fetch(fetch) => fetch << 1,
-            Tag::Read(task) => task << 1 | 1,
+            Tag::OfTask(task) => task << 1 | 1,
         }
     }
-}
-
-fn id_of_task(index: u32) -> TaskId {
-    TaskId { job: JOB, index }
 }
 
 #[cfg(test)]

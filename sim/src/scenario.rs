@@ -38,15 +38,17 @@ use crate::outcome::Outcome;
 
 mod amount;
 mod cluster;
+mod job;
 mod nodes;
 mod workload;
 
 use amount::Time;
 use cluster::{ClusterFields, PolicyFields};
+use job::JobFields;
 use nodes::{FailureFields, ProvisioningFields};
 use workload::WorkloadFields;
 
-pub use workload::SharedWorkload;
+pub use crate::workload::SharedWorkload;
 
 /// Where a run ends if its scenario says nothing else: 30 days of its own time.
 const LIMIT_US: u64 = 30 * 86_400 * 1_000_000;
@@ -107,6 +109,17 @@ pub enum Hopeless {
         "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
     )]
     KeptByNobody,
+    /// Nodes keep nothing, and outputs are to be kept.
+    #[error(
+        "`kept` has nodes keep outputs, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
+    )]
+    KeptUnderFirstAvailable,
+    /// A task reads what a task of another dispatcher writes.
+    #[error("`stages` has tasks read what others write, which {0} dispatchers would not know of each other: use one")]
+    StagesOfSeveral(u32),
+    /// What the dispatcher has asked for or pushed is not in its journal.
+    #[error("`dispatcher_dies_after` cannot be simulated with [provisioning] or `distribution`: leave one of them out")]
+    RestartedWithNodes,
     /// A node is there for less time than a task takes.
     #[error(
         "a task computes for {}, a node is there for {} only: make `walltime` longer, or no such task ever ends",
@@ -140,6 +153,7 @@ struct ScenarioFields {
     #[serde(default)]
     cluster: Option<toml::Spanned<ClusterFields>>,
     workload: toml::Spanned<WorkloadFields>,
+    job: Option<toml::Spanned<JobFields>>,
     policies: Option<toml::Spanned<PolicyFields>>,
     provisioning: Option<toml::Spanned<ProvisioningFields>>,
     failures: Option<toml::Spanned<FailureFields>>,
@@ -172,7 +186,7 @@ impl Scenario {
             let line = e.span().map_or(1, |span| line_of(span.start));
             (line, e.message().to_owned())
         })?;
-        let ScenarioFields { name: own_name, seed, limit, cluster, workload, policies, provisioning, failures } =
+        let ScenarioFields { name: own_name, seed, limit, cluster, workload, job, policies, provisioning, failures } =
             fields;
         let (cluster_at, cluster) = match cluster {
             Some(cluster) => (cluster.span().start, cluster.into_inner()),
@@ -186,6 +200,7 @@ impl Scenario {
             let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
             cluster.batch = Some(batch);
         }
+        let failures_at = failures.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = failures {
             cluster.failures =
                 fields.get_ref().failures(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
@@ -193,6 +208,11 @@ impl Scenario {
         let workload_at = workload.span().start;
         let workload = workload.into_inner().workload(seed, folder);
         let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
+        let job_at = job.as_ref().map_or(0, |fields| fields.span().start);
+        let workload = match job {
+            Some(job) => job.into_inner().job(workload).map_err(|(at, why)| (line_of(at.unwrap_or(job_at)), why))?,
+            None => workload,
+        };
         let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
         let policies = policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let scenario = Scenario {
@@ -210,6 +230,8 @@ impl Scenario {
                 Hopeless::PushedToNobody | Hopeless::OutOfTime { .. } => provisioning_at,
                 Hopeless::KeptByNobody => policies_at,
                 Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
+                Hopeless::KeptUnderFirstAvailable | Hopeless::StagesOfSeveral(_) => job_at,
+                Hopeless::RestartedWithNodes => failures_at,
                 Hopeless::TooLong { .. } => workload_at,
             };
             (line_of(at), hopeless.to_string())
@@ -232,6 +254,16 @@ impl Scenario {
         }
         if dispatchers > 1 && cluster.batch.is_some() {
             return Err(Hopeless::Provisioned(dispatchers));
+        }
+        if self.needs.keeps && !policies.caches() {
+            return Err(Hopeless::KeptUnderFirstAvailable);
+        }
+        if self.needs.is_staged && dispatchers > 1 {
+            return Err(Hopeless::StagesOfSeveral(dispatchers));
+        }
+        let dies = cluster.failures.dispatcher_dies_after_ns.is_some();
+        if dies && (cluster.batch.is_some() || policies.distribution.is_some()) {
+            return Err(Hopeless::RestartedWithNodes);
         }
         if policies.distribution.is_some() {
             let data_bytes = self.workload.data_bytes();

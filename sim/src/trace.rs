@@ -12,7 +12,7 @@ use std::path::Path;
 use eyas_types::ObjectId;
 use serde::{Deserialize, Serialize};
 
-use crate::arrival::{Arrival, Inputs};
+use crate::arrival::{Arrival, Objects};
 use crate::clock::MAX_TIME_US;
 use crate::file::FileError;
 use crate::run::MAX_TASKS;
@@ -100,7 +100,7 @@ impl Trace {
     }
 
     fn add(&mut self, task: TracedTask, compute: Compute, numbers: &mut HashMap<ObjectId, u32>) -> Result<(), String> {
-        let mut inputs = Inputs::new();
+        let mut inputs = Objects::new();
         for (id, size_bytes) in task.inputs {
             let next = self.sizes.len() as u32;
             let object = *numbers.entry(id).or_insert(next);
@@ -125,7 +125,7 @@ impl Trace {
         if self.tasks.len() >= MAX_TASKS as usize {
             return Err(format!("there are more than {MAX_TASKS} tasks"));
         }
-        self.tasks.push(Arrival { at_us: task.at_us, inputs, compute_us });
+        self.tasks.push(Arrival { at_us: task.at_us, inputs, compute_us, ..Arrival::default() });
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ impl Workload for Alike {
             let first = dice.below(self.objects.into()) as u32;
             let inputs = (0..self.inputs).map(|next| (first + next) % self.objects).collect();
             let compute_us = (self.compute_us as f64 * (0.5 + dice.share())) as u64;
-            Arrival { at_us: task * self.interval_us, inputs, compute_us }
+            Arrival { at_us: task * self.interval_us, inputs, compute_us, ..Arrival::default() }
         }))
     }
 }

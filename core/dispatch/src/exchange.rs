@@ -6,11 +6,21 @@ use alloc::vec::Vec;
 
 use eyas_jobs::{self as jobs, Jobs, JournalRecord};
 use eyas_sched::{self as sched, Hint, Holder, PushId, Scheduler};
-use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, PlaceId, TaskId};
+use eyas_types::{ExecutorId, JobId, Need, ObjectId, ObjectSpec, PlaceId, TaskId};
 
 /// What the shell is to do.
 #[derive(Debug)]
 pub enum Effect {
+    /// Tell `core/sched` that a task is ready, before anything else. The shell does so itself because it may know more
+    /// inputs of the task than `core/jobs` does.
+    Queue {
+        /// The task.
+        task: TaskId,
+        /// Objects it reads, with their sizes in bytes; each once.
+        inputs: Box<[(ObjectId, u64)]>,
+        /// What it needs of an executor.
+        need: Need,
+    },
     /// Give a task to an executor. `core/jobs` has booked the assignment.
     Assign {
         /// The executor.
@@ -211,10 +221,13 @@ impl Exchange {
         let mut tell = |event| self.tell_scheduler(now_us, event, jobs, scheduler);
         let effect = match effect {
             Said::Name { job } => {
-                let Some(name) = jobs.get(job).map(|job| job.spec.name.as_str().into()) else { return };
+                // A job without a name is as if it was never named.
+                let Some(name) = jobs.get(job).map(|job| &job.spec.name).filter(|name| !name.is_empty()) else {
+                    return;
+                };
+                let name = name.as_str().into();
                 return self.tell_scheduler(now_us, Event::JobNamed { job, name }, jobs, scheduler);
             }
-            Said::Queue { task, inputs, need } => return tell(Event::TaskReady { task, inputs, need }),
             Said::Withdraw { tasks } => return tell(Event::TasksWithdrawn { tasks: tasks.into() }),
             Said::Cancel { task } => return tell(Event::TaskCancelled { task }),
             Said::Drop { task } => return tell(Event::TaskDropped { task }),
@@ -244,6 +257,7 @@ impl Exchange {
                 scheduler.forget_job(job);
                 Effect::Forget { job }
             }
+            Said::Queue { task, inputs, need } => Effect::Queue { task, inputs, need },
             Said::Stop { executor } => Effect::Stop { executor },
             Said::Write(record) => Effect::Write(record),
             Said::Show { job } => Effect::Show { job },

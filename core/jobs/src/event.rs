@@ -41,7 +41,10 @@ pub enum Event {
         job: JobId,
     },
     /// The shell has time to queue more tasks of new jobs.
-    QueueMore,
+    QueueMore {
+        /// How many tasks at most.
+        tasks: u32,
+    },
     /// An executor has joined.
     ExecutorJoined {
         /// Its id, never used before.

@@ -123,7 +123,7 @@ impl Jobs {
             Event::Recovered { replay } => self.recovered(*replay),
             Event::RecoveredSummary { summary } => self.recovered_summary(*summary),
             Event::Pushed { job } => self.pushed(job),
-            Event::QueueMore => self.queue_more(),
+            Event::QueueMore { tasks } => self.queue_more(tasks),
             Event::ExecutorJoined { executor, name } => {
                 self.executors.insert(executor, name);
             }

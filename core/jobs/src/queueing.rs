@@ -7,19 +7,20 @@ use crate::event::Effect;
 use crate::job::Phase;
 use crate::jobs::Jobs;
 
-/// Tasks that are queued before other events are looked at.
+/// Tasks that were refused and are queued again before other events are looked at.
 const QUEUED_AT_ONCE: u32 = 10_000;
 
 impl Jobs {
-    /// Queues more of the jobs that are not queued entirely.
-    pub(crate) fn queue_more(&mut self) {
+    /// Queues up to `tasks` more tasks of the oldest job that is not queued entirely. Tasks that need not run, or that wait
+    /// for others, count as well.
+    pub(crate) fn queue_more(&mut self, tasks: u32) {
         let Some(id) = self.queueing.first().copied() else { return };
         let Some(job) = self.jobs.get_mut(&id) else {
             self.queueing.remove(0);
             return;
         };
         let (first, count) = (job.next_to_queue, job.tasks.len() as u32);
-        let last = count.min(first + QUEUED_AT_ONCE);
+        let last = count.min(first.saturating_add(tasks));
         job.next_to_queue = last;
         if last == count {
             self.queueing.remove(0);

@@ -268,7 +268,7 @@ impl World {
         self.now_us += us;
         self.tell(Event::Tick { capacity_milli: 1000, busy_milli: 0, watched: BTreeSet::new() });
         while self.jobs.has_more_to_queue() {
-            self.tell(Event::QueueMore);
+            self.tell(Event::QueueMore { tasks: 3 });
         }
     }
 

@@ -37,6 +37,7 @@ impl DispatcherCore {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
+            Effect::Queue { task, inputs, need } => self.tell_scheduler(Event::TaskReady { task, inputs, need }),
             Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
             Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
             Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),

@@ -73,7 +73,7 @@ impl Dispatcher {
             self.core.written(&written);
         }
         while self.core.jobs.has_more_to_queue() {
-            self.core.tell_jobs(jobs::Event::QueueMore);
+            self.core.tell_jobs(QUEUE_MORE);
         }
     }
 

@@ -6,7 +6,7 @@ use eyas_provision::{Effect, Event, NodeRequestId, OutstandingWork, Provisioner,
 use eyas_sched::Event as SchedEvent;
 use eyas_types::ExecutorId;
 
-use super::{Fact, Happening, Owner, Run, id_of};
+use super::{End, Fact, Owner, Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::cluster::Cluster;
 use crate::nodes::Batch;
@@ -76,7 +76,7 @@ impl Run<'_> {
         let nodes = batch.provisioner.staying();
         let work = batch.meter.report(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
         self.tell_provisioner(Event::Work(work));
-        self.clock.plan(self.now + SURVEY_EVERY, Happening::Surveyed);
+        self.clock.plan(self.now + SURVEY_EVERY, SimEvent::Surveyed);
     }
 
     pub(super) fn is_due(&mut self) {
@@ -102,17 +102,19 @@ impl Run<'_> {
     /// Learns from what a dispatcher is told.
     pub(super) fn note(&mut self, number: usize, fact: Fact) {
         let Some(batch) = &mut self.batch else { return };
-        let id = |object| id_of(object, Owner::All);
+        let id = |object| self.plan.outputs.id_of(object, Owner::All);
         match fact {
-            Fact::Ended { executor, task, ran_us } => {
-                batch.meter.ran(ran_us.into());
-                for object in &self.tasks[task].inputs {
-                    let replicas = self.dispatchers[number].scheduler.replicas(id(*object));
-                    batch.meter.read(self.workload.size_bytes(*object), replicas);
+            Fact::Ended { executor, task, ran_us, end } => {
+                if end == End::Succeeded {
+                    batch.meter.ran(ran_us.into());
+                    for object in &self.tasks[task].inputs {
+                        let replicas = self.dispatchers[number].scheduler.replicas(id(*object));
+                        batch.meter.read(self.workload.size_bytes(*object), replicas);
+                    }
                 }
                 batch.has_one_less(executor);
             }
-            Fact::Returned { executor, .. } | Fact::Refused { executor, .. } => batch.has_one_less(executor),
+            Fact::Returned { executor, .. } => batch.has_one_less(executor),
             Fact::Fetched { object, from, .. } => {
                 batch.meter.fetched(id(object), self.workload.size_bytes(object), from);
             }
@@ -152,7 +154,7 @@ impl Run<'_> {
             && due < batch.due
         {
             batch.due = due;
-            self.clock.plan(due, Happening::Due);
+            self.clock.plan(due, SimEvent::Due);
         }
         for effect in effects.drain(..) {
             match effect {
@@ -182,7 +184,7 @@ impl Run<'_> {
         let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else { return };
         let (least, most) = asked.grants_after_ns;
         batch.requests.insert(request, Request { nodes, is_granted: false });
-        self.clock.plan(self.now + least + batch.dice.below(most - least + 1), Happening::Granted { request });
+        self.clock.plan(self.now + least + batch.dice.below(most - least + 1), SimEvent::Granted { request });
     }
 
     fn withdraw(&mut self, request: NodeRequestId) {

@@ -7,7 +7,8 @@ use eyas_node::{Effect, Event, Limits, Node, Overlap};
 use eyas_types::{ExecutorLoad, Reads, Resources, TaskId};
 
 use super::page_cache::PageCache;
-use super::{Fact, Happening, Holder, Owner, Run, Tag, id_of_task, object_of};
+use super::task::Step;
+use super::{End, Fact, Holder, Owner, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
 use crate::flows::{Flows, LinkId};
@@ -23,8 +24,10 @@ pub(super) struct Executor {
     pub pages: PageCache,
     /// What the dispatcher was told of the load.
     told: ExecutorLoad,
+    /// Its node has no room for an output that was just written.
+    pub lacks_room: bool,
     /// Tasks in its slots.
-    running: u32,
+    pub running: u32,
     /// Bytes of what is in its store, or comes.
     stored_bytes: u64,
 }
@@ -113,13 +116,20 @@ impl Executor {
         let (capacity, max_fetches) = (Executor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
         let (replicas, to_hold) = (BTreeMap::new(), BTreeMap::new());
-        Executor { node, links, replicas, to_hold, pages, told: ExecutorLoad::default(), running: 0, stored_bytes: 0 }
+        let (told, lacks_room, running, stored_bytes) = (ExecutorLoad::default(), false, 0, 0);
+        Executor { node, links, replicas, to_hold, pages, told, lacks_room, running, stored_bytes }
     }
 
     /// It has an object, or is about to.
     pub fn store(&mut self, cluster: &Cluster, size_bytes: u64) {
         self.stored_bytes += size_bytes;
         assert!(self.stored_bytes <= cluster.cache_bytes, "a store has {} bytes", self.stored_bytes);
+    }
+
+    /// It is not going to have an object that it was about to.
+    pub fn unstore(&mut self, object: u32, size_bytes: u64) {
+        self.replicas.remove(&object);
+        self.stored_bytes -= size_bytes;
     }
 
     /// How many tasks are in its slots.
@@ -136,8 +146,8 @@ impl Run<'_> {
     pub(super) fn given(&mut self, executor: u32, task: u32) {
         self.tasks[task].executor = executor;
         let inputs = self.inputs_of(task, self.owner(task));
-        let need = Resources::default();
-        self.tell_node(executor, Event::Assigned { task: id_of_task(task), inputs, need, priority: 0 });
+        let (task, need) = (self.tasks.id_of(task), Resources::default());
+        self.tell_node(executor, Event::Assigned { task, inputs, need, priority: 0 });
     }
 
     /// Who shares what a task reads.
@@ -158,22 +168,38 @@ impl Run<'_> {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Fetch { object, task } => {
-                    let size_bytes = self.workload.size_bytes(object_of(object));
+                    let size_bytes = self.workload.size_bytes(self.plan.outputs.object_of(object));
                     self.executors[by as usize].store(self.cluster, size_bytes);
-                    self.fetch(by, object, task.map(|task| task.index));
+                    let task = task.map(|task| self.number_of(by, task));
+                    self.fetch(by, object, task);
                 }
-                Effect::Evict { object } => self.evict(by, object_of(object)),
-                Effect::Start { task, reads, .. } => self.start(task, reads),
-                Effect::GiveBack { task } => self.say(Fact::Returned { executor: by, task: task.index }),
-                Effect::Refuse { task, .. } => self.say(Fact::Refused { executor: by, task: task.index }),
-                Effect::Fail { .. } | Effect::Kill { .. } => unreachable!("all inputs exist, and no task is cancelled"),
+                Effect::Evict { object } => self.evict(by, self.plan.outputs.object_of(object)),
+                Effect::Start { task, reads, .. } => self.start(self.number_of(by, task), reads),
+                Effect::GiveBack { task } => {
+                    self.say(Fact::Returned { executor: by, task: self.number_of(by, task) });
+                }
+                Effect::Refuse { task, for_now, .. } => {
+                    let end = if for_now { End::NoRoom } else { End::Refused };
+                    self.say(Fact::Ended { executor: by, task: self.number_of(by, task), ran_us: 0, end });
+                }
+                Effect::Fail { task, .. } => {
+                    let (task, end) = (self.number_of(by, task), End::Starved);
+                    self.say(Fact::Ended { executor: by, task, ran_us: 0, end });
+                }
+                Effect::Kill { task } => {
+                    let task = self.number_of(by, task);
+                    let attempt = self.tasks[task].attempt;
+                    self.clock.plan(self.now, SimEvent::Killed { executor: by, task, attempt });
+                }
                 Effect::Suspend { .. } | Effect::Resume { .. } => unreachable!("all tasks have one priority"),
                 Effect::Expected { .. } => unreachable!("nobody gives objects in a simulation"),
-                Effect::Held { object } => self.say(Fact::Stored { executor: by, object: object_of(object) }),
-                Effect::NotHeld { object, .. } => {
-                    self.say(Fact::NotHeld { executor: by, object: object_of(object) });
+                Effect::Held { object } => {
+                    self.say(Fact::Stored { executor: by, object: self.plan.outputs.object_of(object) });
                 }
-                Effect::CannotKeep { .. } => unreachable!("tasks have no outputs"),
+                Effect::NotHeld { object, .. } => {
+                    self.say(Fact::NotHeld { executor: by, object: self.plan.outputs.object_of(object) });
+                }
+                Effect::CannotKeep { .. } => self.executors[by as usize].lacks_room = true,
             }
         }
         self.node_effects = effects;
@@ -189,11 +215,22 @@ impl Run<'_> {
         }
     }
 
+    /// An executor that others could not get an object from looks whether it has it.
+    pub(super) fn verify(&mut self, executor: u32, object: u32) {
+        if !self.executors[executor as usize].replicas.contains_key(&object) {
+            self.say(Fact::Evicted { executor, object });
+        }
+    }
+
+    /// The number of a task that an executor has.
+    pub(super) fn number_of(&self, executor: u32, task: TaskId) -> u32 {
+        self.plan.number(self.dispatcher_of(executor), task)
+    }
+
     // ---- tasks
 
     /// A task reads what is in the page cache from there, all else from disk, and computes.
-    fn start(&mut self, id: TaskId, reads: Reads) {
-        let number = id.index;
+    fn start(&mut self, number: u32, reads: Reads) {
         let task = &self.tasks[number];
         let executor = &mut self.executors[task.executor as usize];
         executor.running += 1;
@@ -204,42 +241,25 @@ impl Run<'_> {
         let from_disk = on_disk.map(|object| self.workload.size_bytes(*object)).sum::<u64>();
         let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
         let task = &mut self.tasks[number];
-        (task.started, task.is_running) = (self.now, true);
+        (task.started, task.is_running, task.step, task.reads) = (self.now, true, Step::Computing, reads);
         task.computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
         self.outcome.reads += reads;
         self.outcome.course.note_reads(reads);
         self.running += 1;
         match disk {
             Some(disk) if from_disk > 0 => {
-                let tag = Tag::Read(number).number();
-                task.reading = Some(self.flows.start(self.now, from_disk as f64, &[disk], None, tag));
+                let tag = Tag::OfTask(number).number();
+                task.flow = Some(self.flows.start(self.now, from_disk as f64, &[disk], None, tag));
             }
             _ => self.has_read(number),
         }
-    }
-
-    pub(super) fn has_read(&mut self, number: u32) {
-        let task = &mut self.tasks[number];
-        task.reading = None;
-        self.clock.plan(self.now + task.computes_ns, Happening::Computed { executor: task.executor, task: number });
-    }
-
-    pub(super) fn computed(&mut self, executor: u32, number: u32) {
-        let task = &mut self.tasks[number];
-        (task.ran_ns, task.is_running) = (self.now - task.started, false);
-        let ran_us = task.ran_ns / MICROSECOND;
-        self.outcome.computed_ns += u128::from(task.compute_us * MICROSECOND);
-        self.running -= 1;
-        self.executors[executor as usize].running -= 1;
-        self.tell_node(executor, Event::Ended { task: id_of_task(number) });
-        self.say(Fact::Ended { executor, task: number, ran_us: ran_us.min(u32::MAX.into()) as u32 });
     }
 
     /// A task is no longer on its executor, which is gone.
     pub(super) fn break_off(&mut self, number: u32) {
         let task = &mut self.tasks[number];
         self.running -= u64::from(std::mem::take(&mut task.is_running));
-        if let Some(flow) = task.reading.take() {
+        if let Some(flow) = task.flow.take() {
             self.flows.stop(self.now, flow);
         }
     }

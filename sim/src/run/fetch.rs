@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use eyas_node::Event;
+use eyas_node::{Event, FetchFailure};
 use eyas_types::{ObjectId, Origin};
 use smallvec::{SmallVec, smallvec};
 
 use super::executor::{Executors, Replica};
-use super::{Fact, Happening, Holder, Run, Tag, object_of};
+use super::{Fact, Holder, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::flows::{FlowId, LinkId};
 
@@ -110,9 +110,11 @@ impl Fetches {
 impl Run<'_> {
     /// Begins to fetch an object, for a task or to hold it.
     pub(super) fn fetch(&mut self, by: u32, id: ObjectId, task: Option<u32>) {
-        let object = object_of(id);
+        let object = self.plan.outputs.object_of(id);
         let mut sources = SmallVec::new();
-        sources.push(if self.is_warm { Source::Here } else { Source::Storage });
+        if !self.plan.outputs.is_kept(object) {
+            sources.push(if self.is_warm { Source::Here } else { Source::Storage });
+        }
         if self.caches {
             let mut holders = self.holders(by, object, task);
             holders.sort_by_key(|holder| self.magnitude(object, holder.others));
@@ -160,14 +162,19 @@ impl Run<'_> {
         self.fetches.asked = self.fetches.asked.wrapping_add(1);
         let asked = self.fetches.asked;
         let fetch = self.fetches.get_mut(number);
-        fetch.from = fetch.sources.pop().expect("persistent storage is the last, and has everything");
         fetch.asked = asked;
+        let Some(from) = fetch.sources.pop() else {
+            // Persistent storage, which has everything but what is kept, is always the last.
+            self.clock.plan(self.now, SimEvent::FetchFails { fetch: number, asked });
+            return;
+        };
+        fetch.from = from;
         let latency = match fetch.from {
             Source::Peer { .. } => self.cluster.peer_latency_ns,
             Source::Storage => self.cluster.storage.latency_ns,
             Source::Here => 0,
         };
-        self.clock.plan(self.now + latency, Happening::Asked { fetch: number, asked });
+        self.clock.plan(self.now + latency, SimEvent::Asked { fetch: number, asked });
     }
 
     /// The source answers who asked then, if that still waits for it.
@@ -230,7 +237,7 @@ impl Run<'_> {
             }
             None if is_relay => {
                 self.fetches.expecting.entry((executor, object)).or_default().push(number);
-                self.clock.plan(self.now + EXPECTED_PATIENCE, Happening::Despaired { fetch: number, asked });
+                self.clock.plan(self.now + EXPECTED_PATIENCE, SimEvent::Despaired { fetch: number, asked });
             }
             _ => self.ask_next(number),
         }
@@ -289,6 +296,19 @@ impl Run<'_> {
             self.fetches.get_mut(number).lacks = self.flows.stop(self.now, flow);
             halted.push(number);
         }
+    }
+
+    /// No source has the object, which is kept in the cluster.
+    pub(super) fn fetch_fails(&mut self, number: u32, asked: u32) {
+        if self.fetches.fetches[number as usize].as_ref().is_none_or(|fetch| fetch.asked != asked) {
+            return;
+        }
+        let Fetch { by, id, object, waiting, .. } = self.fetches.remove(number);
+        let size_bytes = self.workload.size_bytes(object);
+        self.executors[by as usize].unstore(object, size_bytes);
+        // Those that were to have it from here look elsewhere.
+        waiting.into_iter().for_each(|other| self.asked(other));
+        self.tell_node(by, Event::FetchFailed { object: id, failure: FetchFailure::Unavailable });
     }
 
     /// The object has not come to the source that was to get it.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use eyas_jobs::Event as JobsEvent;
 use eyas_node::Event as NodeEvent;
 use eyas_provision::{self as provision, NodeRequestId};
 use eyas_sched::{Event, ExecutorProfile};
@@ -12,7 +13,7 @@ use eyas_types::ExecutorId;
 
 use super::executor::{Executor, Links, Replica};
 use super::page_cache::PageCache;
-use super::{Fact, Happening, Owner, Run, id_of};
+use super::{Fact, Run, SimEvent};
 use crate::clock::{Ns, from_seconds, seconds};
 use crate::cluster::Cluster;
 use crate::flows::Flows;
@@ -95,7 +96,7 @@ impl Membership {
     }
 
     /// When something happens that does so after that time on average, at any moment as likely as at any other.
-    fn after(&mut self, mean_ns: Ns) -> Ns {
+    pub fn after(&mut self, mean_ns: Ns) -> Ns {
         from_seconds(-libm::log(1.0 - self.dice.share()) * seconds(mean_ns)).max(1)
     }
 
@@ -118,7 +119,7 @@ impl Run<'_> {
         machine.holdings += 1;
         self.membership.held += 1;
         if let Some(batch) = &self.cluster.batch {
-            let expired = Happening::Expired { machine: number, holding: machine.holdings };
+            let expired = SimEvent::Expired { machine: number, holding: machine.holdings };
             self.clock.plan(self.now + batch.walltime_ns, expired);
         }
         self.join(number, Left { pages: self.no_pages(), objects: Vec::new() }, None);
@@ -137,7 +138,7 @@ impl Run<'_> {
         self.membership.standings.push(Standing { machine, is_known: true });
         let mut executor = Executor::new(self.cluster, &self.policies, links, pages, self.seed ^ u64::from(number));
         executor.replicas.extend(objects.iter().map(|object| (*object, Replica::Whole)));
-        let held = objects.into_iter().map(|object| (id_of(object, Owner::All), self.workload.size_bytes(object)));
+        let held = objects.into_iter().map(|object| (self.id_of(object), self.workload.size_bytes(object)));
         let held: Box<[_]> = held.collect();
         held.iter().for_each(|(_, size_bytes)| executor.store(self.cluster, *size_bytes));
         self.executors.add(executor);
@@ -147,16 +148,22 @@ impl Run<'_> {
         let failures = &self.cluster.failures;
         if let Some(mean_ns) = failures.lost_after_ns {
             let at = self.now.saturating_add(self.membership.after(mean_ns));
-            self.clock.plan(at, Happening::Lost { executor: number });
+            self.clock.plan(at, SimEvent::Lost { executor: number });
+        }
+        if let Some((mean_ns, _)) = failures.leaves {
+            let at = self.now.saturating_add(self.membership.after(mean_ns));
+            self.clock.plan(at, SimEvent::Retires { executor: number });
         }
         if let Some(mean_ns) = failures.disconnected_after_ns {
             let at = self.now.saturating_add(self.membership.after(mean_ns));
-            self.clock.plan(at, Happening::Disconnected { executor: number });
+            self.clock.plan(at, SimEvent::Disconnected { executor: number });
         }
         self.note_joined(number);
         let executor = ExecutorId(number);
         let (capacity, profile) = (Executor::capacity(self.cluster), Box::<ExecutorProfile>::default());
-        self.tell_scheduler(self.dispatcher_of(number), Event::ExecutorJoined { executor, capacity, profile, held });
+        let (dispatcher, name) = (self.dispatcher_of(number), format!("n{machine}"));
+        self.tell_jobs(dispatcher, JobsEvent::ExecutorJoined { executor, name });
+        self.tell_scheduler(dispatcher, Event::ExecutorJoined { executor, capacity, profile, held });
         // Who was to leave is told so again, when it can be.
         self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });
     }
@@ -165,24 +172,28 @@ impl Run<'_> {
     fn leave(&mut self, executor: u32, serves: bool) -> Executor {
         let gone = self.executors.remove(executor);
         for task in self.scheduler_of(executor).tasks_of(ExecutorId(executor)) {
-            self.break_off(task.index);
+            self.break_off(self.number_of(executor, task));
         }
         self.end_fetches_of(executor, serves);
         gone
     }
 
-    /// The dispatcher knows that an executor is gone.
-    pub(super) fn forget(&mut self, executor: u32) {
+    /// The dispatcher knows that an executor is gone: lost with the tasks that it had, or in good order.
+    pub(super) fn forget(&mut self, executor: u32, is_loss: bool) {
         self.membership.standings[executor as usize].is_known = false;
         let id = ExecutorId(executor);
         self.tell_provisioner(provision::Event::NodeLeft { node: id });
-        self.tell_scheduler(self.dispatcher_of(executor), Event::ExecutorLeft { executor: id });
+        let dispatcher = self.dispatcher_of(executor);
+        let tasks = self.scheduler_of(executor).tasks_of(id);
+        let lost_with = is_loss.then(|| Executor::capacity(self.cluster));
+        let suspended = BTreeSet::new();
+        self.tell_jobs(dispatcher, JobsEvent::ExecutorGone { executor: id, tasks, lost_with, suspended });
     }
 
     /// The dispatcher gives a node back that has no task.
     pub(super) fn give_back(&mut self, executor: u32) {
         self.end_node(executor);
-        self.forget(executor);
+        self.forget(executor, false);
     }
 
     /// A node ends, and its machine is free, if it has not been lost already.
@@ -216,14 +227,18 @@ impl Run<'_> {
         self.leave(executor, false);
         let machine = self.membership.machine_of(executor);
         self.membership.end_holding(machine, self.now);
-        self.clock.plan(self.now + MISSED_AFTER_NS, Happening::Told(Fact::Gone { executor }));
+        self.clock.plan(self.now + MISSED_AFTER_NS, SimEvent::Told(Fact::Gone { executor }));
         if let Some(after) = self.cluster.failures.back_after_ns {
-            self.clock.plan(self.now + after, Happening::Back { machine });
+            self.clock.plan(self.now + after, SimEvent::Back { machine });
         }
     }
 
     /// A machine that was lost is there again, with nothing in its store.
     pub(super) fn back(&mut self, machine: u32) {
+        if self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
+            self.clock.plan(self.now + REJOINS_AFTER_NS, SimEvent::Back { machine });
+            return;
+        }
         self.membership.free.insert(machine);
         match self.cluster.batch {
             Some(_) => self.grant(),
@@ -233,22 +248,50 @@ impl Run<'_> {
 
     pub(super) fn disconnected(&mut self, executor: u32) {
         self.outcome.broken_connections += 1;
-        let Executor { replicas, pages, .. } = self.leave(executor, true);
+        self.end_session(executor, true, REJOINS_AFTER_NS);
+        self.tell_dispatcher(Fact::Gone { executor });
+    }
+
+    /// An executor that asked to leave does so, and comes back after a while with what is in its store.
+    pub(super) fn stops(&mut self, executor: u32) {
+        let Some((_, away_ns)) = self.cluster.failures.leaves else { return };
+        self.outcome.left_nodes += 1;
+        self.say(Fact::Left { executor });
+        self.end_session(executor, false, away_ns);
+    }
+
+    /// An executor is there no more, and its node joins again after a while, with what is in its store.
+    pub(super) fn end_session(&mut self, executor: u32, serves: bool, away_ns: Ns) {
+        let Executor { replicas, pages, .. } = self.leave(executor, serves);
         let whole = replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
         let objects = whole.map(|(object, _)| object).collect();
         let machine = self.membership.machine_of(executor);
         self.membership.machines[machine as usize].left = Some(Left { objects, pages });
-        self.tell_dispatcher(Fact::Gone { executor });
-        self.clock.plan(self.now + REJOINS_AFTER_NS, Happening::Rejoins { machine });
+        self.clock.plan(self.now + away_ns, SimEvent::Rejoins { machine });
+    }
+
+    /// A dispatcher has died: its executors lose their connections.
+    pub(super) fn end_sessions_of(&mut self, dispatcher: usize) {
+        for executor in 0..self.executors.next() {
+            if self.dispatcher_of(executor) != dispatcher {
+                continue;
+            }
+            if self.executors.has(executor) {
+                self.end_session(executor, true, REJOINS_AFTER_NS);
+            }
+            self.membership.standings[executor as usize].is_known = false;
+        }
     }
 
     /// Unless its node has ended meanwhile. A dispatcher that has not read yet that the connection broke hears it by this.
     pub(super) fn rejoins(&mut self, machine: u32) {
         let of = &mut self.membership.machines[machine as usize];
         let was = of.executor;
-        if let Some(left) = of.left.take() {
+        if of.left.is_some() && self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
+            self.clock.plan(self.now + REJOINS_AFTER_NS, SimEvent::Rejoins { machine });
+        } else if let Some(left) = self.membership.machines[machine as usize].left.take() {
             if self.membership.is_known(was) {
-                self.forget(was);
+                self.forget(was, true);
             }
             self.join(machine, left, Some(ExecutorId(was)));
         }

@@ -5,7 +5,7 @@ use eyas_node::Event as NodeEvent;
 use eyas_sched::{Event, Holder, Need, PushId, Recipients};
 use eyas_types::{Distribution, Resources};
 
-use super::{Happening, Owner, Run, id_of};
+use super::{Run, SimEvent};
 
 /// The only push of each dispatcher.
 const PUSH: PushId = PushId(1);
@@ -28,7 +28,7 @@ impl Run<'_> {
         let Some(Push { distribution, pushing }) = self.push else { return };
         let objects = (0..self.workload.objects()).map(|object| {
             let size_bytes = self.workload.size_bytes(object);
-            (id_of(object, Owner::All), size_bytes)
+            (self.id_of(object), size_bytes)
         });
         let objects: Box<[_]> = objects.collect();
         for number in 0..pushing as usize {
@@ -61,17 +61,17 @@ impl Run<'_> {
         if let Some(executor) = self.executors.get_mut(executor) {
             executor.to_hold.insert(object, holders);
         }
-        self.send(number, Happening::ToHold { executor, object });
+        self.send(number, SimEvent::ToHold { executor, object });
     }
 
     pub(super) fn told_to_hold(&mut self, executor: u32, object: u32) {
         let size_bytes = self.workload.size_bytes(object);
-        self.tell_node(executor, NodeEvent::Hold { object: id_of(object, Owner::All), size_bytes });
+        self.tell_node(executor, NodeEvent::Hold { object: self.id_of(object), size_bytes });
     }
 
     pub(super) fn released(&mut self, executor: u32, object: u32) {
         self.executors[executor as usize].to_hold.remove(&object);
-        self.tell_node(executor, NodeEvent::Release { object: id_of(object, Owner::All) });
+        self.tell_node(executor, NodeEvent::Release { object: self.id_of(object) });
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::amount::{Count, Share, Time};
 use super::cluster::{MAX_NODES, named};
-use crate::clock::{MICROSECOND, Ns};
+use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::cluster::Cluster;
 use crate::nodes::{Batch, Failures};
 
@@ -63,6 +63,11 @@ impl ProvisioningFields {
     }
 }
 
+/// How long a node that has left in good order is away if nothing is said: about what a restart of a machine takes.
+const NODE_AWAY_NS: Ns = 60 * SECOND;
+/// How long a dispatcher that has died is away if nothing is said: as long as a supervisor takes to notice.
+const DISPATCHER_BACK_NS: Ns = 5 * SECOND;
+
 /// What breaks.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -70,6 +75,11 @@ pub(super) struct FailureFields {
     node_lost_after: Option<Time>,
     node_back_after: Option<Time>,
     disconnected_after: Option<Time>,
+    node_leaves_after: Option<Time>,
+    node_away: Option<Time>,
+    dispatcher_dies_after: Option<Time>,
+    dispatcher_back_after: Option<Time>,
+    failed_tries: Option<Share>,
     slow_disks: Option<Share>,
     failed_requests: Option<Share>,
 }
@@ -84,6 +94,10 @@ impl FailureFields {
             disconnected_after_ns: ns(self.disconnected_after),
             slow_disks: share(self.slow_disks),
             failed_requests: share(self.failed_requests),
+            leaves: ns(self.node_leaves_after).zip(Some(ns(self.node_away).unwrap_or(NODE_AWAY_NS))),
+            dispatcher_dies_after_ns: ns(self.dispatcher_dies_after),
+            dispatcher_back_after_ns: ns(self.dispatcher_back_after).unwrap_or(DISPATCHER_BACK_NS),
+            failed_tries: share(self.failed_tries),
         };
         let is_never = |after: Option<Ns>| after == Some(0);
         if is_never(failures.lost_after_ns) || is_never(failures.disconnected_after_ns) {
@@ -91,6 +105,19 @@ impl FailureFields {
         }
         if failures.back_after_ns.is_some() && failures.lost_after_ns.is_none() {
             return Err("`node_back_after` says when lost nodes are back: give `node_lost_after`, too".into());
+        }
+        if is_never(failures.leaves.map(|(after, _)| after)) || is_never(failures.dispatcher_dies_after_ns) {
+            return Err("`node_leaves_after` and `dispatcher_dies_after` are longer than nothing".into());
+        }
+        if self.node_away.is_some() && failures.leaves.is_none() {
+            return Err("`node_away` says how long nodes are away that left: give `node_leaves_after`, too".into());
+        }
+        if self.dispatcher_back_after.is_some() && failures.dispatcher_dies_after_ns.is_none() {
+            let why = "`dispatcher_back_after` says when a dispatcher is back: give `dispatcher_dies_after`, too";
+            return Err(why.into());
+        }
+        if failures.failed_tries == 1.0 {
+            return Err("`failed_tries`: if all tries fail, no task ever succeeds".into());
         }
         if failures.slow_disks > 0.0 && cluster.disk.is_none() {
             return Err("`slow_disks`: the stores of this cluster are in memory".into());

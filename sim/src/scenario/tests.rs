@@ -65,6 +65,7 @@ fn what_is_said_is_heard() {
         disconnected_after_ns: Some(3600 * SECOND),
         slow_disks: 0.25,
         failed_requests: 0.5,
+        ..Failures::default()
     };
     assert_eq!(cluster.failures, failures);
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);

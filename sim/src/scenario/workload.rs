@@ -9,7 +9,7 @@ use crate::clock::MAX_TIME_US;
 use crate::run::MAX_TASKS;
 use crate::trace::{Compute, Trace};
 use crate::workload::{
-    AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SineWave, Stacking, Workload, Zipf,
+    AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SharedWorkload, SineWave, Stacking, Zipf,
 };
 
 /// Objects at most: each has some bytes of memory.
@@ -19,9 +19,6 @@ const MAX_OBJECTS: u32 = 100_000_000;
 type Objects = Count<MAX_OBJECTS>;
 /// How many tasks.
 type Tasks = Count<MAX_TASKS>;
-
-/// A workload that many runs may share.
-pub type SharedWorkload = Box<dyn Workload + Send + Sync>;
 
 /// A kind of workload, and what is said of it.
 #[derive(Deserialize)]

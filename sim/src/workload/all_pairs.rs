@@ -73,9 +73,9 @@ impl Workload for AllPairs {
         let side = self.side;
         let rows = 0..u32::try_from(self.tasks()).expect("at most 65,535 objects in each set");
         let task = move |task: u32| Arrival {
-            at_us: 0,
             inputs: smallvec![task / side, side + task % side],
             compute_us: self.compute_us,
+            ..Arrival::default()
         };
         match self.order {
             Order::Rows => Box::new(rows.map(task)),

@@ -9,6 +9,7 @@ mod monotonically_increasing;
 mod scan;
 mod sine_wave;
 mod stacking;
+mod staged;
 mod uneven;
 mod zipf;
 
@@ -18,18 +19,88 @@ pub use monotonically_increasing::MonotonicallyIncreasing;
 pub use scan::Scan;
 pub use sine_wave::SineWave;
 pub use stacking::{LOCALITIES, Locality, Stacking};
+pub use staged::Staged;
 pub use uneven::Uneven;
 pub use zipf::Zipf;
+
+use std::ops::Range;
 
 use smallvec::smallvec;
 
 use crate::arrival::Arrival;
 use crate::random::Random;
 
-/// One workload. Its objects have the numbers `0 .. objects()`.
+/// How an output is kept in executors' stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Keep {
+    /// How many executors keep a replica.
+    pub replicas: u8,
+    /// They keep it only until all tasks that read it have succeeded.
+    pub until_read: bool,
+}
+
+/// What else a client asks for: retries of tasks, and requests while the job runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// How often a task that fails is tried again.
+    pub retries: u32,
+    /// When the client cancels tasks, microseconds from the beginning, and which tasks, by their numbers.
+    pub cancels: Vec<(u64, Range<u32>)>,
+    /// How often the client has the failed and cancelled tasks of the ended job run again.
+    pub job_retries: u32,
+}
+
+/// A workload that many runs may share.
+pub type SharedWorkload = Box<dyn Workload + Send + Sync>;
+
+impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn objects(&self) -> u32 {
+        (**self).objects()
+    }
+
+    fn keep(&self, object: u32) -> Option<Keep> {
+        (**self).keep(object)
+    }
+
+    fn requests(&self) -> Requests {
+        (**self).requests()
+    }
+
+    fn object_bytes(&self) -> u64 {
+        (**self).object_bytes()
+    }
+
+    fn size_bytes(&self, object: u32) -> u64 {
+        (**self).size_bytes(object)
+    }
+
+    fn tasks(&self) -> u64 {
+        (**self).tasks()
+    }
+
+    fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
+        (**self).arrivals()
+    }
+
+    fn data_bytes(&self) -> u64 {
+        (**self).data_bytes()
+    }
+}
+
+/// One workload. The objects that exist from the beginning have the numbers `0 .. objects()`; what tasks write follows.
 pub trait Workload {
-    /// How many objects there are.
+    /// How many objects exist from the beginning.
     fn objects(&self) -> u32;
+
+    /// How an object that a task writes is kept in the cluster; `None` if it is written to persistent storage.
+    fn keep(&self, _object: u32) -> Option<Keep> {
+        None
+    }
+
+    /// What else a client asks for.
+    fn requests(&self) -> Requests {
+        Requests::default()
+    }
 
     /// Bytes of each; on average, if they are not of one size.
     fn object_bytes(&self) -> u64;
@@ -64,7 +135,10 @@ fn of_any_file(
     seed: u64,
 ) -> impl Iterator<Item = Arrival> {
     let mut dice = Random::new(seed);
-    times.map(move |at_us| Arrival { at_us, inputs: smallvec![dice.below(files.into()) as u32], compute_us })
+    times.map(move |at_us| {
+        let inputs = smallvec![dice.below(files.into()) as u32];
+        Arrival { at_us, inputs, compute_us, ..Arrival::default() }
+    })
 }
 
 #[cfg(test)]

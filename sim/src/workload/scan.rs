@@ -46,6 +46,7 @@ impl Workload for Scan {
             at_us: task * self.interval_us,
             inputs: smallvec![(task % u64::from(self.objects)) as u32],
             compute_us: self.compute_us,
+            ..Arrival::default()
         }))
     }
 }

@@ -77,7 +77,7 @@ impl Workload for Stacking {
         let file_of = |source| (u64::from(source) * u64::from(files) / u64::from(sources)) as u32;
         let mut reads: Vec<u32> = (0..sources).map(file_of).collect();
         Random::new(self.seed).shuffle(&mut reads);
-        let task = |file| Arrival { at_us: 0, inputs: smallvec![file], compute_us: self.compute_us };
+        let task = |file| Arrival { inputs: smallvec![file], compute_us: self.compute_us, ..Arrival::default() };
         Box::new(reads.into_iter().map(task))
     }
 }

@@ -65,7 +65,12 @@ impl Workload for Zipf {
         Box::new((0..self.tasks).map(move |task| {
             let thrown = dice.share() * sums.last().expect("there are objects");
             let object = sums.partition_point(|sum| *sum <= thrown).min(sums.len() - 1) as u32;
-            Arrival { at_us: task * self.interval_us, inputs: smallvec![object], compute_us: self.compute_us }
+            Arrival {
+                at_us: task * self.interval_us,
+                inputs: smallvec![object],
+                compute_us: self.compute_us,
+                ..Arrival::default()
+            }
         }))
     }
 }

@@ -66,7 +66,9 @@ pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode
 pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop) -> String {
     let ended = format!("{} of {} tasks have ended", outcome.done, scenario.workload.tasks());
     match outcome {
-        Outcome { unplaceable: 1.., .. } => format!("{ended}; no executor could take {}", outcome.unplaceable),
+        Outcome { failed: 1.., .. } | Outcome { cancelled: 1.., .. } => {
+            format!("{ended} well; {} failed, {} were cancelled", outcome.failed, outcome.cancelled)
+        }
         _ if outcome.makespan_ns >= scenario.limit_ns() => {
             let limit = format_duration_us(scenario.limit_us);
             match outcome.out_of_time {

@@ -15,11 +15,11 @@ pub(super) fn report(
     warning: Option<String>,
 ) -> JobReport {
     let metrics = metrics(outcome);
-    let (tasks, unplaceable) = (scenario.workload.tasks(), outcome.unplaceable);
+    let tasks = scenario.workload.tasks();
     let counts = TaskCounts {
         succeeded: outcome.done,
-        failed: unplaceable,
-        cancelled: tasks - outcome.done - unplaceable,
+        failed: outcome.failed,
+        cancelled: tasks - outcome.done - outcome.failed,
         ..TaskCounts::default()
     };
     let job = JobView {
@@ -27,9 +27,9 @@ pub(super) fn report(
         name: scenario.name.clone(),
         state: if outcome.done == tasks { JobState::Succeeded } else { JobState::Failed },
         tasks: counts,
-        retried: 0,
+        retried: outcome.retried,
         reused: 0,
-        recomputed: 0,
+        recomputed: outcome.recomputed,
         reads: outcome.reads,
         // Nobody has submitted it.
         submitted_unix_ms: 0,

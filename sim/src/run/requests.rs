@@ -1,0 +1,141 @@
+//! The client of the jobs: it submits them, cancels tasks and has failed ones run again.
+
+use std::ops::Range;
+
+use eyas_jobs::Event as JobsEvent;
+
+use super::job::JOB;
+use super::{Run, SimEvent};
+use crate::clock::{MICROSECOND, Ns, SECOND};
+use crate::workload::{Requests, Workload};
+
+/// A request to a dispatcher that is down, or has died before the request was on disk, is made again after this time.
+const ASKS_AGAIN_NS: Ns = SECOND / 10;
+
+pub(super) struct Client {
+    requests: Requests,
+    /// Cancels that were made and of which a dispatcher has not told that they are on disk: the dispatcher, the request, and
+    /// how many entries it had written then.
+    unanswered: Vec<(usize, u32, u64)>,
+}
+
+impl Client {
+    pub fn new(workload: &dyn Workload) -> Self {
+        Client { requests: workload.requests(), unanswered: Vec::new() }
+    }
+}
+
+impl Run<'_> {
+    /// All jobs are submitted at the beginning; their tasks are queued as they come.
+    pub(super) fn submit_jobs(&mut self) {
+        for number in 0..self.dispatchers.count() {
+            let spec = Box::new(self.dispatchers[number].journal.spec());
+            self.tell_jobs(number, JobsEvent::Submitted { spec });
+            self.tell_jobs(number, JobsEvent::Accepted { job: JOB });
+        }
+    }
+
+    pub(super) fn plan_requests(&mut self) {
+        for (request, (at_us, _)) in self.client.requests.cancels.iter().enumerate() {
+            self.clock.plan(at_us * MICROSECOND, SimEvent::Asks { request: request as u32 });
+        }
+    }
+
+    /// The client makes a request of all dispatchers.
+    pub(super) fn asks(&mut self, request: u32) {
+        for number in 0..self.dispatchers.count() {
+            self.ask_to_cancel(number, request);
+        }
+    }
+
+    /// Indices of a request's tasks in the job of a dispatcher.
+    fn indices(&self, number: usize, request: u32) -> Range<u32> {
+        let (_, tasks) = &self.client.requests.cancels[request as usize];
+        let count = self.dispatchers[number].job().tasks.len() as u32;
+        match self.plan.numbers.get(number) {
+            Some(numbers) => {
+                let before = |number: u32| numbers.partition_point(|other| *other < number) as u32;
+                before(tasks.start)..before(tasks.end)
+            }
+            None => tasks.start.min(count)..tasks.end.min(count),
+        }
+    }
+
+    fn ask_to_cancel(&mut self, number: usize, request: u32) {
+        if self.dispatchers[number].is_down {
+            self.clock.plan(self.now + ASKS_AGAIN_NS, SimEvent::Asks { request });
+            return;
+        }
+        let tasks = self.indices(number, request);
+        self.tell_jobs(number, JobsEvent::Cancel { job: JOB, tasks });
+        // What is answered must not be lost.
+        self.tell_jobs(number, JobsEvent::Flush);
+        let written = self.dispatchers[number].journal.written();
+        self.client.unanswered.push((number, request, written));
+        self.answer_client(number);
+    }
+
+    /// Tells the client of its requests that are on disk.
+    pub(super) fn answer_client(&mut self, number: usize) {
+        let on_disk = self.dispatchers[number].journal.on_disk();
+        let is_done = |(of, _, written): &mut (usize, u32, u64)| *of == number && *written <= on_disk;
+        let answered: Vec<_> = self.client.unanswered.extract_if(.., is_done).collect();
+        for (_, request, _) in answered {
+            let indices = self.indices(number, request);
+            if let Some(audit) = &mut self.audit {
+                audit.cancelled(number, indices);
+            }
+        }
+    }
+
+    /// Requests that a dispatcher has not answered before it died are made again.
+    pub(super) fn ask_again(&mut self, number: usize) {
+        let unanswered: Vec<_> = self.client.unanswered.extract_if(.., |(of, ..)| *of == number).collect();
+        for (_, request, _) in unanswered {
+            self.clock.plan(self.now + ASKS_AGAIN_NS, SimEvent::Asks { request });
+        }
+    }
+
+    /// All jobs have ended: has failed and cancelled tasks run again, if the client wishes; whether any does.
+    pub(super) fn retries_job(&mut self) -> bool {
+        if self.client.requests.job_retries == 0 || !self.client.unanswered.is_empty() {
+            return !self.client.unanswered.is_empty();
+        }
+        self.client.requests.job_retries -= 1;
+        let mut retries = false;
+        for number in 0..self.dispatchers.count() {
+            if self.dispatchers[number].job().retryable() > 0 {
+                retries = true;
+                if let Some(audit) = &mut self.audit {
+                    audit.retried(number);
+                }
+                self.tell_jobs(number, JobsEvent::Retry { job: JOB });
+            }
+        }
+        retries
+    }
+
+    /// Whether a kept output is nowhere that the client was promised, and that is going to be made again.
+    pub(super) fn lacks_promised(&self) -> bool {
+        self.plan.outputs.has_kept()
+            && self.dispatchers.all().any(|of| {
+                let is_lacking = |index: u32| {
+                    let mut promised = of.job().kept_by(index).filter(|(_, left)| left.is_promised());
+                    let may_be_made = of.job().tasks[index as usize].recomputed < eyas_jobs::MAX_RECOMPUTATIONS;
+                    may_be_made && promised.any(|(object, _)| !of.scheduler.is_held(object))
+                };
+                (0..of.job().tasks.len() as u32).any(is_lacking)
+            })
+    }
+
+    /// Takes the counts of all jobs over into the outcome.
+    pub(super) fn note_counts(&mut self) {
+        for dispatcher in self.dispatchers.all() {
+            let job = dispatcher.job();
+            self.outcome.failed += job.counts.failed;
+            self.outcome.cancelled += job.counts.cancelled;
+            self.outcome.retried += job.retried;
+            self.outcome.recomputed += job.recomputed;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Another workload as a job whose tasks write: in stages that read what the stage before wrote, with requests of its client.
+
+use super::{Keep, Requests, Workload};
+use crate::arrival::{Arrival, Objects};
+
+/// Another workload, the tasks of which write outputs. Its tasks are cut into stages, one after the other, which are equally
+/// large but for the last; a task of a stage after the first also reads first outputs of the stage before.
+pub struct Staged<W> {
+    /// The other.
+    pub workload: W,
+    /// Outputs of each task.
+    pub outputs: u32,
+    /// Bytes of each.
+    pub output_bytes: u64,
+    /// How they are kept in the cluster; `None` if they are written to persistent storage.
+    pub keep: Option<Keep>,
+    /// How many stages there are, at least one.
+    pub stages: u32,
+    /// How many tasks of the stage before a task reads from.
+    pub reads: u32,
+    /// What else the client asks for.
+    pub requests: Requests,
+}
+
+impl<W: Workload> Staged<W> {
+    /// Tasks of each stage but the last.
+    fn stage_tasks(&self) -> u32 {
+        (self.workload.tasks() as u32).div_ceil(self.stages.max(1)).max(1)
+    }
+}
+
+impl<W: Workload> Workload for Staged<W> {
+    fn objects(&self) -> u32 {
+        self.workload.objects()
+    }
+
+    fn object_bytes(&self) -> u64 {
+        self.workload.object_bytes()
+    }
+
+    fn size_bytes(&self, object: u32) -> u64 {
+        if object < self.objects() { self.workload.size_bytes(object) } else { self.output_bytes }
+    }
+
+    fn keep(&self, _object: u32) -> Option<Keep> {
+        self.keep
+    }
+
+    fn requests(&self) -> Requests {
+        self.requests.clone()
+    }
+
+    fn tasks(&self) -> u64 {
+        self.workload.tasks()
+    }
+
+    fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
+        let (first, stage) = (self.objects(), self.stage_tasks());
+        let outputs = self.outputs;
+        let reads = if outputs == 0 { 0 } else { self.reads.min(stage) };
+        Box::new(self.workload.arrivals().zip(0..).map(move |(mut task, number)| {
+            if let Some(before) = (number / stage).checked_sub(1) {
+                let producers = (0..reads).map(|next| before * stage + (number % stage + next) % stage);
+                task.inputs.extend(producers.map(|producer| first + producer * outputs));
+            }
+            let own = first + number * outputs;
+            task.outputs = (own..own + outputs).collect::<Objects>();
+            task
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Scan;
+
+    #[test]
+    fn tasks_of_a_stage_read_what_the_stage_before_writes() {
+        let scan = Scan { objects: 5, rounds: 1, ..Scan::default() };
+        let staged = Staged {
+            workload: scan,
+            outputs: 2,
+            output_bytes: 7,
+            keep: None,
+            stages: 2,
+            reads: 2,
+            requests: Requests::default(),
+        };
+        let tasks: Vec<_> = staged.arrivals().map(|task| (task.inputs.to_vec(), task.outputs.to_vec())).collect();
+        // Three tasks are in the first stage; their outputs are 5 and 6, 7 and 8, 9 and 10.
+        assert_eq!(tasks[2], (vec![2], vec![9, 10]));
+        assert_eq!(tasks[3], (vec![3, 5, 7], vec![11, 12]));
+        assert_eq!(tasks[4], (vec![4, 7, 9], vec![13, 14]));
+        assert_eq!((staged.size_bytes(5), staged.size_bytes(4)), (7, Scan::default().object_bytes));
+    }
+}
