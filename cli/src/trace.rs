@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use eyas_client::messages::{FromClient, RecordedTask, ToClient};
+use eyas_client::messages::{FromClient, RecordedOutput, RecordedTask, ToClient};
 use eyas_client::types::units::format_count;
 use eyas_client::view::JobView;
 use eyas_client::{Client, ClientError};
-use eyas_sim::trace::{Heading, TracedTask, VERSION};
+use eyas_sim::trace::{Heading, TracedOutput, TracedTask, VERSION};
 
 use crate::error::CliError;
 use crate::print::say;
@@ -41,8 +41,16 @@ pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Re
 }
 
 fn traced(task: RecordedTask) -> TracedTask {
-    let RecordedTask { ready_us, queued_us, waited_us, ran_us, suspended_us, delivery_us, cpu_us, inputs } = task;
+    let RecordedTask { ready_us, queued_us, waited_us, ran_us, suspended_us, delivery_us, cpu_us, inputs, outputs } =
+        task;
     let started_us = ready_us + queued_us + waited_us;
     let ended_us = started_us + ran_us + suspended_us + delivery_us;
-    TracedTask { at_us: ready_us, started_us, ended_us, ran_us, cpu_us, inputs }
+    let outputs = outputs.into_iter().map(|RecordedOutput { object, size_bytes, kept, until_read }| TracedOutput {
+        object,
+        size_bytes,
+        kept,
+        until_read,
+    });
+    let outputs = outputs.collect();
+    TracedTask { at_us: ready_us, started_us, ended_us, ran_us, cpu_us, inputs, outputs }
 }

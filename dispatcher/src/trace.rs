@@ -1,7 +1,8 @@
 //! Traces of jobs, a part at a time. A simulated cluster can run them again.
 
 use eyas_jobs::{Job, Phase};
-use eyas_wire::client::{RecordedTask, TracePart};
+use eyas_types::{Outcome, TaskTemplate};
+use eyas_wire::client::{RecordedOutput, RecordedTask, TracePart};
 
 use crate::answers::ResultReader;
 use crate::dispatcher_core::DispatcherCore;
@@ -40,8 +41,23 @@ impl DispatcherCore {
                 delivery_us: result.delivery_us,
                 cpu_us: result.outcome.cpu_us,
                 inputs: read,
+                outputs: written(job.template_at(index), &result.outcome),
             });
         }
         Ok(part)
     }
+}
+
+/// What a task has written, and how it is kept that is in the cluster alone.
+fn written(template: &TaskTemplate, outcome: &Outcome) -> Vec<RecordedOutput> {
+    let delivered = outcome.outputs.iter().map(|delivered| {
+        let spec = template.outputs.get(usize::from(delivered.output)).filter(|_| delivered.object.is_kept());
+        RecordedOutput {
+            object: delivered.object.id(),
+            size_bytes: delivered.object.size_bytes(),
+            kept: spec.map_or(0, |spec| spec.replicas),
+            until_read: spec.is_some_and(|spec| spec.until_read),
+        }
+    });
+    delivered.collect()
 }

@@ -4,7 +4,7 @@
 //! one from what the dispatcher knows of a job; as a [`Workload`], its tasks come when they came, read what they read and
 //! compute as long as they ran.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::arrival::{Arrival, Objects};
 use crate::clock::MAX_TIME_US;
 use crate::file::FileError;
 use crate::run::MAX_TASKS;
-use crate::workload::Workload;
+use crate::workload::{Keep, Workload};
 
 /// The version of traces that are written and read. Another one is refused.
 pub const VERSION: u32 = 1;
@@ -46,6 +46,25 @@ pub struct TracedTask {
     pub cpu_us: u64,
     /// What it read, with sizes in bytes.
     pub inputs: Vec<(ObjectId, u64)>,
+    /// What it wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<TracedOutput>,
+}
+
+/// An object that a task wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TracedOutput {
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub size_bytes: u64,
+    /// How many nodes kept a replica; none if it was written to persistent storage.
+    #[serde(default)]
+    pub kept: u8,
+    /// Nodes kept it only until all tasks that read it had succeeded.
+    #[serde(default)]
+    pub until_read: bool,
 }
 
 /// What counts as computing when a trace is run again.
@@ -63,7 +82,21 @@ pub enum Compute {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     sizes: Vec<u64>,
+    /// Objects that existed before the job; what its tasks wrote follows.
+    objects: u32,
+    /// How each object is kept that a task wrote.
+    keep: Vec<Option<Keep>>,
     tasks: Vec<Arrival>,
+}
+
+/// A trace as far as it is read.
+#[derive(Default)]
+struct Reader {
+    /// Numbers of the objects that were read or written.
+    numbers: HashMap<ObjectId, u32>,
+    sizes: Vec<u64>,
+    /// Tasks, with their lines.
+    tasks: Vec<(usize, TracedTask)>,
 }
 
 impl Trace {
@@ -82,51 +115,103 @@ impl Trace {
             Err(e) => Err((number, format!("cannot be read: {e}"))),
         });
         check_heading(&lines.next().transpose()?.unwrap_or_default().1).map_err(|why| (1, why))?;
-        let mut trace = Trace { sizes: Vec::new(), tasks: Vec::new() };
-        let mut numbers = HashMap::new();
+        let mut reader = Reader::default();
         for line in lines {
             let (number, line) = line?;
             if line.trim().is_empty() {
                 continue;
             }
             let task: TracedTask = serde_json::from_str(&line).map_err(|e| (number, format!("not a task: {e}")))?;
-            trace.add(task, compute, &mut numbers).map_err(|why| (number, why))?;
+            if reader.tasks.len() >= MAX_TASKS as usize {
+                return Err((number, format!("there are more than {MAX_TASKS} tasks")));
+            }
+            reader.tasks.push((number, task));
         }
-        if trace.tasks.is_empty() {
+        if reader.tasks.is_empty() {
             return Err((1, "the trace has no tasks: none had ended when it was written".into()));
         }
-        trace.tasks.sort_by_key(|task| task.at_us);
-        Ok(trace)
+        reader.trace(compute)
+    }
+}
+
+impl Reader {
+    /// The whole trace, if nothing is wrong with it: else what, and in which line.
+    fn trace(mut self, compute: Compute) -> Result<Trace, (usize, String)> {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        let outputs = tasks.iter().flat_map(|(_, task)| &task.outputs).map(|output| output.object);
+        let written: HashSet<ObjectId> = outputs.collect();
+        for (line, task) in &tasks {
+            for (id, size_bytes) in task.inputs.iter().filter(|(id, _)| !written.contains(id)) {
+                self.number(*id, *size_bytes).map_err(|why| (*line, why))?;
+            }
+        }
+        let (objects, mut keep) = (self.sizes.len() as u32, Vec::new());
+        tasks.sort_by_key(|(_, task)| task.at_us);
+        let mut arrivals: Vec<Arrival> = Vec::with_capacity(tasks.len());
+        let mut came: HashMap<u32, u64> = HashMap::new();
+        for (line, task) in tasks {
+            let arrival = self.arrival(task, compute, &mut keep, &mut came).map_err(|why| (line, why))?;
+            arrivals.push(arrival);
+        }
+        // Those that waited for others come with them. A writer stays before its readers.
+        arrivals.sort_by_key(|task| task.at_us);
+        Ok(Trace { sizes: self.sizes, objects, keep, tasks: arrivals })
     }
 
-    fn add(&mut self, task: TracedTask, compute: Compute, numbers: &mut HashMap<ObjectId, u32>) -> Result<(), String> {
-        let mut inputs = Objects::new();
+    /// The number of an object of that size.
+    fn number(&mut self, id: ObjectId, size_bytes: u64) -> Result<u32, String> {
+        let next = self.sizes.len() as u32;
+        let object = *self.numbers.entry(id).or_insert(next);
+        if object == next {
+            self.sizes.push(size_bytes);
+        }
+        let known_bytes = self.sizes[object as usize];
+        if known_bytes == size_bytes {
+            Ok(object)
+        } else {
+            Err(format!("object {id} has {size_bytes} bytes here and {known_bytes} before"))
+        }
+    }
+
+    /// A task, which comes after all that were read before. `came` has when the writer of each object came.
+    fn arrival(
+        &mut self,
+        task: TracedTask,
+        compute: Compute,
+        keep: &mut Vec<Option<Keep>>,
+        came: &mut HashMap<u32, u64>,
+    ) -> Result<Arrival, String> {
+        let (mut inputs, mut outputs) = (Objects::new(), Objects::new());
+        let mut waited_for = None;
         for (id, size_bytes) in task.inputs {
-            let next = self.sizes.len() as u32;
-            let object = *numbers.entry(id).or_insert(next);
-            if object == next {
-                self.sizes.push(size_bytes);
+            if !self.numbers.contains_key(&id) {
+                return Err(format!("the task reads object {id} before the task that writes it comes"));
             }
-            let known_bytes = self.sizes[object as usize];
-            if known_bytes != size_bytes {
-                return Err(format!("object {id} has {size_bytes} bytes here and {known_bytes} before"));
-            }
+            let object = self.number(id, size_bytes)?;
+            waited_for = waited_for.max(came.get(&object).copied());
             if !inputs.contains(&object) {
                 inputs.push(object);
+            }
+        }
+        // When its inputs are there is decided again.
+        let at_us = waited_for.unwrap_or(task.at_us);
+        for TracedOutput { object, size_bytes, kept, until_read } in task.outputs {
+            let is_new = !self.numbers.contains_key(&object);
+            let object = self.number(object, size_bytes)?;
+            if is_new {
+                keep.push((kept > 0).then_some(Keep { replicas: kept, until_read }));
+                came.insert(object, at_us);
+                outputs.push(object);
             }
         }
         let compute_us = match compute {
             Compute::Ran => task.ran_us,
             Compute::Cpu => task.cpu_us,
         };
-        if task.at_us.max(compute_us) > MAX_TIME_US {
+        if at_us.max(compute_us) > MAX_TIME_US {
             return Err("the task comes or runs later than a hundred years".into());
         }
-        if self.tasks.len() >= MAX_TASKS as usize {
-            return Err(format!("there are more than {MAX_TASKS} tasks"));
-        }
-        self.tasks.push(Arrival { at_us: task.at_us, inputs, compute_us, ..Arrival::default() });
-        Ok(())
+        Ok(Arrival { at_us, inputs, compute_us, outputs })
     }
 }
 
@@ -143,11 +228,15 @@ fn check_heading(line: &str) -> Result<(), String> {
 
 impl Workload for Trace {
     fn objects(&self) -> u32 {
-        self.sizes.len() as u32
+        self.objects
+    }
+
+    fn keep(&self, object: u32) -> Option<Keep> {
+        self.keep[(object - self.objects) as usize]
     }
 
     fn object_bytes(&self) -> u64 {
-        self.data_bytes().checked_div(self.sizes.len() as u64).unwrap_or(0)
+        self.data_bytes().checked_div(self.objects.into()).unwrap_or(0)
     }
 
     fn size_bytes(&self, object: u32) -> u64 {
@@ -163,7 +252,7 @@ impl Workload for Trace {
     }
 
     fn data_bytes(&self) -> u64 {
-        self.sizes.iter().sum()
+        self.sizes[..self.objects as usize].iter().sum()
     }
 }
 
@@ -179,7 +268,7 @@ mod tests {
 
     fn line(at_us: u64, inputs: &[(ObjectId, u64)]) -> String {
         let (started_us, ended_us, inputs) = (at_us + 1, at_us + 9, inputs.to_vec());
-        let task = TracedTask { at_us, started_us, ended_us, ran_us: 7, cpu_us: 5, inputs };
+        let task = TracedTask { at_us, started_us, ended_us, ran_us: 7, cpu_us: 5, inputs, outputs: Vec::new() };
         serde_json::to_string(&task).expect("a task becomes JSON")
     }
 
@@ -197,6 +286,22 @@ mod tests {
         assert_eq!(tasks, [(10, vec![1], 7), (30, vec![0, 1], 7)]);
         let cpu = parse(&[HEADING, &late], Compute::Cpu).unwrap();
         assert_eq!(cpu.arrivals().next().unwrap().compute_us, 5);
+    }
+
+    #[test]
+    fn what_tasks_wrote_others_wait_for() {
+        let write = r#"{"at_us":5,"started_us":6,"ended_us":9,"ran_us":3,"cpu_us":3,"inputs":[],"outputs":[{"object":"ID","size_bytes":7,"kept":2}]}"#;
+        let write = write.replace("ID", &id(9).to_string());
+        let read = line(40, &[(id(9), 7), (id(1), 100)]);
+        let trace = parse(&[HEADING, &read, &write], Compute::Ran).unwrap();
+        assert_eq!((trace.objects(), trace.data_bytes(), trace.size_bytes(1)), (1, 100, 7));
+        assert_eq!(trace.keep(1), Some(Keep { replicas: 2, until_read: false }));
+        let tasks: Vec<_> =
+            trace.arrivals().map(|task| (task.at_us, task.inputs.to_vec(), task.outputs.to_vec())).collect();
+        assert_eq!(tasks, [(5, vec![], vec![1]), (5, vec![1, 0], vec![])], "it comes with the task that it waited for");
+        let early = line(1, &[(id(9), 7)]);
+        let (number, why) = parse(&[HEADING, &write, &early], Compute::Ran).unwrap_err();
+        assert!(number == 3 && why.contains("before the task that writes it"), "{why}");
     }
 
     #[test]

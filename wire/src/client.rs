@@ -293,6 +293,21 @@ pub struct RecordedTask {
     pub cpu_us: u64,
     /// Objects that the task read, each once, with sizes in bytes.
     pub inputs: Vec<(ObjectId, u64)>,
+    /// What it wrote.
+    pub outputs: Vec<RecordedOutput>,
+}
+
+/// An object that a task wrote.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedOutput {
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub size_bytes: u64,
+    /// How many nodes keep a replica; none if it is in persistent storage.
+    pub kept: u8,
+    /// Nodes keep it only until all tasks that read it have succeeded.
+    pub until_read: bool,
 }
 
 /// Outputs that some of a job's tasks keep in the cluster.

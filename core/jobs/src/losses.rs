@@ -29,8 +29,10 @@ impl Jobs {
         self.lineage.gone(executor);
         self.reuse.lost(executor);
         self.send_checks();
-        // Ends below leave room on it, which is not to be filled.
-        self.effects.push(Effect::Drain { executor });
+        if !tasks.is_empty() {
+            // Ends below leave room on it, which is not to be filled.
+            self.effects.push(Effect::Drain { executor });
+        }
         let suspects = lost_with.map(|had| self.may_have_run(tasks, had, suspended)).unwrap_or_default();
         for task in tasks {
             let Some(job) = self.jobs.get_mut(&task.job) else { continue };

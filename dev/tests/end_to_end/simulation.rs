@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::support::{Cluster, Home, finish, signal, wait_until};
 
-/// The example of `docs/guides/simulation.md`.
-fn example() -> String {
+/// An example of `docs/guides/simulation.md`.
+fn example(name: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/simulation.md");
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
-    let (_, rest) = page.split_once("```\n# survey.toml\n").expect("the page has an example");
+    let (_, rest) = page.split_once(&format!("```\n# {name}\n")).expect("the page has the example");
     rest.split_once("\n```").expect("it ends").0.to_owned()
 }
 
@@ -22,7 +22,7 @@ const SMALL: &str = "[cluster]\nnodes = 4\ncache = \"100 MB\"\n[workload.uniform
 #[test]
 fn the_example_of_the_page_runs() {
     let home = Home::new();
-    home.write("survey.toml", example());
+    home.write("survey.toml", example("survey.toml"));
     let files = ["--report", "survey.html", "--report", "course.csv", "--csv", "figures.csv"];
     let ran = home.eyas(&[&["sim", "run", "survey.toml"], &files[..]].concat()).exits(0);
     assert!(ran.stdout.contains("simulated job") && ran.stdout.contains("5,000 succeeded"), "{}", ran.stdout);
@@ -41,6 +41,15 @@ fn the_example_of_the_page_runs() {
     assert!(model["time_s"].as_f64().unwrap() >= 20.0, "tasks come for 20 s: {model}");
     let few = home.eyas(&["--json", "model", "survey.toml", "--nodes", "1"]).exits(0).json("model");
     assert!(few["time_s"].as_f64() > model["time_s"].as_f64(), "{few}");
+}
+
+#[test]
+fn a_workflow_on_nodes_that_break_ends() {
+    let home = Home::new();
+    home.write("workflow.toml", example("workflow.toml"));
+    let run = home.eyas(&["--json", "sim", "run", "workflow.toml"]).exits(0).json("run");
+    assert_eq!((&run["ended_tasks"], &run["failed_tasks"]), (&1_000.into(), &0.into()), "{run}");
+    assert!(run["retried"].as_u64() > Some(0), "{run}");
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub(super) struct Output {
 pub(super) struct Outputs {
     /// The number of the first.
     first: u32,
-    outputs: Vec<Output>,
+    /// By their numbers from the first.
+    outputs: Vec<Option<Output>>,
     numbers: HashMap<ObjectId, u32>,
 }
 
@@ -67,7 +68,7 @@ impl Output {
 impl Outputs {
     /// The output with that number; `None` of objects that exist from the beginning.
     pub fn get(&self, object: u32) -> Option<&Output> {
-        self.outputs.get(object.checked_sub(self.first)? as usize)
+        self.outputs.get(object.checked_sub(self.first)? as usize)?.as_ref()
     }
 
     /// The id of an object for an owner. An output has one id for all dispatchers, executors and tasks that share replicas.
@@ -93,7 +94,7 @@ impl Outputs {
 
     /// Whether any output is kept in the cluster.
     pub fn has_kept(&self) -> bool {
-        self.outputs.iter().any(|output| output.keep.is_some())
+        self.outputs.iter().flatten().any(|output| output.keep.is_some())
     }
 
     /// What a task has delivered that wrote these objects.
@@ -108,9 +109,13 @@ impl Outputs {
     }
 
     fn add(&mut self, output: Output, object: u32) {
-        assert_eq!(object, self.first + self.outputs.len() as u32, "outputs are numbered in the order of their tasks");
+        let place = (object - self.first) as usize;
+        if self.outputs.len() <= place {
+            self.outputs.resize_with(place + 1, || None);
+        }
         self.numbers.insert(output.id, object);
-        self.outputs.push(output);
+        let before = self.outputs[place].replace(output);
+        assert!(before.is_none(), "object {object} is written by two tasks");
     }
 }
 

@@ -65,6 +65,7 @@ fn what_is_said_is_heard() {
         disconnected_after_ns: Some(3600 * SECOND),
         slow_disks: 0.25,
         failed_requests: 0.5,
+        dispatcher_back_after_ns: 5 * SECOND,
         ..Failures::default()
     };
     assert_eq!(cluster.failures, failures);
