@@ -108,8 +108,8 @@ enum SimEvent {
     Dies { dispatcher: u32 },
     /// A dispatcher is started again.
     Restarts { dispatcher: u32 },
-    /// The client makes its next request.
-    Asks { request: u32 },
+    /// The client makes a request of a dispatcher.
+    Asks { dispatcher: u32, request: u32 },
 }
 
 /// What a dispatcher is told.
@@ -428,7 +428,7 @@ impl<'a> Run<'a> {
             SimEvent::OnDisk { dispatcher, deaths } => self.on_disk(dispatcher as usize, deaths),
             SimEvent::Dies { dispatcher } => self.dies(dispatcher as usize),
             SimEvent::Restarts { dispatcher } => self.restarts(dispatcher as usize),
-            SimEvent::Asks { request } => self.asks(request),
+            SimEvent::Asks { dispatcher, request } => self.asks(dispatcher as usize, request),
         }
     }
 

@@ -36,15 +36,10 @@ impl Run<'_> {
     }
 
     pub(super) fn plan_requests(&mut self) {
-        for (request, (at_us, _)) in self.client.requests.cancels.iter().enumerate() {
-            self.clock.plan(at_us * MICROSECOND, SimEvent::Asks { request: request as u32 });
-        }
-    }
-
-    /// The client makes a request of all dispatchers.
-    pub(super) fn asks(&mut self, request: u32) {
-        for number in 0..self.dispatchers.count() {
-            self.ask_to_cancel(number, request);
+        for (request, (at_us, _)) in (0..).zip(&self.client.requests.cancels) {
+            for dispatcher in 0..self.cluster.dispatchers {
+                self.clock.plan(at_us * MICROSECOND, SimEvent::Asks { dispatcher, request });
+            }
         }
     }
 
@@ -61,9 +56,10 @@ impl Run<'_> {
         }
     }
 
-    fn ask_to_cancel(&mut self, number: usize, request: u32) {
+    /// The client asks a dispatcher to cancel tasks.
+    pub(super) fn asks(&mut self, number: usize, request: u32) {
         if self.dispatchers[number].is_down {
-            self.clock.plan(self.now + ASKS_AGAIN_NS, SimEvent::Asks { request });
+            self.ask_later(number, request);
             return;
         }
         let tasks = self.indices(number, request);
@@ -91,9 +87,12 @@ impl Run<'_> {
     /// Requests that a dispatcher has not answered before it died are made again.
     pub(super) fn ask_again(&mut self, number: usize) {
         let unanswered: Vec<_> = self.client.unanswered.extract_if(.., |(of, ..)| *of == number).collect();
-        for (_, request, _) in unanswered {
-            self.clock.plan(self.now + ASKS_AGAIN_NS, SimEvent::Asks { request });
-        }
+        unanswered.into_iter().for_each(|(_, request, _)| self.ask_later(number, request));
+    }
+
+    fn ask_later(&mut self, number: usize, request: u32) {
+        let dispatcher = number as u32;
+        self.clock.plan(self.now + ASKS_AGAIN_NS, SimEvent::Asks { dispatcher, request });
     }
 
     /// All jobs have ended: has failed and cancelled tasks run again, if the client wishes; whether any does.
