@@ -169,9 +169,12 @@ impl Exchange {
     pub fn tell_scheduler(&mut self, now_us: u64, event: sched::Event, jobs: &mut Jobs, scheduler: &mut Scheduler) {
         let mut effects = core::mem::take(&mut self.sched_effects);
         scheduler.handle(event, &mut effects);
+        // What follows from this event goes before what the shell has not done yet.
+        let later = core::mem::take(&mut self.to_shell);
         for effect in effects.drain(..) {
             self.pass_from_scheduler(now_us, effect, jobs);
         }
+        self.to_shell.extend(later);
         self.sched_effects = effects;
     }
 
