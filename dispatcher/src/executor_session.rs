@@ -14,8 +14,8 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
     let Session { mut reader, mut writer, remote, mut standing, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         let why = format!(
-            "{} is not permitted to be an executor: start it with an access file for executors, which an admin makes with \
-             `eyas access show --role executor -o FILE`",
+            "{} is not permitted to be an executor: start it with an access file for executors, \
+             which an admin makes with `eyas access show --role executor -o FILE`",
             standing.holder()
         );
         writer.send(&[ToExecutor::Refused(why)]).await?;

@@ -13,8 +13,8 @@ pub(crate) enum NotAllowed {
     )]
     Token(JobId),
     #[error(
-        "{holder} is not permitted to {what}: an admin can make an access file for that with `eyas access show --role {role} \
-         -o FILE`"
+        "{holder} is not permitted to {what}: an admin can make an access file for that with \
+         `eyas access show --role {role} -o FILE`"
     )]
     Key { holder: Principal, what: &'static str, role: &'static str },
 }

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-/// Objects that a task reads or writes, by their numbers in its [workload](crate::workload::Workload); most tasks read one
+/// Objects that a task reads or writes, by their numbers in its [workload](crate::workload::Workload); most tasks read
+/// one
 /// or two.
 pub type Objects = SmallVec<[u32; 2]>;
 

@@ -21,7 +21,8 @@ pub trait Audit {
     fn written(&mut self, dispatcher: usize, entry: &Entry);
     /// The next entry of those that were written is on disk. The client is told of it.
     fn acknowledged(&mut self, dispatcher: usize, entry: &Entry);
-    /// The client is told that these tasks of a dispatcher, from the first index to the one before the last, are cancelled.
+    /// The client is told that these tasks of a dispatcher, from the first index to the one before the last, are
+    /// cancelled.
     fn cancelled(&mut self, dispatcher: usize, indices: std::ops::Range<u32>);
     /// The client has the failed and cancelled tasks of a dispatcher's job run again.
     fn retried(&mut self, dispatcher: usize);

@@ -30,7 +30,8 @@ use crate::run::job::Plan;
 use crate::run::membership::Membership;
 use crate::run::object::Owner;
 use crate::run::push::Push;
-use crate::run::requests::Client;
+use crate::run::requests::SimClient;
+use crate::run::tag::Tag;
 use crate::run::task::{Task, Tasks};
 use crate::workload::{Uneven, Workload};
 
@@ -47,6 +48,7 @@ mod page_cache;
 mod push;
 mod requests;
 mod restart;
+mod tag;
 mod task;
 
 /// What will happen.
@@ -259,7 +261,7 @@ struct Run<'a> {
     plan: Plan,
     dealer: Dealer,
     dispatchers: Dispatchers,
-    client: Client,
+    client: SimClient,
     audit: Option<&'a mut dyn Audit>,
     /// Of tasks that fail.
     task_dice: Random,
@@ -302,7 +304,7 @@ impl<'a> Run<'a> {
             plan,
             dealer: Dealer::new(cluster, policies),
             dispatchers,
-            client: Client::new(workload),
+            client: SimClient::new(workload),
             audit: None,
             task_dice: Random::new(seed ^ TASK_DICE),
             node_effects: Vec::new(),
@@ -578,26 +580,6 @@ impl<'a> Run<'a> {
             inputs.map(|object| (self.plan.outputs.id_of(*object, owner), self.workload.size_bytes(*object))).collect();
         inputs.sort_unstable();
         inputs
-    }
-}
-
-/// What the end of a flow tells.
-enum Tag {
-    Fetch(u32),
-    /// What a task reads or writes.
-    OfTask(u32),
-}
-
-impl Tag {
-    fn of(tag: u32) -> Self {
-        if tag & 1 == 0 { Tag::Fetch(tag >> 1) } else { Tag::OfTask(tag >> 1) }
-    }
-
-    fn number(&self) -> u32 {
-        match self {
-            Tag::Fetch(fetch) => fetch << 1,
-            Tag::OfTask(task) => task << 1 | 1,
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::arrival::{Arrival, Objects};
 use crate::clock::MAX_TIME_US;
 use crate::file::FileError;
 use crate::run::MAX_TASKS;
-use crate::workload::{Keep, Workload};
+use crate::workload::{KeepRule, Workload};
 
 /// The version of traces that are written and read. Another one is refused.
 pub const VERSION: u32 = 1;
@@ -85,7 +85,7 @@ pub struct Trace {
     /// Objects that existed before the job; what its tasks wrote follows.
     objects: u32,
     /// How each object is kept that a task wrote.
-    keep: Vec<Option<Keep>>,
+    keep: Vec<Option<KeepRule>>,
     tasks: Vec<Arrival>,
 }
 
@@ -178,7 +178,7 @@ impl Reader {
         &mut self,
         task: TracedTask,
         compute: Compute,
-        keep: &mut Vec<Option<Keep>>,
+        keep: &mut Vec<Option<KeepRule>>,
         came: &mut HashMap<u32, u64>,
     ) -> Result<Arrival, String> {
         let (mut inputs, mut outputs) = (Objects::new(), Objects::new());
@@ -199,7 +199,7 @@ impl Reader {
             let is_new = !self.numbers.contains_key(&object);
             let object = self.number(object, size_bytes)?;
             if is_new {
-                keep.push((kept > 0).then_some(Keep { replicas: kept, until_read }));
+                keep.push((kept > 0).then_some(KeepRule { replicas: kept, until_read }));
                 came.insert(object, at_us);
                 outputs.push(object);
             }
@@ -231,7 +231,7 @@ impl Workload for Trace {
         self.objects
     }
 
-    fn keep(&self, object: u32) -> Option<Keep> {
+    fn keep(&self, object: u32) -> Option<KeepRule> {
         self.keep[(object - self.objects) as usize]
     }
 
@@ -295,7 +295,7 @@ mod tests {
         let read = line(40, &[(id(9), 7), (id(1), 100)]);
         let trace = parse(&[HEADING, &read, &write], Compute::Ran).unwrap();
         assert_eq!((trace.objects(), trace.data_bytes(), trace.size_bytes(1)), (1, 100, 7));
-        assert_eq!(trace.keep(1), Some(Keep { replicas: 2, until_read: false }));
+        assert_eq!(trace.keep(1), Some(KeepRule { replicas: 2, until_read: false }));
         let tasks: Vec<_> =
             trace.arrivals().map(|task| (task.at_us, task.inputs.to_vec(), task.outputs.to_vec())).collect();
         assert_eq!(tasks, [(5, vec![], vec![1]), (5, vec![1, 0], vec![])], "it comes with the task that it waited for");

@@ -22,7 +22,7 @@ use eyas_sim::nodes::{Batch, Failures};
 use eyas_sim::outcome::Outcome;
 use eyas_sim::random::Random;
 use eyas_sim::run_audited;
-use eyas_sim::workload::{AllPairs, Keep, Order, Requests, SharedWorkload, Staged, Workload, Zipf};
+use eyas_sim::workload::{AllPairs, KeepRule, Order, Requests, SharedWorkload, Staged, Workload, Zipf};
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy, Status};
 
 /// Seeds of each ordinary test run.
@@ -202,7 +202,7 @@ struct Case {
     pairs: AllPairs,
     /// Outputs of each task, and how many times an object is as large as one.
     outputs: (u32, u64),
-    keep: Option<Keep>,
+    keep: Option<KeepRule>,
     stages: u32,
     reads: u32,
     requests: Requests,
@@ -258,7 +258,7 @@ impl Case {
         let eviction = EvictionPolicy::ALL[below(EvictionPolicy::ALL.len() as u64) as usize];
         let deal = [Deal::Objects, Deal::Turns][below(2) as usize];
         let policies = Policies { eviction, distribution, deal, ..policies };
-        let keep = Keep { replicas: 1 + below(2) as u8, until_read: below(2) == 0 };
+        let keep = KeepRule { replicas: 1 + below(2) as u8, until_read: below(2) == 0 };
         let keep = (below(3) > 0 && policies.caches()).then_some(keep);
         let outputs = (below(3) as u32, 4 << below(4));
         let cancel = |from: u64, count: u64| from as u32..(from + count) as u32;

@@ -11,7 +11,8 @@ use crate::jobs::Jobs;
 const QUEUED_AT_ONCE: u32 = 10_000;
 
 impl Jobs {
-    /// Queues up to `tasks` more tasks of the oldest job that is not queued entirely. Tasks that need not run, or that wait
+    /// Queues up to `tasks` more tasks of the oldest job that is not queued entirely. Tasks that need not run, or that
+    /// wait
     /// for others, count as well.
     pub(crate) fn queue_more(&mut self, tasks: u32) {
         let Some(id) = self.queueing.first().copied() else { return };

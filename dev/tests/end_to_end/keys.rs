@@ -172,7 +172,8 @@ fn a_task_has_the_token_of_its_job_and_not_the_clusters_key() {
     let map = ["map", "/text", "--", "sh", "-c", script, eyas.to_str().unwrap()];
     assert_eq!(cluster.run(&map).exits(0).stdout, "one\ntwo\n");
     assert_eq!(cluster.read("mapped"), "cat /text\n");
-    assert_eq!(cluster.read("refused").matches("is not permitted to do this").count(), 2, "{}", cluster.read("refused"));
+    let refused = cluster.read("refused");
+    assert_eq!(refused.matches("is not permitted to do this").count(), 2, "{refused}");
     // A token has ended with its job, wherever it was kept.
     let kept = cluster.write("kept.toml", token);
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();

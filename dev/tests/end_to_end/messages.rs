@@ -121,11 +121,7 @@ fn a_store_that_can_never_grow_to_its_size_is_refused_or_said() {
     let folder = cluster.path("n1");
     let start = ["start", "executor", "--owned", "--cluster", "test", "--folder", folder.to_str().unwrap()];
     let with = |more: &[&str]| cluster.eyas(&[&start[..], more].concat());
-    with(&["--keep-free", "900TB"]).says(&[
-        "--keep-free 900.0 TB leaves no room",
-        "--keep-free 1GB",
-        "--folder",
-    ]);
+    with(&["--keep-free", "900TB"]).says(&["--keep-free 900.0 TB leaves no room", "--keep-free 1GB", "--folder"]);
     let cache = ["--cache", "900TB", "--keep-free", "1MB"];
     with(&cache).says(&["--cache 900.0 TB is more than the disk of", "The store grows to"]);
 }

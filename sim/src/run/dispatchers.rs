@@ -10,7 +10,7 @@ use eyas_sched::{Event, Scheduler};
 use eyas_types::ExecutorId;
 
 use super::job::JOB;
-use super::journal::Journal;
+use super::journal::SimJournal;
 use super::{Fact, Owner, Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Deal, Policies};
@@ -20,7 +20,7 @@ pub(super) struct Dispatcher {
     pub jobs: Jobs,
     pub scheduler: Scheduler,
     exchange: Exchange,
-    pub journal: Journal,
+    pub journal: SimJournal,
     /// Tasks of its job that have come.
     pub arrived: u32,
     /// Tasks of its job that have ended.
@@ -76,7 +76,7 @@ impl Dispatcher {
             jobs: Jobs::new(eyas_jobs::Config::default(), 0),
             scheduler: Scheduler::new(policies.sched()),
             exchange: Exchange::default(),
-            journal: Journal::new(spec),
+            journal: SimJournal::new(spec),
             arrived: 0,
             ended: 0,
             is_down: false,

@@ -6,7 +6,7 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Outcome, Status};
 
 use super::executor::Replica;
-use super::task::{Step, Task};
+use super::task::{Task, TaskStep};
 use super::{End, Fact, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns};
 use crate::flows::LinkId;
@@ -27,7 +27,7 @@ impl Run<'_> {
     /// Writes what a task has for persistent storage, then what its node keeps.
     fn deliver(&mut self, number: u32) {
         let task = &mut self.tasks[number];
-        task.step = Step::Delivering;
+        task.step = TaskStep::Delivering;
         let links = &self.executors[task.executor as usize].links;
         let way = [Some(self.storage), self.bisection, Some(links.card_out), links.client];
         let way: Vec<LinkId> = way.into_iter().flatten().collect();
@@ -38,7 +38,7 @@ impl Run<'_> {
 
     fn keep(&mut self, number: u32) {
         let task = &mut self.tasks[number];
-        task.step = Step::Keeping;
+        task.step = TaskStep::Keeping;
         let disk = self.executors[task.executor as usize].links.disk_write;
         match (disk, self.bytes_written(number, true)) {
             (Some(disk), bytes @ 1..) => self.begin_flow(number, bytes, &[disk]),
@@ -61,9 +61,9 @@ impl Run<'_> {
         let task = &mut self.tasks[number];
         task.flow = None;
         match task.step {
-            Step::Computing => self.has_read(number),
-            Step::Delivering => self.keep(number),
-            Step::Keeping => self.delivered(number),
+            TaskStep::Computing => self.has_read(number),
+            TaskStep::Delivering => self.keep(number),
+            TaskStep::Keeping => self.delivered(number),
         }
     }
 

@@ -7,7 +7,7 @@ use eyas_node::{Effect, Event, Limits, Node, Overlap};
 use eyas_types::{ExecutorLoad, Reads, Resources, TaskId};
 
 use super::page_cache::PageCache;
-use super::task::Step;
+use super::task::TaskStep;
 use super::{End, Fact, Holder, Owner, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
@@ -241,7 +241,7 @@ impl Run<'_> {
         let from_disk = on_disk.map(|object| self.workload.size_bytes(*object)).sum::<u64>();
         let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
         let task = &mut self.tasks[number];
-        (task.started, task.is_running, task.step, task.reads) = (self.now, true, Step::Computing, reads);
+        (task.started, task.is_running, task.step, task.reads) = (self.now, true, TaskStep::Computing, reads);
         task.computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
         self.outcome.reads += reads;
         self.outcome.course.note_reads(reads);

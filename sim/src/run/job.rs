@@ -1,6 +1,7 @@
 //! The job of each dispatcher: what `core/jobs` is told of a workload, and the objects that its tasks write.
 //!
-//! `core/jobs` knows the outputs of tasks, who reads them and how they are kept. Objects that exist from the beginning are
+//! `core/jobs` knows the outputs of tasks, who reads them and how they are kept. Objects that exist from the beginning
+//! are
 //! named by the simulator alone: `core/jobs` decides nothing about them, and workloads have many.
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use eyas_types::{
 use super::dispatchers::Dealer;
 use super::object::{Owner, id_of, object_of};
 use crate::cluster::{Cluster, Policies};
-use crate::workload::{Keep, Workload};
+use crate::workload::{KeepRule, Workload};
 
 /// The only job of each dispatcher.
 pub(super) const JOB: JobId = JobId(1);
@@ -28,7 +29,7 @@ pub(super) struct Output {
     /// Its place among the task's outputs.
     place: u16,
     size_bytes: u64,
-    pub keep: Option<Keep>,
+    pub keep: Option<KeepRule>,
 }
 
 /// All objects that tasks write.
@@ -42,7 +43,7 @@ pub(super) struct Outputs {
 }
 
 impl Output {
-    fn new(object: u32, task: u32, place: u16, size_bytes: u64, keep: Option<Keep>) -> Self {
+    fn new(object: u32, task: u32, place: u16, size_bytes: u64, keep: Option<KeepRule>) -> Self {
         let mut output = Output { id: ObjectId([0; 16]), task, place, size_bytes, keep };
         output.id = output.spec(object).id();
         output
@@ -71,7 +72,8 @@ impl Outputs {
         self.outputs.get(object.checked_sub(self.first)? as usize)?.as_ref()
     }
 
-    /// The id of an object for an owner. An output has one id for all dispatchers, executors and tasks that share replicas.
+    /// The id of an object for an owner. An output has one id for all dispatchers, executors and tasks that share
+    /// replicas.
     pub fn id_of(&self, object: u32, owner: Owner) -> ObjectId {
         match (owner, self.get(object)) {
             (Owner::All, Some(output)) => output.id,
@@ -140,7 +142,7 @@ impl Plan {
         };
         let retries = workload.requests().retries;
         let mut dealer = Dealer::new(cluster, policies);
-        let mut templates: HashMap<(usize, Vec<Option<Keep>>), u16> = HashMap::new();
+        let mut templates: HashMap<(usize, Vec<Option<KeepRule>>), u16> = HashMap::new();
         let mut writers: HashMap<u32, (usize, u32, u16)> = HashMap::new();
         for (number, task) in workload.arrivals().enumerate() {
             let dispatcher = dealer.deal(task.inputs.first().copied());
@@ -186,7 +188,7 @@ impl Plan {
 }
 
 /// What tasks have in common that write outputs which are kept so, or written to persistent storage.
-fn template(retries: u32, kept: &[Option<Keep>]) -> TaskTemplate {
+fn template(retries: u32, kept: &[Option<KeepRule>]) -> TaskTemplate {
     let outputs = kept.iter().enumerate().map(|(place, keep)| OutputSpec {
         pattern: Template::literal(format!("out-{place}")),
         destination: keep.is_none().then(|| Template::literal("/")),

@@ -1,4 +1,5 @@
-//! A dispatcher's journal: what of its job survives when it dies. Entries are on disk a while after they are written, in
+//! A dispatcher's journal: what of its job survives when it dies. Entries are on disk a while after they are written,
+//! in
 //! order; then clients are told of them. A dispatcher that is started again has the state that these entries give.
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use crate::clock::{MICROSECOND, Ns};
 /// From writing an entry until it is on disk: a write to a solid-state disk, synchronised.
 pub(super) const WRITTEN_AFTER_NS: Ns = 500 * MICROSECOND;
 
-pub(super) struct Journal {
+pub(super) struct SimJournal {
     spec: JobSpec,
     /// Entries are kept; otherwise no dispatcher is ever started again, and what is written is forgotten.
     pub is_kept: bool,
@@ -28,10 +29,10 @@ pub(super) struct Journal {
     pub deaths: u32,
 }
 
-impl Journal {
+impl SimJournal {
     pub fn new(spec: JobSpec) -> Self {
         let (entries, on_the_way) = (Vec::new(), VecDeque::new());
-        Journal { spec, is_kept: false, entries, on_the_way, is_behind: false, gathered: 0, deaths: 0 }
+        SimJournal { spec, is_kept: false, entries, on_the_way, is_behind: false, gathered: 0, deaths: 0 }
     }
 
     pub fn spec(&self) -> JobSpec {

@@ -12,16 +12,17 @@ use crate::workload::{Requests, Workload};
 /// A request to a dispatcher that is down, or has died before the request was on disk, is made again after this time.
 const ASKS_AGAIN_NS: Ns = SECOND / 10;
 
-pub(super) struct Client {
+pub(super) struct SimClient {
     requests: Requests,
-    /// Cancels that were made and of which a dispatcher has not told that they are on disk: the dispatcher, the request, and
+    /// Cancels that were made and of which a dispatcher has not told that they are on disk: the dispatcher, the
+    /// request, and
     /// how many entries it had written then.
     unanswered: Vec<(usize, u32, u64)>,
 }
 
-impl Client {
+impl SimClient {
     pub fn new(workload: &dyn Workload) -> Self {
-        Client { requests: workload.requests(), unanswered: Vec::new() }
+        SimClient { requests: workload.requests(), unanswered: Vec::new() }
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Task {
     pub reads: Reads,
     /// The bytes that it reads or writes now.
     pub flow: Option<FlowId>,
-    pub step: Step,
+    pub step: TaskStep,
     /// How long it computes, reading what is in memory included.
     pub computes_ns: Ns,
     /// How long it ran.
@@ -46,7 +46,7 @@ pub(super) struct Task {
 
 /// What a running task is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TaskStep {
     /// Reads inputs, then computes.
     Computing,
     /// Writes outputs to persistent storage.
@@ -75,7 +75,7 @@ impl Task {
             is_running: false,
             reads: Reads::default(),
             flow: None,
-            step: Step::Computing,
+            step: TaskStep::Computing,
             computes_ns: 0,
             ran_ns: 0,
             is_done: false,

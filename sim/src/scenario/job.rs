@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::amount::{Count, Share, Size, Time};
 use super::workload::Wrong;
-use crate::workload::{Keep, Requests, SharedWorkload, Staged};
+use crate::workload::{KeepRule, Requests, SharedWorkload, Staged};
 
 /// Outputs of a task at most.
 const MAX_OUTPUTS: u32 = 100;
@@ -72,7 +72,7 @@ impl JobFields {
                 vec![(cancel_at.get_ref().0, first..tasks as u32)]
             }
         };
-        let keep = self.kept.map(|kept| Keep {
+        let keep = self.kept.map(|kept| KeepRule {
             replicas: kept.get_ref().0 as u8,
             until_read: self.until_read.is_some_and(|until_read| *until_read.get_ref()),
         });

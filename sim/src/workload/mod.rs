@@ -32,7 +32,7 @@ use crate::random::Random;
 
 /// How an output is kept in executors' stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Keep {
+pub struct KeepRule {
     /// How many executors keep a replica.
     pub replicas: u8,
     /// They keep it only until all tasks that read it have succeeded.
@@ -58,7 +58,7 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
         (**self).objects()
     }
 
-    fn keep(&self, object: u32) -> Option<Keep> {
+    fn keep(&self, object: u32) -> Option<KeepRule> {
         (**self).keep(object)
     }
 
@@ -93,7 +93,7 @@ pub trait Workload {
     fn objects(&self) -> u32;
 
     /// How an object that a task writes is kept in the cluster; `None` if it is written to persistent storage.
-    fn keep(&self, _object: u32) -> Option<Keep> {
+    fn keep(&self, _object: u32) -> Option<KeepRule> {
         None
     }
 

@@ -1,9 +1,11 @@
-//! Another workload as a job whose tasks write: in stages that read what the stage before wrote, with requests of its client.
+//! Another workload as a job whose tasks write: in stages that read what the stage before wrote, with requests of its
+//! client.
 
-use super::{Keep, Requests, Workload};
+use super::{KeepRule, Requests, Workload};
 use crate::arrival::{Arrival, Objects};
 
-/// Another workload, the tasks of which write outputs. Its tasks are cut into stages, one after the other, which are equally
+/// Another workload, the tasks of which write outputs. Its tasks are cut into stages, one after the other, which are
+/// equally
 /// large but for the last; a task of a stage after the first also reads first outputs of the stage before.
 pub struct Staged<W> {
     /// The other.
@@ -13,7 +15,7 @@ pub struct Staged<W> {
     /// Bytes of each.
     pub output_bytes: u64,
     /// How they are kept in the cluster; `None` if they are written to persistent storage.
-    pub keep: Option<Keep>,
+    pub keep: Option<KeepRule>,
     /// How many stages there are, at least one.
     pub stages: u32,
     /// How many tasks of the stage before a task reads from.
@@ -42,7 +44,7 @@ impl<W: Workload> Workload for Staged<W> {
         if object < self.objects() { self.workload.size_bytes(object) } else { self.output_bytes }
     }
 
-    fn keep(&self, _object: u32) -> Option<Keep> {
+    fn keep(&self, _object: u32) -> Option<KeepRule> {
         self.keep
     }
 
