@@ -327,7 +327,7 @@ impl Jobs {
                 self.lineage.miss(object, now_us);
             }
         }
-        if now_us >= self.lineage.held_again_us + HOLD_AGAIN_US {
+        if !self.lineage.objects.is_empty() && now_us >= self.lineage.held_again_us + HOLD_AGAIN_US {
             self.lineage.held_again_us = now_us;
             self.effects.push(Effect::HoldAgain);
         }
