@@ -267,7 +267,7 @@ fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
     // The first was not lost at all: it does not mix with the other.
     cluster.add_executor(&[NODE, &["--folder", &first]].concat()).wait();
     let log = std::fs::read_to_string(cluster.path("log")).unwrap();
-    assert!(log.contains("is of file system") && log.contains("recover --anew"), "{log}");
+    assert!(log.contains("belongs to file system") && log.contains("recover --anew"), "{log}");
     cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
     joined(&cluster, 1);
     // Nor is anything of it lost.

@@ -344,7 +344,7 @@ fn mistakes_about_kept_outputs_are_named() {
         cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["line 1", "`x`", says]);
     }
     cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = \"forever\" }]\n");
-    cluster.run(&["submit", "job.toml"]).exits(1).says(&["line 3", "`keep` cannot be `forever`", "until-read"]);
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["line 3", "`keep` cannot be \"forever\"", "until-read"]);
     cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n");
     cluster.run(&["submit", "-w", "job.toml"]).exits(1);
     let status = cluster.task("1.0")["status"].take();

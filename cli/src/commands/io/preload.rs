@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_library_is_written_once_and_again_when_it_was_damaged() {
         let private = tempfile::tempdir().unwrap();
-        let folder = private.path().join("lib");
+        let folder = private.path().join("eyas-io/lib");
         let library = write_to(&folder).unwrap();
         assert_eq!(fs::read(&library).unwrap(), CONTENT);
         fs::write(&library, "damaged").unwrap();
