@@ -169,62 +169,66 @@ impl Checker {
         for operand in call.target.as_deref_mut().into_iter().chain(&mut call.args) {
             types.push(self.check(operand)?);
         }
-        let has_target = call.target.is_some();
-        let name = call.func_name.as_str();
-        let shown = name.trim_matches('_').trim_start_matches('@').replace('_', " ");
-        let wrong = |problem| CheckError { at, problem };
-        let cannot = |wanted| {
-            let given: Vec<_> = types.iter().map(Type::to_string).collect();
-            wrong(ExpressionProblem::Operands { operator: shown.clone(), wanted, given: given.join(" and ") })
-        };
-        match (name, has_target, &types[..]) {
-            (op::LOGICAL_AND | op::LOGICAL_OR, false, [Type::Truth, Type::Truth]) => Ok(Type::Truth),
-            (op::LOGICAL_AND | op::LOGICAL_OR, false, _) => Err(cannot("two truth values")),
-            (op::LOGICAL_NOT, false, [Type::Truth]) => Ok(Type::Truth),
-            (op::LOGICAL_NOT, false, _) => Err(cannot("a truth value")),
-            (op::NEGATE, false, [number]) if number.is_number() => Ok(number.clone()),
-            (op::NEGATE, false, _) => Err(cannot("a number")),
-            (op::EQUALS | op::NOT_EQUALS, false, [a, b]) if a == b || a.is_number() && b.is_number() => Ok(Type::Truth),
-            (op::EQUALS | op::NOT_EQUALS, false, _) => Err(cannot("two values of one type")),
-            (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, false, [a, b])
-                if a.is_number() && b.is_number() || (a, b) == (&Type::Text, &Type::Text) =>
-            {
-                Ok(Type::Truth)
-            }
-            (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, false, _) => {
-                Err(cannot("two numbers or two texts"))
-            }
-            (op::ADD, false, [Type::Text, Type::Text]) => Ok(Type::Text),
-            (op::MODULO, false, [Type::Whole, Type::Whole]) => Ok(Type::Whole),
-            (op::MODULO, false, _) => Err(cannot("two whole numbers")),
-            (op::ADD | op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, false, [a, b]) if a.is_number() && b.is_number() => {
-                Ok(as_one(&types, &mut call.args))
-            }
-            (op::ADD, false, _) => Err(cannot("two numbers or two texts")),
-            (op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, false, _) => Err(cannot("two numbers")),
-            (op::CONDITIONAL, false, [Type::Truth, a, b]) if a == b => Ok(a.clone()),
-            (op::CONDITIONAL, false, [Type::Truth, a, b]) if a.is_number() && b.is_number() => {
-                Ok(as_one(&types[1..], &mut call.args[1..]))
-            }
-            (op::CONDITIONAL, false, _) => Err(cannot("a condition and two values of one type")),
-            (op::INDEX, false, [Type::Labels, Type::Text]) => Ok(Type::Text),
-            (op::INDEX, false, _) => Err(cannot("labels and a name")),
-            (op::IN, false, [Type::Text, Type::Labels]) => Ok(Type::Truth),
-            (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => Ok(Type::Truth),
-            (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
-            ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
-            ("contains" | "startsWith" | "endsWith", _, _) => {
-                Err(wrong(ExpressionProblem::CalledOnText(name.to_owned())))
-            }
-            ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
-            ("size", _, _) => Err(cannot("a text, a list or labels")),
-            ("int", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Whole),
-            ("double", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Fraction),
-            ("int" | "double", _, _) => Err(cannot("a number or a text")),
-            ("string", false, [Type::Whole | Type::Fraction | Type::Text | Type::Truth]) => Ok(Type::Text),
-            ("string", _, _) => Err(cannot("one value")),
-            _ => Err(wrong(ExpressionProblem::UnknownFunction(name.to_owned()))),
+        type_of_call(at, call, &types)
+    }
+}
+
+/// The type of a call of a function or operator, by the types of its operands. Apart from [`Checker::call`], so that
+/// deep expressions do not have a frame of this function on the stack at each level.
+fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, CheckError> {
+    let has_target = call.target.is_some();
+    let name = call.func_name.as_str();
+    let shown = name.trim_matches('_').trim_start_matches('@').replace('_', " ");
+    let wrong = |problem| CheckError { at, problem };
+    let cannot = |wanted| {
+        let given: Vec<_> = types.iter().map(Type::to_string).collect();
+        wrong(ExpressionProblem::Operands { operator: shown.clone(), wanted, given: given.join(" and ") })
+    };
+    match (name, has_target, types) {
+        (op::LOGICAL_AND | op::LOGICAL_OR, false, [Type::Truth, Type::Truth]) => Ok(Type::Truth),
+        (op::LOGICAL_AND | op::LOGICAL_OR, false, _) => Err(cannot("two truth values")),
+        (op::LOGICAL_NOT, false, [Type::Truth]) => Ok(Type::Truth),
+        (op::LOGICAL_NOT, false, _) => Err(cannot("a truth value")),
+        (op::NEGATE, false, [number]) if number.is_number() => Ok(number.clone()),
+        (op::NEGATE, false, _) => Err(cannot("a number")),
+        (op::EQUALS | op::NOT_EQUALS, false, [a, b]) if a == b || a.is_number() && b.is_number() => Ok(Type::Truth),
+        (op::EQUALS | op::NOT_EQUALS, false, _) => Err(cannot("two values of one type")),
+        (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, false, [a, b])
+            if a.is_number() && b.is_number() || (a, b) == (&Type::Text, &Type::Text) =>
+        {
+            Ok(Type::Truth)
         }
+        (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, false, _) => {
+            Err(cannot("two numbers or two texts"))
+        }
+        (op::ADD, false, [Type::Text, Type::Text]) => Ok(Type::Text),
+        (op::MODULO, false, [Type::Whole, Type::Whole]) => Ok(Type::Whole),
+        (op::MODULO, false, _) => Err(cannot("two whole numbers")),
+        (op::ADD | op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, false, [a, b]) if a.is_number() && b.is_number() => {
+            Ok(as_one(types, &mut call.args))
+        }
+        (op::ADD, false, _) => Err(cannot("two numbers or two texts")),
+        (op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, false, _) => Err(cannot("two numbers")),
+        (op::CONDITIONAL, false, [Type::Truth, a, b]) if a == b => Ok(a.clone()),
+        (op::CONDITIONAL, false, [Type::Truth, a, b]) if a.is_number() && b.is_number() => {
+            Ok(as_one(&types[1..], &mut call.args[1..]))
+        }
+        (op::CONDITIONAL, false, _) => Err(cannot("a condition and two values of one type")),
+        (op::INDEX, false, [Type::Labels, Type::Text]) => Ok(Type::Text),
+        (op::INDEX, false, _) => Err(cannot("labels and a name")),
+        (op::IN, false, [Type::Text, Type::Labels]) => Ok(Type::Truth),
+        (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => Ok(Type::Truth),
+        (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
+        ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
+        ("contains" | "startsWith" | "endsWith", _, _) => Err(wrong(ExpressionProblem::CalledOnText(name.to_owned()))),
+        ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
+        ("size", _, _) => Err(cannot("a text, a list or labels")),
+        ("int", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Whole),
+        ("double", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Fraction),
+        ("int" | "double", _, _) => Err(cannot("a number or a text")),
+        ("string", false, [Type::Whole | Type::Fraction | Type::Text | Type::Truth]) => Ok(Type::Text),
+        ("string", _, _) => Err(cannot("one value")),
+        _ => Err(wrong(ExpressionProblem::UnknownFunction(name.to_owned()))),
     }
 }
 

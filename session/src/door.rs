@@ -235,7 +235,7 @@ impl Door {
         Guest { door: self.clone(), number, from }
     }
 
-    /// Logs that the system cannot accept connections, at most once per [`QUIET`].
+    /// Logs that the system cannot accept connections, at most once per `QUIET`.
     pub fn cannot_accept(&self, error: &io::Error) {
         if is_quiet_until(Instant::now(), &mut self.state().failed) {
             tracing::warn!("{}: cannot accept connections for now: {error}", self.0.name);

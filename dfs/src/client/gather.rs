@@ -28,7 +28,7 @@ impl Gathering {
 
 impl DfsClient {
     /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the file system can lose
-    /// some of them. Waits no longer than [`GATHER_DEADLINE`]. Calls `see` once if there is anything to wait for.
+    /// some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once if there is anything to wait for.
     /// Returns the final state.
     ///
     /// # Errors

@@ -3,9 +3,11 @@
 //! can only be judged where the order matters, and development and CI machines have no such disks. It must never change
 //! what programs read.
 //!
-//!     slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
-//!     slow-disk stat FILE            prints the disk's counters as JSON
-//!     slow-disk forget FILE          clears the memory of the disk's server
+//! ```text
+//! slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
+//! slow-disk stat FILE            prints the disk's counters as JSON
+//! slow-disk forget FILE          clears the memory of the disk's server
+//! ```
 //!
 //! Several mounts with one state file are nodes that share one disk. With `--memory-megabytes`, the disk belongs to a
 //! file server that caches what was read and written last. With `--channels N`, it serves N requests at a time. A mount
