@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""All-Pairs: runs a program on every pair of two lists of files, and makes a matrix of the numbers that it prints.
+"""All-Pairs: runs a program on every pair of files from two lists, and collects the printed numbers in a matrix.
 
     all_pairs.py --rows FILE... [--columns FILE...] --out FOLDER [options] -- PROGRAM [WORDS...]
 
-`PROGRAM WORDS... A B` is run for each row's file A and each column's file B; without columns the rows are held against
-themselves. The matrix is cut in square blocks, each a task of eyas that reads the files of its rows and columns and
-no others: so a task's inputs are bounded, and each file that has come to a node serves all pairs of a block. Needs
-Python 3.9 or later, here and on the nodes, and nothing else.
+`PROGRAM WORDS... A B` is run for each row's file A and each column's file B. Without columns the rows are compared with
+themselves. The matrix is divided into square blocks. Each block is a task of eyas, whose inputs are the files of its
+rows and columns: the number of inputs is bounded, and each file that a node has fetched serves all pairs of a block.
+Needs Python 3.9 or later, here and on the nodes, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# A task may have 4096 inputs (`MAX_INPUTS` of eyas), some of them for the program; a job 65535 kinds of tasks.
+# A task may have 4096 inputs (`MAX_INPUTS` of eyas), some of them for the program; a job may have 65535 different
+# commands (`MAX_TEMPLATES`), and here each task has its own.
 MAX_BLOCK = 2000
 MAX_TASKS = 65_535
 BLOCK_PROGRAM = Path(__file__).resolve().parent / "block.py"
@@ -33,23 +34,23 @@ Block = tuple[range, range]
 
 
 class AllPairsError(Exception):
-    """What was asked for cannot be done; the message says why."""
+    """The matrix cannot be computed; the message says why."""
 
 
 def cut(rows: int, columns: int, side: int, symmetric: bool) -> Iterator[Block]:
-    """Cuts a matrix in blocks of at most `side` rows and columns; a symmetric one only from its diagonal on."""
+    """Divides a matrix into blocks of at most `side` rows and columns; for a symmetric one, without the lower half."""
     for top in range(0, rows, side):
         for left in range(top if symmetric else 0, columns, side):
             yield range(top, min(top + side, rows)), range(left, min(left + side, columns))
 
 
 def block_file(folder: Path, block: Block) -> Path:
-    """Where a block's values go."""
+    """The file of a block's values."""
     return folder / "blocks" / f"{block[0].start}-{block[1].start}.csv"
 
 
 def task(block: Block, rows: list[Path], columns: list[Path], asked: argparse.Namespace) -> dict[str, object]:
-    """The task of a block, as a line of a job file has it. Names of inputs tell rows and columns of one name apart."""
+    """The task of a block as a line of a job file. Inputs are named by row and column, because names may repeat."""
     row_names = {f"r{number}-{rows[number].name}": rows[number] for number in block[0]}
     column_names = {f"c{number}-{columns[number].name}": columns[number] for number in block[1]}
     inputs = {"block.py": BLOCK_PROGRAM, **row_names, **column_names}
@@ -73,7 +74,7 @@ def task(block: Block, rows: list[Path], columns: list[Path], asked: argparse.Na
 
 @contextlib.contextmanager
 def cluster(eyas: str, nodes: int) -> Iterator[dict[str, str]]:
-    """The environment in which `eyas` reaches the cluster that was named, else one of our own that ends with us."""
+    """The environment for `eyas`: the cluster that the user named, or a new local one that is stopped at the end."""
     environment = dict(os.environ)
     if environment.get("EYAS_CLUSTER") or environment.get("EYAS_ACCESS"):
         yield environment
@@ -87,7 +88,7 @@ def cluster(eyas: str, nodes: int) -> Iterator[dict[str, str]]:
 
 
 def compute(tasks: list[dict[str, object]], asked: argparse.Namespace) -> None:
-    """Has the tasks run, and waits for them."""
+    """Submits the tasks and waits for them."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="all-pairs-") as job:
         job.writelines(json.dumps(task) + "\n" for task in tasks)
         job.flush()
@@ -99,14 +100,14 @@ def compute(tasks: list[dict[str, object]], asked: argparse.Namespace) -> None:
                 task = first_failed(asked.eyas, number, environment)
                 subprocess.run([asked.eyas, "task", "log", "--stderr", task], env=environment, stdout=sys.stderr)
     if ran.returncode:
-        raise AllPairsError(f"not all blocks were computed; those that were are in {asked.out / 'blocks'}")
+        raise AllPairsError(f"some blocks failed; the others are in {asked.out / 'blocks'}")
 
 
 def first_failed(eyas: str, job: str, environment: dict[str, str]) -> str:
-    """The first task of a job that has failed."""
+    """The first failed task of a job."""
     words = [eyas, "--json", "task", "list", job, "--failed", "--limit", "1"]
-    told = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True)
-    tasks = json.loads(told.stdout)["tasks"]
+    answer = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True)
+    tasks = json.loads(answer.stdout)["tasks"]
     return str(tasks[0]["task"]) if tasks else f"{job}.0"
 
 
@@ -125,7 +126,7 @@ def collect(blocks: list[Block], rows: int, columns: int, asked: argparse.Namesp
 
 
 def write_csv(path: Path, matrix: list[list[str]], rows: list[Path], columns: list[Path]) -> None:
-    """The matrix with the files' names at its upper and left side."""
+    """Writes the matrix with the names of the files in the first row and column."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["", *map(str, columns)])
@@ -133,7 +134,7 @@ def write_csv(path: Path, matrix: list[list[str]], rows: list[Path], columns: li
 
 
 def write_npy(path: Path, matrix: list[list[str]]) -> None:
-    """The matrix as NumPy's `.npy` in version 1.0: magic, length and text of a header, then rows of 64-bit floats."""
+    """Writes NumPy's `.npy`, version 1.0: magic, length and text of a header, then rows of 64-bit floats."""
     shape = (len(matrix), len(matrix[0]))
     header = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
@@ -144,29 +145,35 @@ def write_npy(path: Path, matrix: list[list[str]]) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """What was asked for."""
+    """Reads and checks the arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, fromfile_prefix_chars="@"
     )
     parser.add_argument(
-        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="files, or @LIST, one a line"
+        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="files, or @LIST: one on each line"
     )
-    parser.add_argument("--columns", nargs="+", type=Path, metavar="FILE", help="likewise; the rows if missing")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="gets matrix.csv and matrix.npy")
+    parser.add_argument("--columns", nargs="+", type=Path, metavar="FILE", help="likewise (default: the rows)")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="write matrix.csv and matrix.npy to this folder"
+    )
     parser.add_argument("--block", type=int, default=16, metavar="N", help="rows and columns of a task (default: 16)")
     parser.add_argument("--symmetric", action="store_true", help="F(a, b) is F(b, a): compute one of the two")
     parser.add_argument(
-        "--input", action="append", default=[], type=Path, metavar="FILE", help="what the program also reads"
+        "--input", action="append", default=[], type=Path, metavar="FILE", help="a further file for the program"
     )
-    parser.add_argument("--retries", type=int, default=0, metavar="N", help="try a failed block again so often")
+    parser.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="number of retries of a failed block (default: 0)"
+    )
     parser.add_argument("--eyas", default="eyas", metavar="PROGRAM", help="the eyas command")
-    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="executors, if EYAS_CLUSTER names none")
+    parser.add_argument(
+        "--nodes", type=int, default=2, metavar="N", help="executors of a new local cluster (default: 2)"
+    )
     parser.add_argument("program", nargs="+", metavar="PROGRAM", help="the program and its first words, after `--`")
     asked = parser.parse_args()
     if not 1 <= asked.block <= MAX_BLOCK:
-        parser.error(f"--block is from 1 to {MAX_BLOCK}: a task has that many rows and as many columns as inputs")
+        parser.error(f"--block is from 1 to {MAX_BLOCK}: all rows and columns of a block are inputs of one task")
     if asked.symmetric and asked.columns:
-        parser.error("--symmetric is for rows against themselves, without --columns")
+        parser.error("--symmetric compares the rows with themselves: leave out --columns")
     missing = [path for path in [*asked.rows, *(asked.columns or []), *asked.input] if not path.is_file()]
     if missing:
         parser.error(f"not a file: {missing[0]}")
@@ -182,7 +189,7 @@ def main() -> int:
     blocks = list(cut(len(rows), len(columns), asked.block, asked.symmetric))
     try:
         if len(blocks) > MAX_TASKS:
-            raise AllPairsError(f"{len(blocks)} blocks are more than the {MAX_TASKS} of one job: make --block larger")
+            raise AllPairsError(f"{len(blocks)} blocks, but a job can have at most {MAX_TASKS}: make --block larger")
         shutil.rmtree(asked.out / "blocks", ignore_errors=True)
         asked.out.mkdir(parents=True, exist_ok=True)
         compute([task(block, rows, columns, asked) for block in blocks], asked)

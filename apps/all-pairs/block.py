@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Computes one block of an All-Pairs matrix: the part of `all_pairs.py` that runs on a node, as a task.
+"""Computes one block of an All-Pairs matrix. `all_pairs.py` runs this program as a task on a node.
 
     block.py [--triangle] --rows FILE... --columns FILE... -- PROGRAM [WORDS...]
 
-Writes `block.csv`, a line for each row. Ends with 1 at the first pair for which the program fails or prints something
-that is not one number, and says which.
+Writes `block.csv`, a line for each row. If the program fails for a pair, or does not print one number, this program
+names the pair and exits with 1.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 
 def value(command: list[str], row: str, column: str) -> str:
-    """What the program prints for a pair."""
+    """The number that the program prints for a pair, as text."""
     pair = f"`{' '.join(command)} {row} {column}`"
     try:
         ran = subprocess.run([*command, row, column], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     except OSError as error:
         sys.exit(f"all-pairs: {pair} cannot be run: {error.strerror}")
     if ran.returncode:
-        sys.exit(f"all-pairs: {pair} ended with {ran.returncode}")
+        sys.exit(f"all-pairs: {pair} failed with exit code {ran.returncode}")
     printed = ran.stdout.strip()
     try:
         float(printed)
@@ -36,7 +36,7 @@ def value(command: list[str], row: str, column: str) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--triangle", action="store_true", help="leave out what is below the diagonal")
+    parser.add_argument("--triangle", action="store_true", help="leave out the values below the diagonal")
     parser.add_argument("--rows", nargs="+", required=True)
     parser.add_argument("--columns", nargs="+", required=True)
     parser.add_argument("program", nargs="+")

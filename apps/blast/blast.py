@@ -3,9 +3,10 @@
 
     blast.py --database PREFIX --queries FILE.fa --out HITS [options] [-- BLAST OPTIONS...]
 
-The queries are cut in groups, each a task. Every task has all files of the database as inputs: each node gets them
-once, for all tasks that it runs. The answers are put together in the order of the queries, so that they are what one
-call of BLAST for all queries gives. Needs Python 3.9 or later here, and BLAST+ (Debian's `ncbi-blast+`) on the nodes.
+The queries are split into groups; each group is a task. Every task has all files of the database as inputs: each node
+fetches them once, for all tasks that it runs. The hits are joined in the order of the queries, so that the result has
+the same bytes as one call of BLAST for all queries. Needs Python 3.9 or later here, and BLAST+ (Debian's
+`ncbi-blast+`) on the nodes.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pathlib import Path
 
 
 class BlastError(Exception):
-    """What was asked for cannot be done; the message says why."""
+    """The search cannot be run; the message says why."""
 
 
 def database_files(prefix: Path) -> list[Path]:
-    """The files of a database as `makeblastdb -out PREFIX` makes them, in one or many volumes."""
+    """The files of a database that `makeblastdb -out PREFIX` has made, in one or several volumes."""
     kind = re.compile(re.escape(prefix.name) + r"(\.\d\d+)?\.[np][a-z]{2}")
     found = sorted(path for path in prefix.parent.glob(f"{prefix.name}.*") if kind.fullmatch(path.name))
     if not found:
@@ -43,7 +44,7 @@ def queries(path: Path) -> list[str]:
 
 
 def groups(sequences: list[str], tasks: int | None, per_task: int) -> list[list[str]]:
-    """Cuts the queries in groups in their order: so many of nearly one size, or each with so many."""
+    """Splits the queries, in their order, into `tasks` groups of nearly equal size, or into groups of `per_task`."""
     if tasks is None:
         return [sequences[first : first + per_task] for first in range(0, len(sequences), per_task)]
     if not 1 <= tasks <= len(sequences):
@@ -53,13 +54,13 @@ def groups(sequences: list[str], tasks: int | None, per_task: int) -> list[list[
 
 
 def search(asked: argparse.Namespace) -> int:
-    """Has eyas search, and puts the answers together; how many tasks it took."""
+    """Runs the search under eyas and joins the hits. Returns the number of tasks."""
     prefix = asked.database.absolute()
     files = database_files(prefix)
     parts = groups(queries(asked.queries), asked.tasks, asked.per_task)
     folder = asked.out.absolute().parent
     folder.mkdir(parents=True, exist_ok=True)
-    # Beside the answer, because the nodes must see it: queries and parts of the answer.
+    # Queries and parts of the result, beside the result: the nodes must see this folder, too.
     with tempfile.TemporaryDirectory(prefix=f".{asked.out.name}.", dir=folder) as scratch:
         for number, part in enumerate(parts):
             (Path(scratch) / f"{number:06}.fa").write_text("".join(part))
@@ -70,7 +71,7 @@ def search(asked: argparse.Namespace) -> int:
         command += [asked.program, "-db", name, "-query", "{}", "-out", "hits", "-outfmt", asked.format, *asked.words]
         ran = subprocess.run(command)
         if ran.returncode:
-            raise BlastError(f"eyas ended with {ran.returncode}: not all queries have an answer, and none is written")
+            raise BlastError(f"eyas failed with exit code {ran.returncode}; {asked.out} is not written")
         whole = Path(scratch) / "whole"
         with whole.open("wb") as file:
             for number in range(len(parts)):
@@ -82,20 +83,20 @@ def search(asked: argparse.Namespace) -> int:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--database", type=Path, required=True, metavar="PREFIX", help="as makeblastdb -out has it")
+    parser.add_argument("--database", type=Path, required=True, metavar="PREFIX", help="as given to makeblastdb -out")
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="sequences in FASTA")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="gets the hits, where all nodes see it")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file of hits; all nodes must see it")
     parser.add_argument("--per-task", type=int, default=5, metavar="N", help="queries of a task (default: 5)")
-    parser.add_argument("--tasks", type=int, metavar="N", help="rather, so many tasks of nearly one size")
+    parser.add_argument("--tasks", type=int, metavar="N", help="instead, N tasks of nearly equal size")
     parser.add_argument("--program", default="blastp", help="blastp (default), blastn, blastx, tblastn ...")
-    parser.add_argument("--format", default="6", metavar="OUTFMT", help="without head or foot (default: 6, a table)")
-    parser.add_argument("--in-place", action="store_true", help="read the database where it is, to compare")
+    parser.add_argument("--format", default="6", metavar="OUTFMT", help="has no header or footer (default: 6, a table)")
+    parser.add_argument("--in-place", action="store_true", help="read the database by its path, not as an input")
     parser.add_argument("--eyas", default="eyas", metavar="PROGRAM", help="the eyas command")
-    parser.add_argument("--run-with", default="", metavar="OPTIONS", help="of eyas run, as '--cluster lab'")
+    parser.add_argument("--run-with", default="", metavar="OPTIONS", help="for eyas run, such as '--cluster lab'")
     parser.add_argument("words", nargs="*", metavar="BLAST OPTIONS", help="after `--`, such as -evalue 1e-5")
     asked = parser.parse_args()
     if asked.per_task < 1:
-        parser.error("--per-task is 1 or more")
+        parser.error("--per-task must be 1 or more")
     try:
         tasks = search(asked)
     except (BlastError, OSError, UnicodeDecodeError) as error:

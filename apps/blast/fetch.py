@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fetches real sequences from Debian's archive, and makes a BLAST database of them.
+"""Fetches protein sequences from Debian's archive, and makes a BLAST database of them.
 
     fetch.py FOLDER
 
 The package `plast-example` has proteins of the bottlenose dolphin (Tursiops truncatus, Ensembl): 16,598 sequences, and
 71 of them as queries. It is downloaded and unpacked, not installed. FOLDER gets `tursiops.fa`, `query.fa` and the
-database `tursiops.p*`, 13 MB. Does nothing if they are there. Needs apt-get with its lists (`apt-get update`), dpkg,
-and `makeblastdb` of `ncbi-blast+`; Python 3.9 or later.
+database `tursiops.p*`, 13 MB. Does nothing if FOLDER has them. Needs apt-get with its lists (`apt-get update`), dpkg,
+`makeblastdb` of `ncbi-blast+`, and Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEEDED = {"apt-get": "apt", "dpkg": "dpkg", "makeblastdb": "ncbi-blast+"}
 
 
 def fetch(folder: Path) -> None:
-    """Makes the files in the folder, the last one last."""
+    """Makes the files in the folder. The file `complete` is made last."""
     missing = [f"{program} (package {package})" for program, package in NEEDED.items() if shutil.which(program) is None]
     if missing:
         sys.exit(f"fetch: missing: {', '.join(missing)}")

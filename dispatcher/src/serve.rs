@@ -91,9 +91,9 @@ fn other_port(address: &SocketAddr, was_used_before: bool) -> String {
     let port = address.port();
     if was_used_before {
         format!(
-            "this cluster used port {port} before, and its access files name that port. Stop the program that listens there \
-             (perhaps another dispatcher of this cluster; `ss -ltnp` lists programs and ports), start another cluster with \
-             --cluster NAME, or choose another port with --listen HOST:PORT"
+            "this cluster used port {port} before, and its access files name that port. Stop the program that listens \
+             there (perhaps another dispatcher of this cluster; `ss -ltnp` lists programs and ports), start another \
+             cluster with --cluster NAME, or choose another port with --listen HOST:PORT"
         )
     } else {
         "choose another address or port with --listen HOST:PORT; port 0 is any free one".into()

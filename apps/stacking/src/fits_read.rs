@@ -1,4 +1,4 @@
-//! Reading the primary image of a FITS file: its header whole, its pixels only in the rows that are wanted.
+//! Reading the primary image of a FITS file: the whole header, and only the rows of pixels that are needed.
 //!
 //! Follows the FITS standard 4.0: blocks of 2880 bytes, cards of 80, big-endian pixels, and
 //! `physical = BZERO + BSCALE × stored` (§4.4.2.5). The header is parsed by `fitsrs`.
@@ -23,7 +23,7 @@ pub const CARD_BYTES: usize = 80;
 /// Headers above this many blocks (2.9 MB, 36,000 cards) are refused, so that a damaged file cannot fill the memory.
 const MAX_HEADER_BLOCKS: usize = 1000;
 
-/// A FITS file whose header has been read, and whose image has not.
+/// A FITS file whose header has been read, but not its image.
 #[derive(Debug)]
 pub struct FitsFile {
     source: ByteSource,
@@ -132,8 +132,8 @@ impl FitsFile {
         self.header.get_parsed::<String>(keyword).ok()
     }
 
-    /// Reads the rows `wanted` and, as far as it is cheap (see [`ByteSource::check_whole`]), makes sure that the image
-    /// is all there; with `verify`, to the last byte and the gzip checksum.
+    /// Reads the rows `wanted`, and checks that the image is complete as far as that is cheap (see
+    /// [`ByteSource::check_whole`]). With `verify`, reads to the last byte and checks the checksum of gzip.
     pub fn rows(mut self, wanted: Range<usize>, verify: bool) -> Result<Rows, StackingError> {
         assert!(wanted.start <= wanted.end && wanted.end <= self.height, "rows {wanted:?} of {}", self.height);
         const MISSING: &str = "the last row of its image";
@@ -152,7 +152,7 @@ impl FitsFile {
     }
 }
 
-/// Reads blocks up to and with the one that has the END card.
+/// Reads blocks up to and including the one with the END card.
 fn header_blocks(source: &mut ByteSource) -> Result<Vec<u8>, StackingError> {
     let mut header = Vec::new();
     let mut block = [0; BLOCK_BYTES];
@@ -190,7 +190,7 @@ impl Rows {
     /// The paper's *getTile*: the rectangle whose first pixel is `(x, y)` of the image.
     ///
     /// # Panics
-    /// Where the rectangle reaches out of the rows.
+    /// If the rectangle is not within the rows.
     pub fn tile(&self, x: usize, y: usize, width: usize, height: usize) -> Tile {
         assert!(x + width <= self.width, "a tile beyond the end of its row");
         let pixel_bytes = self.format.bitpix.byte_size();

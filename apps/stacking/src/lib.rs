@@ -5,8 +5,8 @@
 //! sources (or the same one, many times), and summing the cutouts: the source adds up as N, the noise as the square
 //! root of N. One *frame* is one image of a survey; one *ROI* (region of interest) is the cutout around one sky object.
 //!
-//! The crate knows nothing of the system that runs it. `stack` is a black-box command: it reads frames, writes one
-//! small partial sum, and any number of partial sums make the final image. `survey` makes the frames to practise on.
+//! The crate does not know the system that runs it. `stack` reads frames and writes one small partial sum; any number
+//! of partial sums make the final image. `survey` makes frames to practise on.
 //!
 //! Reading order: [`source`] (bytes, gzip or not) → [`fits_read`] (header, rows) → [`projection`] (sky to pixel) →
 //! [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack) (sum) → [`measure`], [`picture`].

@@ -1,28 +1,29 @@
-//! Is there a source at the centre of a stacked image, and how sure is that?
+//! Is there a source at the centre of a stacked image, and how certain is it?
 //!
 //! Aperture photometry: the flux within a circle around the centre, less the background beside it. The noise of that
-//! flux is not worked out from single pixels, whose noise the sub-pixel shift has made dependent on their neighbours',
-//! but measured: the same circle is laid on many empty places of the same image, and the scatter of their fluxes taken.
+//! flux is not derived from single pixels, because the sub-pixel shift correlates the noise of neighbours. It is
+//! measured: the same circle is laid on many empty places of the same image, and the noise is the scatter of their
+//! fluxes.
 
 use crate::stack::Image;
 
-/// Radius of the aperture, pixels. Holds 86 % of a point source of 1.4 arcsec (FWHM) at the SDSS's 0.396 arcsec a
-/// pixel.
+/// Radius of the aperture, pixels. It contains 86 % of a point source of 1.4 arcsec (FWHM) at the SDSS's 0.396 arcsec
+/// per pixel.
 pub const APERTURE_RADIUS: usize = 3;
 
-/// Empty places nearer to the centre than this, pixels, might hold light of the source.
+/// Empty places nearer to the centre than this, pixels, might contain light of the source.
 const CLEAR_RADIUS: usize = 4 * APERTURE_RADIUS;
 
-/// Below this many empty apertures their scatter says little.
+/// Fewest empty apertures; the scatter of fewer says little.
 const FEWEST_APERTURES: usize = 8;
 
-/// Of a normal distribution, the standard deviation over the median absolute deviation.
+/// Standard deviation of a normal distribution, divided by its median absolute deviation.
 const SIGMA_OVER_MAD: f64 = 1.4826;
 
-/// What was measured; in the flux unit of CAL.
+/// A measurement of the central source, in the flux unit of CAL.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
-    /// Flux of the source in the aperture, background taken away.
+    /// Flux of the source in the aperture, without the background.
     pub flux: f64,
     /// Standard deviation of the flux in an empty aperture.
     pub flux_sigma: f64,
@@ -31,8 +32,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Measures the central source; none where the image is too small (below some 36 pixels) to know its noise. Medians
-    /// throughout, so that single stars in the background do little harm.
+    /// Measures the central source; none if the image is too small (below some 36 pixels) to measure its noise. All
+    /// averages are medians, so that single stars in the background do little harm.
     pub fn of(image: &Image) -> Option<Self> {
         let (centre, size, step) = (image.size / 2, image.size, 2 * APERTURE_RADIUS + 1);
         let far = |x: usize, y: usize| x.abs_diff(centre).pow(2) + y.abs_diff(centre).pow(2) >= CLEAR_RADIUS.pow(2);
@@ -53,7 +54,7 @@ impl Measurement {
         Some(Self { flux: aperture_flux(image, centre, centre) - background, flux_sigma, pixel_sigma })
     }
 
-    /// Flux over its noise. Above 5 nobody doubts the source.
+    /// Flux over its noise. Above 5 the source is certain.
     pub fn signal_to_noise(&self) -> f64 {
         self.flux / self.flux_sigma
     }
@@ -69,7 +70,7 @@ fn aperture_flux(image: &Image, x: usize, y: usize) -> f64 {
         .sum()
 }
 
-/// Median, and standard deviation by way of the median absolute deviation. `values` must not be empty; gets reordered.
+/// Median, and standard deviation by the median absolute deviation. `values` must not be empty, and is reordered.
 fn median_and_sigma(values: &mut [f64]) -> (f64, f64) {
     let middle = values.len() / 2;
     let median = *values.select_nth_unstable_by(middle, f64::total_cmp).1;

@@ -1,4 +1,4 @@
-//! Lists of sky objects: CSV with a header, the columns `ra` and `dec` in degrees, and any others, which are ignored.
+//! Lists of sky objects: CSV with a header and the columns `ra` and `dec` in degrees. Other columns are ignored.
 
 use std::path::Path;
 use std::str::FromStr;

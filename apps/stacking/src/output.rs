@@ -1,4 +1,4 @@
-//! Files that are either whole or not there: written under a temporary name, then renamed.
+//! Output files appear whole or not at all: they are written under a temporary name, then renamed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use crate::error::{FileProblem, StackingError};
 
-/// Writes `bytes` to `path`, replacing what was there.
+/// Writes `bytes` to `path`, and replaces an older file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StackingError> {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
     fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).map_err(|error| {
-        // Leave nothing half-written; the first error is the one to tell.
+        // Nothing half-written stays behind; the first error is the one that is reported.
         let _ = fs::remove_file(&part);
         StackingError::new(path, FileProblem::Io { action: "write", error })
     })

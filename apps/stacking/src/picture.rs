@@ -12,7 +12,7 @@ const PICTURE_PIXELS: usize = 600;
 /// Share of pixels shown black, and share shown white.
 const CUT: (f64, f64) = (0.01, 0.999);
 
-/// How much the stretch favours the faint; 0 would be linear (Lupton et al. 2004).
+/// Strength of the asinh stretch, which brightens faint pixels; 0 is linear (Lupton et al. 2004).
 const SOFTENING: f64 = 3.0;
 
 /// Writes `image` to the PNG file `path`.

@@ -1,4 +1,4 @@
-//! Where the time of a task goes, by the code blocks of section 6.4 (figure 43).
+//! The time that a task spends in each of the code blocks of section 6.4 (figure 43).
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ const BLOCKS: [(CodeBlock, &str); 9] = [
 pub struct BlockProfile([Duration; BLOCKS.len()]);
 
 impl BlockProfile {
-    /// Does `work`, and books its time on `block`.
+    /// Does `work`, and adds its time to `block`.
     pub fn time<T>(&mut self, block: CodeBlock, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();

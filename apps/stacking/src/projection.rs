@@ -1,8 +1,8 @@
-//! The paper's *radec2xy*: where on a frame a place of the sky is, by the frame's world coordinate system (WCS).
+//! The paper's *radec2xy*: the pixel of a place of the sky, by the frame's world coordinate system (WCS).
 //!
-//! The projection itself (TAN for the SDSS, and the others of Calabretta & Greisen 2002) is the `wcs` crate's. This
-//! file checks the header first, because that crate has defaults for missing keywords and panics on odd ones, and
-//! turns degrees and FITS pixels, which count from one, into ours.
+//! The `wcs` crate computes the projection (TAN for the SDSS, and the others of Calabretta & Greisen 2002). This file
+//! checks the header first, because that crate has defaults for missing keywords and panics on invalid ones. It also
+//! converts degrees, and FITS pixels, which count from one, to the units of this crate.
 
 use fitsrs::{ImgXY, LonLat, WCS};
 
@@ -35,13 +35,13 @@ impl Projection {
             );
         }
         WCS::try_from(file.header()).map(Projection).map_err(|_| {
-            // That crate's error has no details.
+            // The error of the `wcs` crate has no details.
             let trouble = "a projection that we do not know, or with keywords that make no sense".to_owned();
             file.error(FileProblem::Keyword { keyword: "CTYPE1", trouble })
         })
     }
 
-    /// The pixel of a place given in degrees; none where the projection does not show that part of the sky.
+    /// The pixel of a place given in degrees; none if the projection does not show that part of the sky.
     pub fn pixel(&self, ra: f64, dec: f64) -> Option<(f64, f64)> {
         let fits = self.0.proj(&LonLat::new(ra.to_radians(), dec.to_radians()))?;
         Some((fits.x() - 1.0, fits.y() - 1.0))

@@ -1,9 +1,9 @@
 //! One region of interest: the square of pixels around a sky object, calibrated, with the object on a pixel's centre.
 //!
 //! The blocks of section 6.4 in their order: *getTile* and *convertArray* (in [`fits_read`](crate::fits_read)), then
-//! *calibration* and *interpolation*. The paper's *curl*, one dimension to two, has nothing to do here: pixels stay in
-//! one run, and a row is a slice of it. ROIs are shifted, never rotated or scaled, as in the paper: right for point
-//! sources, and for frames of one survey.
+//! *calibration* and *interpolation*. The paper's *curl*, one dimension to two, is not needed: pixels stay in one
+//! array, and a row is a slice of it. ROIs are shifted, never rotated or scaled, as in the paper. That is right for
+//! point sources, and for frames of one survey.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ use crate::profile::{BlockProfile, CodeBlock};
 /// The background of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sky {
-    /// The same everywhere, in counts.
+    /// This number of counts everywhere.
     Counts(f64),
     /// The median pixel of each ROI: stars and the object itself cover few of its pixels.
     Median,
@@ -65,7 +65,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window for an object at pixel `(x, y)` of a frame; none where the frame's border cuts it.
+    /// The window for an object at pixel `(x, y)` of a frame; none if the frame's border cuts it.
     ///
     /// The shift needs one more column and row than the ROI has, so the tile to cut is `size + 1` pixels wide.
     pub fn around(x: f64, y: f64, size: usize, frame_width: usize, frame_height: usize) -> Option<Self> {
@@ -82,8 +82,8 @@ impl Window {
         self.size + 1
     }
 
-    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None where one of
-    /// its pixels is undefined (BLANK or NaN).
+    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None if one of its
+    /// pixels is undefined (BLANK or NaN).
     pub fn cut(&self, rows: &Rows, sky: Sky, cal: f64, profile: &mut BlockProfile) -> Option<Vec<f64>> {
         let edge = self.tile_size();
         let tile = profile.time(CodeBlock::GetTile, || rows.tile(self.x, self.y, edge, edge));
@@ -99,18 +99,18 @@ impl Window {
     }
 }
 
-/// Counts to flux: takes away the background of `sky` counts, and multiplies by `cal`, the flux of one count.
+/// Counts to flux: subtracts the background of `sky` counts, and multiplies by `cal`, the flux of one count.
 pub fn calibrate(pixels: &mut [f64], sky: f64, cal: f64) {
     for pixel in pixels {
         *pixel = (*pixel - sky) * cal;
     }
 }
 
-/// Moves an image by `(-shift_x, -shift_y)`, each 0 up to 1 pixel, by bilinear interpolation: `size + 1` pixels an edge
-/// in, `size` out.
+/// Moves an image by `(-shift_x, -shift_y)`, each 0 up to 1 pixel, by bilinear interpolation. The edge is `size + 1`
+/// pixels before, and `size` after.
 ///
-/// Bilinear interpolation keeps the flux of a source. It smooths by up to half a pixel, and with that lowers the noise
-/// of single pixels and makes neighbours depend on each other, which [`measure`](crate::measure) allows for.
+/// Bilinear interpolation keeps the flux of a source. It smooths by up to half a pixel. That lowers the noise of single
+/// pixels and correlates neighbours; [`measure`](crate::measure) allows for both.
 pub fn interpolate(pixels: &[f64], size: usize, shift_x: f64, shift_y: f64) -> Vec<f64> {
     let edge = size + 1;
     assert_eq!(pixels.len(), edge * edge, "a tile of {edge} x {edge} pixels");

@@ -1,7 +1,7 @@
-//! The bytes of a file in order, gunzipped where the file is gzip (told by its first two bytes, never by its name).
+//! The bytes of a file in order. A gzip file, recognised by its first two bytes and never by its name, is inflated.
 //!
-//! A source reads no further than it is asked to: skipping in a plain file is a seek, and a gzip file is inflated only
-//! as far as the last byte wanted. It must never hand out fewer bytes than asked for without an error.
+//! A source reads no further than its caller asks: skipping in a plain file is a seek, and a gzip file is inflated only
+//! up to the last byte that is needed. A source must never return fewer bytes than asked for without an error.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Bytes read at a time from a gzip file.
 const READ_BYTES: usize = 256 << 10;
 
-/// Bytes inflated at a time where they are only skipped: fits the first-level caches.
+/// Bytes inflated at a time while they are only skipped: this fits into first-level caches.
 const SKIP_BYTES: usize = 16 << 10;
 
 /// An open file, positioned at some byte of its (gunzipped) content.
@@ -72,7 +72,7 @@ impl ByteSource {
         StackingError::new(&self.path, problem)
     }
 
-    /// Fills `buffer` with the next bytes. `missing` is what the file ends before, if it does.
+    /// Fills `buffer` with the next bytes. `missing` names them in the error if the file ends before.
     pub fn read(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<(), StackingError> {
         let done = match &mut self.stream {
             Stream::Plain(file) => file.read_exact(buffer),
@@ -84,7 +84,7 @@ impl ByteSource {
     /// Passes over the next `bytes` bytes.
     pub fn skip(&mut self, bytes: u64, missing: &'static str) -> Result<(), StackingError> {
         if let Stream::Plain(file) = &mut self.stream {
-            // Past the end is legal here; the next read, or `check_whole`, finds out.
+            // Seeking past the end is no error; the next read, or `check_whole`, reports the truncated file.
             return match file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.read_error(error, missing)),
@@ -100,12 +100,12 @@ impl ByteSource {
         Ok(())
     }
 
-    /// Fails unless the content goes on to byte `end`, having been read to byte `position`. `padded_end` is where a
-    /// file with nothing else in it would end.
+    /// Fails if the content ends before byte `end`. It has been read up to byte `position`. `padded_end` is the length
+    /// of a file that contains nothing else.
     ///
-    /// A plain file's length says so. A gzip file whose trailer names just the length expected is taken at its word,
-    /// which spares inflating the rest; with any other trailer (truncated, several members, further FITS extensions),
-    /// or if `verify`, the rest is inflated, and gzip's checksum decides.
+    /// For a plain file, its length decides. For a gzip file, the trailer decides if it names exactly `padded_end`; the
+    /// rest is then not inflated. With any other trailer (truncated, several members, further FITS extensions), or with
+    /// `verify`, the rest is inflated, and the checksum of gzip decides.
     pub fn check_whole(
         &mut self,
         position: u64,

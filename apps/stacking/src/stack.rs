@@ -34,7 +34,7 @@ pub struct Stack {
     assumed: Assumed,
 }
 
-/// What is taken of frames whose header does not say it.
+/// Values for frames whose header lacks a keyword.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Assumed {
     /// For SKY.
@@ -43,7 +43,7 @@ pub struct Assumed {
     pub cal: Option<f64>,
 }
 
-/// What became of a list of objects on one frame.
+/// Counts of what was done with the objects of a list on one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameReport {
     /// Objects in the list.
@@ -54,18 +54,18 @@ pub struct FrameReport {
     pub border: u64,
     /// Objects on the frame whose ROI has undefined pixels.
     pub undefined: u64,
-    /// Objects elsewhere on the sky.
+    /// Objects that are not on the frame.
     pub outside: u64,
 }
 
 impl Stack {
-    /// Nothing yet, for ROIs of `size` pixels an edge.
+    /// An empty stack of ROIs whose edge is `size` pixels.
     pub fn new(size: usize) -> Self {
         let image = Image { size, pixels: vec![0.0; size * size] };
         Self { image, summed: 0, skipped: 0, assumed: Assumed::default() }
     }
 
-    /// Takes frames that lack keywords, too.
+    /// Accepts frames that lack keywords, with these values instead.
     pub fn assuming(self, assumed: Assumed) -> Self {
         Self { assumed, ..self }
     }
@@ -105,17 +105,17 @@ impl Stack {
         }
     }
 
-    /// The mean image; none of nothing.
+    /// The mean image; none if the stack is empty.
     pub fn mean(&self) -> Option<Image> {
         let scale = 1.0 / self.summed as f64;
         let pixels = self.image.pixels.iter().map(|sum| sum * scale).collect();
         (self.summed > 0).then_some(Image { size: self.image.size, pixels })
     }
 
-    /// Finds every object of the list on the frame in `path`, and adds its ROI. Reads no more rows than these need;
-    /// `verify` reads the frame to its end all the same, for the checksum in gzip.
+    /// Finds every object of the list on the frame in `path`, and adds its ROI. Reads only the rows of these ROIs;
+    /// with `verify`, reads the frame to its end and checks the checksum of gzip.
     ///
-    /// On an error nothing has been added.
+    /// After an error the stack is unchanged.
     pub fn add_frame(
         &mut self,
         path: &Path,
@@ -176,7 +176,7 @@ impl Stack {
         self.write_image(path, &self.image, "SUM", "sum of NSTACK regions of interest")
     }
 
-    /// Writes the mean image to a FITS file; `mean` is that of this stack.
+    /// Writes the mean image to a FITS file; `mean` must be the mean of this stack.
     pub fn write_mean(&self, path: &Path, mean: &Image) -> Result<(), StackingError> {
         self.write_image(path, mean, "MEAN", "mean of NSTACK regions of interest")
     }

@@ -1,9 +1,9 @@
 //! A made-up survey to stack: frames of an SDSS-like camera, with sources that no single frame shows.
 //!
-//! Written are `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources (`ra,dec,frame`);
-//! `control.csv`, as many places with nothing there; and `tasks.csv`, one line `frame,ra,dec` for each stacking task,
-//! no header, in random order. File names in them are relative to the survey's directory. Same plan, same bytes,
-//! wherever it is written; a frame's bytes depend on its number and the plan, never on the frames before it.
+//! A survey has `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources (`ra,dec,frame`);
+//! `control.csv`, the same number of empty places; and `tasks.csv`, one line `frame,ra,dec` for each stacking task,
+//! without a header, in random order. Paths in them are relative to the survey's directory. The same plan always gives
+//! the same bytes; those of a frame depend on its number and the plan, never on the frames before it.
 
 mod frame;
 mod random;
@@ -23,12 +23,12 @@ pub struct SurveyWorkload {
     pub locality: f64,
     /// Objects, each one stacking task.
     pub objects: u64,
-    /// Files that hold them.
+    /// Files with these objects.
     pub files: u64,
 }
 
-/// Table 3 of the data diffusion paper: the workloads made of SDSS DR5 for a quasar search. At its measured file sizes
-/// (2 MB gzip, 6 MB plain) the largest is 220 GB compressed.
+/// Table 3 of the data diffusion paper: workloads made from SDSS DR5 for a quasar search. At the paper's file sizes (2
+/// MB gzip, 6 MB plain) the largest workload is 220 GB compressed.
 pub const TABLE_3: [SurveyWorkload; 9] = [
     SurveyWorkload { locality: 1.0, objects: 111_700, files: 111_700 },
     SurveyWorkload { locality: 1.38, objects: 154_345, files: 111_699 },
@@ -47,31 +47,31 @@ impl SurveyWorkload {
         TABLE_3.into_iter().find(|row| row.locality == locality)
     }
 
-    /// The same with objects and files divided by `scale`, rounded, at least one of each.
+    /// The workload with objects and files divided by `scale`, rounded, at least one of each.
     pub fn scaled(self, scale: f64) -> Self {
         let divide = |count: u64| ((count as f64 / scale).round() as u64).max(1);
         Self { objects: divide(self.objects), files: divide(self.files), ..self }
     }
 }
 
-/// What survey to make.
+/// The size and form of a survey.
 #[derive(Clone, Copy, Debug)]
 pub struct SurveyPlan {
     /// Frames, each one file.
     pub frames: u64,
-    /// Invisible sources, dealt out to the frames in turn.
+    /// Invisible sources, assigned to the frames in turn.
     pub objects: u64,
     /// Pixels in a row of a frame; SDSS: 2048.
     pub width: usize,
     /// Rows of a frame; SDSS: 1489.
     pub height: usize,
-    /// Of all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Whether frames are gzip files.
     pub gzip: bool,
 }
 
-/// Pixels in a row, and rows, of an SDSS frame.
+/// Pixels in a row of an SDSS frame, and its rows.
 pub const SDSS_SIZE: (usize, usize) = (2048, 1489);
 
 impl SurveyPlan {
@@ -91,7 +91,7 @@ impl SurveyPlan {
         SurveyFrame::plan(number, self.objects_on(number), self.width, self.height, self.seed)
     }
 
-    /// Writes the survey into `directory`, which is made if need be.
+    /// Writes the survey into `directory`, which is created if it is missing.
     pub fn write(&self, directory: &Path) -> Result<(), StackingError> {
         let frames = directory.join("frames");
         std::fs::create_dir_all(&frames)

@@ -143,7 +143,7 @@ fn bad_frames_are_refused_by_name() {
     refused(|bytes| bytes.truncate(bytes.len() - 4), true, false, "truncated: it ends before the last row");
     refused(|bytes| bytes.truncate(40), true, false, "truncated: it ends before one block");
     refused(replace(b"END     ", b"ENT     "), false, false, "truncated: it ends before the END of its header");
-    // The checksum, eight bytes before the end: only --verify reads so far.
+    // The checksum is eight bytes before the end: only --verify reads up to there.
     let checksum = |bytes: &mut Vec<u8>| *bytes.iter_mut().nth_back(7).unwrap() ^= 1;
     refused(checksum, true, true, "damaged gzip data");
 }
@@ -190,10 +190,10 @@ fn frames_of_other_surveys_are_stacked_with_what_is_said_of_them() {
     let measured = of(&["--sky", "median", "--cal", "1"]);
     let number = |line: &str, key: &str| value(line, key).parse::<f64>().unwrap();
     assert_eq!(value(&measured, "stacked"), "80");
-    // Flux is in counts now, and the source as plain as before.
+    // Flux is in counts now, and the source as certain as before.
     assert!(number(&measured, "signal_to_noise") > 0.8 * number(&by_headers, "signal_to_noise"), "{measured}");
     assert!(number(&measured, "flux") > 2.0 * number(&measured, "flux_sigma"), "{measured}");
-    // The background is gone from the sum, where it would be 1,000 counts and more of each region.
+    // The sum has no background; it would add 1,000 counts and more for each region.
     let counts_of_a_region = || {
         let bytes = fs::read(room.join("p.fits")).unwrap();
         let pixels = bytes[bytes.len() - 60 * 60 * 8..].as_chunks().0.iter().map(|pixel| f64::from_be_bytes(*pixel));
@@ -231,7 +231,7 @@ fn bad_lists_and_partials_are_refused_by_name() {
     assert!(code == 65 && error.contains("no partial stacks"), "{error}");
     assert!(!room.join("p.fits").exists() && !room.join("m.fits").exists());
 
-    // An object that is not on the frame is no error: its partial stack is empty, and adds nothing.
+    // An object that is not on the frame is no error: its partial stack is empty.
     let (code, out, _) = stack(room, &["--object", "200,-60", frame, "--out", "p.fits", "--size", "60"]);
     assert_eq!((code, value(&out, "outside")), (0, "1"));
     let (code, _, error) = stack(room, &["--sum", "p.fits", "--out", "m.fits"]);

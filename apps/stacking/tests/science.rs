@@ -1,4 +1,4 @@
-//! Does stacking do what astronomers stack for? On made-up surveys of small frames, with fixed seeds.
+//! Does stacking show sources that no single frame shows? Tested on made-up surveys of small frames, with fixed seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use eyas_stacking::projection::Projection;
 use eyas_stacking::stack::{FrameReport, Image, Stack};
 use eyas_stacking::survey::{NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyPlan};
 
-/// Small frames of one object each, plain.
+/// A survey of small plain frames with one object each.
 const SMALL: SurveyPlan = SurveyPlan { frames: 256, objects: 256, width: 150, height: 140, seed: 7, gzip: false };
 
 /// Edge of the ROIs cut from small frames, pixels.
@@ -64,7 +64,7 @@ fn measure(tasks: &[Stack]) -> Measurement {
     Measurement::of(&total.mean().unwrap()).unwrap()
 }
 
-/// Mean signal to noise of all the stacks of `many` tasks, and the mean of their pixels' noise.
+/// Mean signal to noise of all stacks of `many` tasks, and the mean noise of their pixels.
 fn mean_of_groups(tasks: &[Stack], many: usize) -> (f64, f64) {
     let groups: Vec<Measurement> = tasks.chunks_exact(many).map(measure).collect();
     let mean = |value: fn(&Measurement) -> f64| groups.iter().map(value).sum::<f64>() / groups.len() as f64;
@@ -76,11 +76,11 @@ fn stacking_shows_the_invisible_source_as_the_square_root_of_its_frames() {
     let survey = Survey::write(SMALL);
     let tasks = tasks(&survey, &survey.list("objects.csv"));
 
-    // Invisible in one frame: the brightest pixel is below half the noise, and the aperture is no surer.
+    // Invisible in one frame: the brightest pixel is below half the noise, and the aperture does not show more.
     let (one, noise_of_one) = mean_of_groups(&tasks, 1);
     assert!(one < 1.5, "a source of {one} sigma is visible in a single frame");
 
-    // The scatter of one measurement is 1 sigma, and some 8 % of its noise; 16 groups of 16 and so on make up for it.
+    // The scatter of one measurement is 1 sigma, and some 8 % of its noise; means of 16 groups of 16 reduce it.
     let (at_16, noise_16) = mean_of_groups(&tasks, 16);
     let (at_64, noise_64) = mean_of_groups(&tasks, 64);
     let (at_256, noise_256) = mean_of_groups(&tasks, 256);
@@ -151,7 +151,7 @@ fn gzip_and_plain_frames_make_the_same_stack() {
     assert_eq!(stack(&gzip, false), expected);
     assert_eq!(stack(&gzip, true), expected);
 
-    // By content, not by name; and gzip in several members, as bgzip writes.
+    // gzip is recognised by content, not by name, also with several members, as bgzip writes.
     let (name, packed) = (gzip.path("frame.dat"), fs::read(gzip.frame(0)).unwrap());
     let whole = fs::read(plain.frame(0)).unwrap();
     let (mut one, mut two) = (Stack::new(100), Stack::new(100));
@@ -173,7 +173,7 @@ fn gzip_and_plain_frames_make_the_same_stack() {
 
 #[test]
 fn calibration_takes_the_sky_away_and_gives_flux() {
-    // Frames differ in SKY and CAL; what is left of the background is nothing, and of its noise NOISE_COUNTS × CAL.
+    // Frames differ in SKY and CAL. The calibrated background is 0, and its noise NOISE_COUNTS × CAL.
     let survey = Survey::write(SurveyPlan { frames: 6, objects: 6, width: 200, height: 200, ..SMALL });
     let objects = survey.list("control.csv");
     let mut cals = Vec::new();

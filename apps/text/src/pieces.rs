@@ -72,16 +72,27 @@ mod tests {
 
         #[test]
         fn pieces_are_the_same_whatever_the_buffer(
-            content in prop::collection::vec(prop::sample::select(&b"\n \t\r\x0c\x0b\0ab\xff"[..]), 0..50), buffer_bytes in 1..20usize
+            content in prop::collection::vec(prop::sample::select(&b"\n \t\r\x0c\x0b\0ab\xff"[..]), 0..50),
+            buffer_bytes in 1..20usize,
         ) {
             let (mut by_line, mut by_word) = (Vec::new(), Vec::new());
-            lines(BufReader::with_capacity(buffer_bytes, &content[..]), |line| { by_line.push(line.to_vec()); Ok(()) }).unwrap();
-            words(BufReader::with_capacity(buffer_bytes, &content[..]), |word| { by_word.push(word.to_vec()); Ok(()) }).unwrap();
+            let input = || BufReader::with_capacity(buffer_bytes, &content[..]);
+            lines(input(), |line| {
+                by_line.push(line.to_vec());
+                Ok(())
+            })
+            .unwrap();
+            words(input(), |word| {
+                by_word.push(word.to_vec());
+                Ok(())
+            })
+            .unwrap();
 
             let mut of_lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
             of_lines.pop_if(|last| last.is_empty());
             prop_assert_eq!(by_line, of_lines);
-            let of_words: Vec<&[u8]> = content.split(|byte| b" \t\n\r\x0c".contains(byte)).filter(|word| !word.is_empty()).collect();
+            let between = content.split(|byte| b" \t\n\r\x0c".contains(byte));
+            let of_words: Vec<&[u8]> = between.filter(|word| !word.is_empty()).collect();
             prop_assert_eq!(by_word, of_words);
         }
     }

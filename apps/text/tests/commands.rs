@@ -1,11 +1,11 @@
-//! The programs as users run them, against the plainest computation of the same and against those of coreutils.
+//! The programs as users run them, compared with a plain computation and with programs of coreutils.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::process::{Command, Output, Stdio};
 
-/// What a program makes of an input. `None` if there is no such program here.
+/// The output of a program for an input. `None` if the program is not installed.
 fn output_of(command: &mut Command, input: &[u8]) -> Option<Output> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(input).unwrap();
@@ -23,7 +23,7 @@ fn eyas_text(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it writes, having no trouble.
+/// The standard output of a program, which must succeed.
 fn run(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let output = output_of(&mut eyas_text(arguments), input).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -31,7 +31,7 @@ fn run(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// What a shell's pipeline makes of an input; `None` where one of its programs is missing.
+/// The output of a shell pipeline for an input; `None` if one of its programs is not installed.
 fn shell(pipeline: &str, input: &[u8]) -> Option<Vec<u8>> {
     let output = output_of(Command::new("sh").args(["-c", pipeline]), input)?;
     let is_there = output.status.code() != Some(127);
@@ -39,7 +39,7 @@ fn shell(pipeline: &str, input: &[u8]) -> Option<Vec<u8>> {
     is_there.then_some(output.stdout)
 }
 
-/// The lines of what each block was mapped to, in the order of their keys.
+/// The output lines of the map step of each block, in the order of their keys.
 fn shuffled<'a>(parts: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     let mut lines: Vec<&[u8]> =
         parts.into_iter().flat_map(|part| part.split_inclusive(|byte| *byte == b'\n')).collect();
@@ -47,14 +47,14 @@ fn shuffled<'a>(parts: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     lines.concat()
 }
 
-/// A step `map` of every block of some lines, a shuffle, and a step `reduce`.
+/// Runs the step `map` on every block of some lines, a shuffle, and the step `reduce`.
 fn map_and_reduce(program: &str, text: &[u8]) -> Vec<u8> {
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let parts: Vec<Vec<u8>> = lines.chunks(700).map(|block| run(&[program, "map"], &block.concat())).collect();
     run(&[program, "reduce"], &shuffled(&parts))
 }
 
-/// So many numbers below `bound`, always the same.
+/// Numbers below `bound`, always the same.
 fn numbers(count: usize, bound: usize) -> impl Iterator<Item = usize> {
     let mut state = 1u64;
     std::iter::repeat_with(move || {
@@ -64,14 +64,14 @@ fn numbers(count: usize, bound: usize) -> impl Iterator<Item = usize> {
     .take(count)
 }
 
-/// Lines of some words again and again: of other alphabets, of no text at all, and of very many letters.
+/// Lines of a few repeated words: some of other alphabets, some that are not text, and a very long one.
 fn text() -> Vec<u8> {
     let long = "x".repeat(1 << 20);
     let words: [&[u8]; 10] =
         [b"a", b"the", b"Falke", "Jagd\u{2009}鷹".as_bytes(), b"\xff\xfe", b"\0", b"\"", b"1", b"", long.as_bytes()];
     let mut text = Vec::new();
     for number in numbers(20_000, 9000) {
-        // The long one is rare.
+        // The long word is rare.
         text.extend_from_slice(words[if number == 0 { 9 } else { number % 9 }]);
         text.extend_from_slice([" ", "\t", "\n", "\r\n", "  ", "\x0c"][number % 6].as_bytes());
     }
@@ -151,7 +151,7 @@ fn values_of_equal_keys_are_joined() {
     assert_eq!(sorted(run(&["join", "reduce"], &shuffled([&run(&["join", "map"], both.as_bytes())]))), expected);
 
     let room = tempfile::tempdir().unwrap();
-    // In what coreutils takes for input: every line has a value.
+    // coreutils needs a value in every line.
     let (first, second) = (rows(300, 80), rows(200, 120));
     std::fs::write(room.path().join("1"), &first).unwrap();
     std::fs::write(room.path().join("2"), &second).unwrap();

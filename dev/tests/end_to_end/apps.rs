@@ -103,8 +103,8 @@ fn a_pair_that_fails_is_named() {
         let words = [&["--rows", "a", "b", "--out", "pairs", "--"], program].concat();
         home.finish(command(&home, "all-pairs/all_pairs.py", &words))
     };
-    run(&["echo"]).exits(1).says(&["r0-a c0-a", "which is not a number", "not all blocks were computed"]);
-    run(&["false"]).exits(1).says(&["`false r0-a c0-a` ended with 1"]);
+    run(&["echo"]).exits(1).says(&["r0-a c0-a", "which is not a number", "some blocks failed"]);
+    run(&["false"]).exits(1).says(&["`false r0-a c0-a` failed with exit code 1"]);
     run(&["no-such-program"]).exits(1).says(&["no-such-program", "cannot be run"]);
     assert!(!home.work().join("pairs/matrix.csv").exists());
     let words = ["--rows", "a", "none", "--out", "pairs", "--", "echo"];

@@ -129,10 +129,13 @@ fn a_store_that_can_never_grow_to_its_size_is_refused_or_said() {
 #[test]
 fn a_failure_comes_with_item_command_and_the_end_of_its_standard_error() {
     let cluster = Cluster::start(&[&[]]);
-    cluster.write("job.toml", concat!(
-        "[[task]]\nid = \"count\"\ncommand = [\"sh\", \"-c\", \"echo to stdout; echo cannot count >&2; exit 3\", \"x\", \"{}\"]\n",
-        "each = \"*.txt\"\n",
-    ));
+    let job = r#"
+        [[task]]
+        id = "count"
+        command = ["sh", "-c", "echo to stdout; echo cannot count >&2; exit 3", "x", "{}"]
+        each = "*.txt"
+    "#;
+    cluster.write("job.toml", job);
     cluster.write("a b.txt", "a\n");
     let done = cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
     let line = "sh -c 'echo to stdout; echo cannot count >&2; exit 3' x 'a b.txt'";

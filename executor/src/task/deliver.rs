@@ -180,8 +180,8 @@ fn cannot_deliver(error: StorageError) -> Status {
     failed(FailureKind::Output, error.message)
 }
 
-/// Claims those output places of a task that have to be claimed. No two files of the task may have the same place, nor the
-/// same name in the cluster.
+/// Claims those output places of a task that have to be claimed. No two files of the task may have the same place, nor
+/// the same name in the cluster.
 fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, Status> {
     let (mut places, mut names) = (BTreeMap::<PlaceId, &Path>::new(), BTreeMap::<&Name, &Path>::new());
     let mut claimed = BTreeSet::new();
@@ -210,8 +210,8 @@ fn claimed_by_other(outputs: &[TaskOutput], place: PlaceId, other: u32) -> Statu
     let spot = outputs.iter().filter_map(|output| output.spot.as_ref()).find(|spot| spot.place() == place);
     let url = spot.map(Spot::url).cloned().unwrap_or_default();
     let reason = format!(
-        "task {other} of the job writes `{url}`, which this task would replace: put `{{#}}` or a part of the item into the \
-         name or the folder of the output"
+        "task {other} of the job writes `{url}`, which this task would replace: put `{{#}}` or a part of the item into \
+         the name or the folder of the output"
     );
     failed(FailureKind::Claimed, reason)
 }

@@ -51,11 +51,11 @@ struct Args {
     /// Flux of one count in frames without the keyword CAL
     #[arg(long, value_name = "FLUX", conflicts_with = "sum", value_parser = flux)]
     cal: Option<f64>,
-    /// Read frames to their end, so that gzip's checksum covers them; by default reading stops after the last row
+    /// Read frames to their end and check the checksum of gzip; by default reading stops after the last row that is
     /// needed
     #[arg(long, conflicts_with = "sum")]
     verify: bool,
-    /// Tell on stderr how long each code block of the paper's section 6.4 took, in ms
+    /// Print the milliseconds of each code block of the paper's section 6.4 to stderr
     #[arg(long, conflicts_with = "sum")]
     profile: bool,
 }
@@ -82,7 +82,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Frames to a partial stack. One line to stdout for each frame; the file is only written once all frames are done.
+/// Stacks frames and writes the partial stack. Prints one line for each frame; the file is written when all frames are
+/// done.
 fn stack(args: &Args) -> Result<(), StackingError> {
     let objects = match (&args.list, args.object) {
         (Some(list), _) => objects::read(list)?,
@@ -112,13 +113,13 @@ fn stack(args: &Args) -> Result<(), StackingError> {
     Ok(())
 }
 
-/// Partial stacks to the mean image, its picture, and a line of what is to be seen in its centre.
+/// Sums partial stacks, writes the mean image and its picture, and prints a measurement of its centre.
 fn sum(args: &Args) -> Result<(), StackingError> {
     let mut partials = Vec::new();
     for named in &args.sum {
         expand(named, &mut partials)?;
     }
-    // Where there is nothing to show, the first name given is the one to look at.
+    // If there is nothing to show, the error names the first partial stack.
     let nothing = |trouble: &str| StackingError::new(&args.sum[0], FileProblem::Partial(trouble.to_owned()));
     let total = Stack::sum(&partials)?.ok_or_else(|| nothing("no partial stacks here"))?;
     let mean = total.mean().ok_or_else(|| nothing("no region of interest in any of the partial stacks"))?;
@@ -143,7 +144,7 @@ fn sum(args: &Args) -> Result<(), StackingError> {
     Ok(())
 }
 
-/// A file is itself; a directory its *.fits by name; @FILE the lines of FILE.
+/// The files that an argument names: itself, the *.fits of a directory by name, or the lines of FILE for @FILE.
 fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), StackingError> {
     let fail = |path: &Path, error| StackingError::new(path, FileProblem::Io { action: "read", error });
     if let Some(list) = named.to_str().and_then(|name| name.strip_prefix('@')) {
@@ -153,7 +154,7 @@ fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), StackingError
         let first = partials.len();
         for entry in std::fs::read_dir(named).map_err(|error| fail(named, error))? {
             let path = entry.map_err(|error| fail(named, error))?.path();
-            // A hidden file is one being written.
+            // A hidden file is still being written.
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if !hidden && path.extension().is_some_and(|extension| extension == "fits") {
                 partials.push(path);

@@ -10,11 +10,11 @@ use eyas_stacking::survey::{SDSS_SIZE, SurveyPlan, SurveyWorkload};
 
 /// Make a sky survey to stack: frames with sources too faint to be seen in any one of them.
 ///
-/// Writes frames/*.fits.gz, objects.csv (where the sources are), control.csv (places with nothing) and tasks.csv (a
-/// line frame,ra,dec for each stacking task, in random order).
+/// Writes frames/*.fits.gz, objects.csv (places of the sources), control.csv (empty places) and tasks.csv (a line
+/// frame,ra,dec for each stacking task, in random order).
 ///
-/// How many: give two of --frames, --objects and --locality; or --locality alone for that row of the paper's table 3,
-/// made smaller with --scale.
+/// The size of the survey is given by two of --frames, --objects and --locality; or by --locality alone, for that row
+/// of the paper's table 3, divided by --scale.
 #[derive(Parser)]
 #[command(version)]
 struct Args {

@@ -1,4 +1,4 @@
-//! One frame of the survey: where it looks, what is on it, and its file.
+//! One frame of the survey: its place on the sky, the stars and sources on it, and its file.
 
 use std::f64::consts::TAU;
 use std::io::Write;
@@ -13,8 +13,8 @@ use crate::fits_write::Cards;
 /// Scale of the camera, arcsec per pixel (SDSS).
 pub const ARCSEC_PER_PIXEL: f64 = 0.396;
 
-/// Noise of a pixel, counts, standard deviation. Small as the SDSS's, so that gzip takes a frame of 6 MB to 2 to 2.5
-/// MB.
+/// Noise of a pixel, counts, standard deviation. Small as in the SDSS, so that gzip compresses a frame of 6 MB to
+/// between 2 and 2.5 MB.
 pub const NOISE_COUNTS: f64 = 4.0;
 
 /// Width of a point source, pixels, standard deviation of a Gaussian: 1.4 arcsec full width at half maximum.
@@ -24,12 +24,12 @@ pub const PSF_SIGMA_PIXELS: f64 = 1.5;
 /// and its brightest pixel 1.4: a third of the noise.
 pub const SOURCE_FLUX: f64 = 0.1;
 
-/// Invisible sources and empty places keep this far, pixels, from the border and, in both directions, from visible
-/// stars, so that an ROI of 100 pixels around them is whole and clean, as a list of isolated objects would be. On
-/// frames too small for that, a third of the frame.
+/// Least distance of invisible sources and empty places from the border and, in both directions, from visible stars,
+/// in pixels. An ROI of 100 pixels around them is then whole and without stars, as for a list of isolated objects. On
+/// smaller frames the distance is a third of the frame.
 pub const CLEARANCE_PIXELS: f64 = 60.0;
 
-/// Flux of one count, nanomaggies: mean of the frames, and how far a frame may be off.
+/// Flux of one count, nanomaggies: the mean of the frames, and the largest deviation of a frame.
 const CAL: (f64, f64) = (0.005, 0.001);
 
 /// Background, counts: least and most.
@@ -41,23 +41,23 @@ const PIXELS_PER_STAR: usize = 50_000;
 /// Brightest pixel of the faintest visible star over the noise, and of the brightest.
 const STAR_PEAK: (f64, f64) = (8.0, 2000.0);
 
-/// A point source is drawn to this far from its centre, pixels; further out even the brightest is below a tenth of a
-/// count.
+/// A point source is drawn up to this distance from its centre, pixels; further out even the brightest source is below
+/// a tenth of a count.
 const STAMP_RADIUS: f64 = 8.0;
 
-/// Two invisible sources are this far apart, pixels, where there is room.
+/// Distance of two invisible sources, pixels, if there is room.
 const SEPARATION: f64 = 16.0;
 
-/// Places tried for one source or star before we take the last, or give up a star.
+/// Places that are tried for a source or star. After that, a source is put at the last place, and a star left out.
 const TRIES: usize = 50;
 
-/// Frames are turned by up to this many degrees.
+/// Largest rotation of a frame, degrees.
 const TURN: f64 = 5.0;
 
-/// The most of a circle of declination that frames are laid on, degrees; so none reaches a pole.
+/// Largest part of a circle of declination that frames occupy, degrees, so that no frame reaches a pole.
 const STRIPE: f64 = 300.0;
 
-/// Level 1 of zlib-rs leaves a frame at 3.7 MB, 2 takes it to 2.2 in 46 ms, and 6 to 2.0 in 380 ms.
+/// Level 1 of zlib-rs compresses a frame to 3.7 MB, level 2 to 2.2 MB in 46 ms, and level 6 to 2.0 MB in 380 ms.
 const GZIP_LEVEL: u32 = 2;
 
 /// A frame before its pixels are made. Places are pixels `(x, y)` from zero.
@@ -69,7 +69,7 @@ pub struct SurveyFrame {
     pub height: usize,
     /// The place of the sky at its middle: right ascension and declination, degrees.
     pub centre: (f64, f64),
-    /// How far it is turned from north up, degrees.
+    /// Its rotation from north up, degrees.
     pub turn: f64,
     /// Background, counts.
     pub sky: f64,
@@ -120,7 +120,7 @@ impl SurveyFrame {
         frame
     }
 
-    /// A random place off the border that is `free`; after some tries, one that is not.
+    /// A random place away from the border for which `free` is true; after some tries, one for which it is not.
     fn place(&self, random: &mut SurveyRandom, free: impl Fn(&Self, (f64, f64)) -> bool) -> (f64, f64) {
         let margin = |edge: usize| CLEARANCE_PIXELS.min(edge as f64 / 3.0);
         let mut along = |edge: usize| random.between(margin(edge), edge as f64 - 1.0 - margin(edge));
@@ -143,8 +143,8 @@ impl SurveyFrame {
         self.sources.iter().chain(&self.empty).all(far)
     }
 
-    /// The place of the sky, degrees, of a pixel: the gnomonic (TAN) projection backwards (Calabretta & Greisen 2002
-    /// §5.1.3). Our own few lines, so that the tests hold the reader's `wcs` crate against something.
+    /// The place of the sky, degrees, of a pixel: the inverse gnomonic (TAN) projection (Calabretta & Greisen 2002
+    /// §5.1.3). It is written here so that tests compare the `wcs` crate, which reads frames, with other code.
     pub fn sky(&self, x: f64, y: f64) -> (f64, f64) {
         let [[cd11, cd12], [cd21, cd22]] = self.cd();
         let (right, up) = (x - (self.width - 1) as f64 / 2.0, y - (self.height - 1) as f64 / 2.0);

@@ -1,4 +1,4 @@
-//! Random numbers that are the same for ever: splitmix64, and normal deviates from a table.
+//! Random numbers that no upgrade changes: splitmix64, and normal deviates from a table.
 
 /// Splitmix64 (Steele, Lea, Flood 2014). Written here, and not taken from a crate, so that a seed means the same survey
 /// after every upgrade.
@@ -32,7 +32,7 @@ impl SurveyRandom {
     /// Fisher and Yates.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
-            // The multiplication maps 64 bits evenly enough on so few places.
+            // The multiplication maps 64 bits evenly enough to this few places.
             let j = (u128::from(self.bits()) * (i as u128 + 1)) >> 64;
             items.swap(i, j as usize);
         }
