@@ -50,7 +50,7 @@ def timed(run: Callable[[], object], tasks: int) -> float:
 
 
 def eyas(kind: str, tasks: int) -> float:
-    """Two executors in a cluster of their own; the rate is the one that eyas reports."""
+    """Runs two executors in a cluster of their own. The rate is the one that eyas reports."""
     binary = os.environ.get("EYAS_BIN") or str(PROJECT / "target" / "release" / "eyas")
     words = ["--noop"] if kind == "noop" else ["--", TRUE]
     with tempfile.TemporaryDirectory() as home:
@@ -150,7 +150,7 @@ SYSTEMS: list[tuple[str, str, int, Callable[[str, int], float]]] = [
 
 
 def measure_apart(place: int, tasks: int) -> float | str:
-    """The rate of one run in a process of its own, or the reason why there is none."""
+    """The rate of one run in a process of its own, or the reason why it failed."""
     command = [sys.executable, __file__, "--one", str(place), "--tasks", str(tasks)]
     # Parsl looks for its own programs on the PATH.
     environment = {**os.environ, "PATH": f"{PEERS}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -5,7 +5,7 @@
 #
 # Usage: dev/demo.sh [FOLDER]     (default: demo-out, which is replaced)
 #
-# Every figure printed is computed from what this run left behind. The exit code is 0 only if all tasks succeeded, both
+# Every printed figure is computed from the files of this run. The exit code is 0 only if all tasks succeeded, both
 # policies gave the same image to the last bit, the source that no frame shows is seen, and empty sky stays empty.
 set -euo pipefail
 export LC_ALL=C
@@ -14,10 +14,10 @@ cd "$(dirname "$0")/.."
 root=$PWD
 out=${1:-demo-out}
 cluster=(--nodes 4 --slots 1 --emulate storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s)
-# Rows of the paper's table 3 (objects for each file), and by what both of their numbers are divided.
+# Rows of the paper's table 3 (objects for each file), and the divisor of both of their numbers.
 localities=(1.38 30)
 scales=(1200 60)
-# What counts as seen; chance alone reaches it once in 3.5 million images.
+# A source with this signal to noise counts as seen; chance alone reaches it once in 3.5 million images.
 seen=5
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -34,7 +34,7 @@ built=$((SECONDS - began))
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-# Only what an earlier demo has made, whatever the folder is.
+# Only files of an earlier demo are removed, whatever the folder is.
 rm -rf "$out"/survey-* "$out"/partials-* "$out"/report-* "$out"/{single,stacked}*.{fits,png}
 rm -rf "$out"/table.txt "$out"/home
 export EYAS_HOME=$out/home
@@ -107,7 +107,7 @@ for locality in "${localities[@]}"; do
 done
 
 last=${localities[-1]}
-# The first object alone, for comparison, and as many places without an object.
+# The first object alone, for comparison, and the same number of places without an object.
 IFS=, read -r frame ra dec <"$out/survey-$last/tasks.csv"
 "$bin/stack" --object "$ra,$dec" "$out/survey-$last/$frame" --out "$out/single.fits" >"$out/partials-single.log"
 single=$("$bin/stack" --sum "$out/single.fits" --out "$out/single-mean.fits" --png "$out/single.png" |

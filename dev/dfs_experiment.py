@@ -117,7 +117,7 @@ class Reader(threading.Thread):
     """Reads all files in a loop until it is stopped."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Of this cluster."""
+        """A reader of this cluster's files."""
         super().__init__()
         self.cluster = cluster
         self.times_s: list[float] = []
@@ -125,7 +125,7 @@ class Reader(threading.Thread):
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        """Reads."""
+        """Reads until it is stopped."""
         while not self.stopped.wait(PAUSE_S):
             try:
                 self.times_s.append(timed(self.cluster, "head", "get", "--force", self.next(), "/dev/null"))

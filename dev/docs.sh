@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the documentation as a book in target/book. Builds mdbook under target/ first, which takes some minutes once;
-# MDBOOK names one that is there.
+# MDBOOK names an installed one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${1:-cargo}

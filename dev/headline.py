@@ -5,19 +5,19 @@
 
 Each of 576 tasks counts the lines of one of 48 shared files of 2 MB that have one of 12 patterns
 (`grep -c -F PATTERN FILE`), in a shuffled order. Four nodes with two slots each reach the shared files through one
-link of 200 Mbit/s. Every system has the same testbed, made anew for each run, so that nothing is cached. Workers are
-up, and each slot has run a task that does nothing, before the time begins; it ends when the last result is there, and
-all results are checked. Runs are interleaved: each system once, then each again. Medians count. There are two
-settings:
+link of 200 Mbit/s. Every system has the same testbed, made anew for each run, so that nothing is cached. Before the
+time begins, all workers run, and each slot has run a task that does nothing. `report` says for each system what its
+time includes. All results are checked. Runs are interleaved: each system once, then each again. Medians count. There
+are two settings:
 
-    large   nodes keep nothing in memory of what they read from the shared files, as if there were more files than
-    memory small   each node's kernel caches what it has read, as if all files fit in its memory
+    large   nodes do not cache what they read from the shared files, as if the files were larger than memory
+    small   each node's kernel caches what it has read, as if all files fit in its memory
 
-What each system is told about the data is in SYSTEMS, and stands under the picture. `--draw` makes the picture
-and the table in `benchmarks/RESULTS.md` again from `benchmarks/headline.json`, and measures nothing.
+What each system is told about the data is in SYSTEMS. `--draw` makes the picture and the table in
+`benchmarks/RESULTS.md` again from `benchmarks/headline.json`, and measures nothing.
 
-It needs what `dev/testbed/testbed.py check` asks for, `dev/peers.sh`, and eyas: a release build, or EYAS_BIN. Systems
-that are not there are left out and named.
+Needs what `dev/testbed/testbed.py check` lists, `dev/peers.sh`, and eyas: a release build, or EYAS_BIN. Systems that
+are not installed are left out and named.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def content(random_: random.Random, size: int) -> bytes:
 
 
 def prepare(bed: Testbed, asked: argparse.Namespace, setting: str) -> tuple[list[Task], int]:
-    """Makes the testbed and its shared files; the tasks, and the sum of their results."""
+    """Makes the testbed and its shared files. Returns the tasks, and the sum of their results."""
     bed.up(asked.nodes, asked.link, asked.store_link, page_cache=setting == "small")
     random_ = random.Random(SEED)
     contents = [content(random_, asked.file_bytes) for _ in range(asked.files)]
@@ -84,8 +84,8 @@ def write_list(bed: Testbed, tasks: list[Task]) -> Path:
 
 
 def write_enter(bed: Testbed) -> Path:
-    """A program that enters a node as `ssh` does, but at once: `enter NODE COMMAND...`. The node `core` is the node of
-    the core that HyperQueue gives to a task."""
+    """Writes a program that enters a node like `ssh`, but faster: `enter NODE COMMAND...`. The node `core` is the node
+    of the core that HyperQueue gives to a task."""
     path = bed.folder / "enter"
     targets = " ".join(f"{node}) target={bed.holder(node)} ;;" for node in bed.nodes()[2:])
     enter = 'exec nsenter --target="$target" --net --mount --uts --pid'
@@ -104,25 +104,25 @@ def write_enter(bed: Testbed) -> Path:
 
 
 def timed(command: list[object], environment: dict[str, str] | None = None) -> tuple[float, str]:
-    """Seconds that a command takes from its start to its end, and its output."""
+    """Runs a command. Returns the seconds from its start to its end, and its output."""
     began = time.perf_counter()
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, env=environment)
     seconds = time.perf_counter() - began
     if done.returncode:
-        raise TestbedError(f"`{words[0]}` ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        raise TestbedError(f"`{words[0]}` failed with exit code {done.returncode}: {done.stderr.strip()[-500:]}")
     return seconds, done.stdout
 
 
 def parallel_words(bed: Testbed) -> list[object]:
-    """GNU parallel with its nodes."""
+    """The command of GNU parallel with its nodes."""
     program = shutil.which("parallel", path=f"{PEERS}{os.pathsep}{os.environ['PATH']}")
     logins = ",".join(f"{SLOTS}/{node}" for node in bed.nodes()[2:])
     return [program, "--will-cite", "--ssh", write_enter(bed), "--sshlogin", logins]
 
 
 def run_parallel(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
-    """One line, from outside of the nodes; `enter` in place of ssh."""
+    """Runs one `parallel` command outside the nodes, with `enter` in place of ssh."""
     words = parallel_words(bed)
     warm = [str(number) for number in range(len(bed.nodes()[2:]) * SLOTS * 4)]
     timed([*words, "true", ":::", *warm])
@@ -132,7 +132,7 @@ def run_parallel(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
 
 
 def run_parallel_copied(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
-    """All nodes copy all files at the same time; then one line."""
+    """All nodes copy all files at the same time; then one `parallel` command runs."""
     began = time.perf_counter()
     shared = Path(tasks[0][0]).parent
     here = {node: bed.folder / "nodes" / node / "data" for node in bed.nodes()[2:]}
@@ -150,7 +150,7 @@ def run_parallel_copied(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
 
 
 def run_eyas(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
-    """One line in `head`."""
+    """Runs one `eyas run` command in `head`."""
     with Cluster(bed, bed.nodes()[2:], slots=SLOTS) as cluster:
         common = ["run", "--cluster", "testbed", "--report", "none"]
         warm = ["--array", f"1-{len(cluster.nodes) * SLOTS * 4}", "--", "true"]
@@ -162,7 +162,7 @@ def run_eyas(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
 
 
 def run_peer(system: str, start_workers: Callable[[Testbed, Path], None]) -> Callable[..., tuple[float, int]]:
-    """A system of Python's: `peers.py` in `head`, after workers were started."""
+    """Runs a system with a Python interface: `peers.py` in `head`, after its workers have been started."""
 
     def run(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
         folder = bed.folder / system
@@ -182,7 +182,7 @@ def run_peer(system: str, start_workers: Callable[[Testbed, Path], None]) -> Cal
             system,
             folder / "job",
         ]
-        # HyperQueue's worker enters the nodes, which is possible from outside of them alone.
+        # HyperQueue's worker enters the nodes, which is possible only from outside.
         words = list(command) if system == "hyperqueue" else bed.words("head", command)
         _, output = timed(words)
         answer = json.loads(output.splitlines()[-1])
@@ -203,7 +203,7 @@ def start_dask(bed: Testbed, folder: Path) -> None:
 
 
 def start_parsl(bed: Testbed, folder: Path) -> None:
-    """Starts a block in each node when it is asked for."""
+    """Starts a block in each node when Parsl requests it."""
     path = f"PATH={PEERS}{os.pathsep}{os.environ['PATH']}"
 
     def watch() -> None:
@@ -243,7 +243,7 @@ def version(words: list[str]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Where and with what it was measured."""
+    """The machine, and the versions of all systems."""
     packages = (
         "import importlib.metadata as m; "
         "print(*(f'{p} {m.version(p)}' for p in ('dask', 'parsl', 'hyperqueue')), sep=', ')"
@@ -295,6 +295,13 @@ def report(figures: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"\n{name} is not in the table: {why}." for name, why in figures["missing"].items()]
     lines.append(
+        "\nWhat the times include: for GNU parallel and eyas, the whole command in a shell, from its start to its end. "
+        "For Dask and Parsl, the time in a Python program that is already connected, from the first submission to the "
+        "last result in that program. For HyperQueue, the time from the submission to the time stamp of the last "
+        "output file, because its client polls only once a second whether the job has ended. So HyperQueue's figure "
+        "leaves out how its user learns of the end. For all of them, workers run before the time begins."
+    )
+    lines.append(
         "\nGNU parallel and HyperQueue enter a node with `nsenter` where they would use `ssh`, which is faster. The "
         "HyperQueue package on PyPI has no command that starts workers on other nodes, so one worker has the cores of "
         'all nodes, and each task enters the node of its core. "Files copied first" is what a person can do by hand: '
@@ -315,7 +322,7 @@ def write_page(figures: dict[str, Any]) -> None:
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
-    """All of it; whether every system gave the right answer."""
+    """Runs all of it. Returns whether every system gave the right answer."""
     before_load = os.getloadavg()[0]
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     missing: dict[str, str] = {}
@@ -378,11 +385,11 @@ def main() -> int:
     parser = command_line(__doc__, tiny="8 files, 2 patterns", runs=3)
     parser.add_argument("--nodes", type=int, default=4, help="number of nodes")
     parser.add_argument("--files", type=int, default=48, help="number of shared files")
-    parser.add_argument("--file-bytes", type=int, default=2_000_000, help="size of each")
-    parser.add_argument("--patterns", type=int, default=12, help="tasks a file")
-    parser.add_argument("--link", default="1gbit", help="each node's link")
-    parser.add_argument("--store-link", default="200mbit", help="the link of the shared storage")
-    parser.add_argument("--only", action="append", help="one system (again for more); keeps no figures")
+    parser.add_argument("--file-bytes", type=int, default=2_000_000, help="size of each file")
+    parser.add_argument("--patterns", type=int, default=12, help="tasks for each file")
+    parser.add_argument("--link", default="1gbit", help="rate of each node's link")
+    parser.add_argument("--store-link", default="200mbit", help="rate of the shared storage's link")
+    parser.add_argument("--only", action="append", help="run only this system (repeatable); figures are not kept")
     parser.add_argument("--draw", action="store_true", help="draw the picture from the figures that were kept")
     return conduct(parser, {"files": 8, "patterns": 2}, experiment)
 

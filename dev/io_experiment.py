@@ -42,7 +42,7 @@ SCHEDULERS = ["mq-deadline", "bfq"]
 PEERS = [PLAIN, TWO_PHASES, SIEVING, *SCHEDULERS, EYAS]
 POLICIES = {f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]}
 COORDINATED = {EYAS: None, **POLICIES}
-# Processes of each application, and megabytes of its file, of which --scale says how many there are here.
+# Processes of each application, and megabytes of its file in the paper; --scale makes the files smaller.
 EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
 EXPERIMENTS[4] = [(1, 256)] * 8
 PILOT_S, CELL_S = 2.0, 4.0
@@ -66,7 +66,7 @@ Once = Callable[[int, float], Outcome]  # with this granularity, over this share
 
 
 class Bench:
-    """The disk with the files of one experiment, and who is measured on it."""
+    """The disk with the files of one experiment, and the programs that are measured on it."""
 
     def __init__(self, disk: SlowDisk, programs: Path, asked: argparse.Namespace, number: int) -> None:
         self.disk = disk
@@ -90,7 +90,7 @@ class Bench:
         if self.schedulers:
             self.device.fill(write)
 
-    # ---- who is measured: the programs of an application, for so many bytes of its file
+    # ---- what is measured: the programs of an application, for a given number of bytes of its file
 
     def reader(self, application: Application, size: int, _: int) -> list[list[object]]:
         words = ["--bytes", size, "--block", READER_BYTES]
@@ -102,7 +102,7 @@ class Bench:
     def on_nodes(
         self, application: Application, size: int, block: int, before: Callable[[Path], list[object]]
     ) -> list[list[object]]:
-        """A program for each node that has processes of the application, by what comes before its words there."""
+        """A program for each node that has processes of the application, with the command that runs it there."""
         programs = []
         first = 0
         nodes = min(len(self.disk.mounts), application.processes)
@@ -133,13 +133,13 @@ class Bench:
         return [[*words[:4], "--independent", *words[4:]]]
 
     def folders(self) -> list[Path]:
-        """Where files are seen; those of the device only while it is mounted."""
+        """Paths of the files; those of the device exist only while it is mounted."""
         return [*self.disk.mounts, self.device.mount]
 
     # ---- cells
 
     def once(self, commands: Commands, block: int, share: float) -> Outcome:
-        """All applications at once, over this share of each file."""
+        """Runs all applications at once, over this share of each file."""
         paths = [folder / application.name for folder in self.folders() for application in self.applications]
         forget(path for path in paths if path.exists())
         self.disk.forget()
@@ -160,7 +160,7 @@ class Bench:
         return replace(self.once(commands, block, share), waits=agent.waits())
 
     def cell(self, once: Once, block: int) -> list[Outcome]:
-        """All runs of a cell, over as much of the files as it gets through."""
+        """Runs a cell repeatedly, over as much of the files as it can read in the time."""
         all_bytes = sum(application.bytes for application in self.applications)
         least_s = 1 / self.asked.iops if self.asked.iops else 0.0
         request_s = max(self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6, least_s)
@@ -172,7 +172,7 @@ class Bench:
             share = min(1.0, share * CELL_S / found.elapsed_s)
 
     def measure(self) -> Measured:
-        """All cells of this experiment; that of the one reader has no granularity, and is at 0."""
+        """Runs all cells of this experiment. The single reader has no granularity; its cell is at 0."""
         measured: Measured = {}
 
         def each(name: str, once: Once) -> None:
@@ -194,7 +194,7 @@ class Bench:
         return measured
 
     def alone(self) -> list[Outcome]:
-        """The first application's file, read by one process from its begin to its end."""
+        """One process reads the first application's file from its beginning to its end."""
         first = self.applications[0]
         outcomes = []
         for _ in range(self.asked.runs):
@@ -342,8 +342,8 @@ def main() -> int:
     splits = ["interleaved", "contiguous"]
     parser.add_argument("--split", choices=splits, default=splits[0], help="blocks of a process")
     parser.add_argument("--peers", type=peers, default=PEERS, help="columns, separated by commas")
-    parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
-    parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
+    parser.add_argument("--seek-ms", type=float, default=8, help="duration of a seek")
+    parser.add_argument("--megabytes-per-second", type=float, default=150, help="bandwidth of the disk")
     parser.add_argument("--iops", type=float, default=0, help="requests a second of the disk; 0: unlimited")
     parser.add_argument("--channels", type=int, default=1, help="requests served at a time")
     parser.add_argument("--memory-megabytes", type=int, default=0, help="memory of the disk's server")

@@ -6,8 +6,8 @@
 Each workload runs alternately with and without `eyas io run`, on files that are in the page cache and, if the folder's
 file system has a storage, on files that are not. Prints the medians of the times and their ratios. The programs measure
 their own time: starting `eyas io run` is not counted, starting child processes is. The agent lives from one round to
-the next, as it does when programs run one after the other; so the tens of milliseconds that it takes to judge a storage
-are in the first round only. The goal: at least 0.97 of the rate of plain calls.
+the next, as it does when programs run one after the other. It needs tens of milliseconds to judge a storage; these are
+in the first round only. The goal: at least 0.97 of the rate of plain calls.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -
     ways: list[list[str]] = [[], before]
     found: list[list[float]] = [[], []]
     for number in range(rounds):
-        # Neither is always the first.
+        # They take turns at being first.
         for place in [0, 1] if number % 2 == 0 else [1, 0]:
             os.sync()
             if is_cold:
@@ -117,7 +117,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
     parser.add_argument("--folder", type=Path, action="append", help="folder for the files [default: temporary folder]")
-    parser.add_argument("--megabytes", type=int, default=512, help="of the large file")
+    parser.add_argument("--megabytes", type=int, default=512, help="size of the large file")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="run only workloads whose names contain this")
     parser.add_argument("--tiny", action="store_true", help="quick test with a small file; the figures mean nothing")

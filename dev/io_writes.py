@@ -39,7 +39,7 @@ DD_BYTES = 64 << 10
 
 @dataclass
 class Cell:
-    """Who writes, the granularity, the number of bytes, and the measured rate."""
+    """The writing system, the granularity, the number of bytes, and the measured rate."""
 
     name: str
     block: int
@@ -61,7 +61,7 @@ class Bench:
         self.numbers = 0
 
     def once(self, cell: Cell) -> float:
-        """Writes a new file; megabytes a second."""
+        """Writes a new file. Returns megabytes a second."""
         self.numbers += 1
         name = f"file-{self.numbers}"
         words = ["--write", *self.share(cell)]
@@ -85,7 +85,7 @@ class Bench:
         return ["--bytes", cell.bytes, "--block", cell.block]
 
     def measure(self, name: str, block: int) -> Cell:
-        """A cell with as many bytes as it is to have."""
+        """Measures a cell, with as many bytes as fit the time."""
         least_s = self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6
         align = max(block * self.asked.processes, 1 << 20)
 
@@ -140,7 +140,7 @@ def gather(mount: Path, name: str, processes: int) -> float:
 
 
 def tell_gathered(disk: SlowDisk, asked: argparse.Namespace) -> bool:
-    """The same for files whose writes gather in the page cache."""
+    """Measures files whose writes gather in the page cache. Returns whether the goals are reached."""
     device = BlockDevice(disk, 2 * GATHERED_BYTES * asked.processes, is_written=True)
     device.fill(lambda mount: None)
     names = [ALONE, PLAIN, *([EYAS] if is_coordinated() else [])]
@@ -159,7 +159,7 @@ def writes(folder: Path, asked: argparse.Namespace) -> int:
     programs = folder / "programs"
     programs.mkdir()
     build(programs, mpi=False)
-    # An agent of its own, which ends with it.
+    # The experiment has an agent of its own, which ends with it.
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second]
     disk = SlowDisk(folder / "disk", asked.nodes, [*costs, *(["--uncached"] if asked.uncached else [])])
@@ -178,8 +178,8 @@ def main() -> int:
     )
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--nodes", type=int, default=1, help="number of mounts for the processes")
-    parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
-    parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
+    parser.add_argument("--seek-ms", type=float, default=8, help="duration of a seek")
+    parser.add_argument("--megabytes-per-second", type=float, default=150, help="bandwidth of the disk")
     parser.add_argument("--gathered", action="store_true", help="each process has its own file, through the page cache")
     parser.add_argument("--uncached", action="store_true", help="the mount has no page cache")
     asked = parser.parse_args()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks whether what building needs is there, and says how to get what is not. Installs nothing but the toolchain's own
-# formatter and linter, where rustup can.
+# Checks for the programs that building needs, and says how to get missing ones. Installs only the toolchain's own
+# formatter and linter, if rustup can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${1:-cargo}

@@ -3,12 +3,12 @@
 # nodes with one slot each, 40 tasks that stage a database of their own and compute, then 8 that only compute. Staging
 # takes 8 minutes there, a database task computes for 9.6, the others for 23, so that one after the other takes 111
 # minutes a node; with overlap the paper came to 88. What can overlap entirely takes 71: the computing alone. Without
-# overlap it takes less than 111 here: who stages while others compute has more of the storage.
+# overlap it takes less than 111 here: a node that stages while others compute gets more of the storage's bandwidth.
 #
-# Runs it without overlap (as in figure 7), with it, and with database tasks of higher priority, for which what only
-# computes is suspended; prints times, utilisation of slots, and what was gained.
+# Runs without overlap (as in figure 7), with overlap, and with database tasks of higher priority, for which tasks that
+# only compute are suspended. Prints times, utilisation of slots, and the gain.
 #
-#   dev/overlap.sh [SECONDS]     so many seconds stand for a minute of the paper (0.2: about a minute in all)
+#   dev/overlap.sh [SECONDS]     SECONDS stand for a minute of the paper (0.2: about a minute in all)
 #
 # EYAS names the binary (target/release/eyas), NODES and DATABASES another size of the experiment. Computing is
 # sleeping, so that the machine's processors do not matter; in steps, because a sleep ends in time also while it is
@@ -25,7 +25,7 @@ folder=$(mktemp -d)
 export EYAS_HOME=$folder/home EYAS_CLUSTER=overlap
 trap '"$eyas" stop >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 times() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a * b }'; }
-# Each of so many nodes that stage at once has its part of this.
+# Nodes that stage at once share this.
 rate=$(awk -v n="$nodes" -v s="$bytes" -v u="$unit" 'BEGIN { printf "%d", n * s / (8 * u) }')
 
 mkdir "$folder/databases"
@@ -57,7 +57,7 @@ run() { # NAME PRIORITY WORDS…
     "$eyas" submit --wait "$folder/job.toml" >"$folder/out" 2>&1 || { cat "$folder/out" >&2; exit 1; }
     "$eyas" report 1 -o "$folder/report.json" >/dev/null 2>&1
     "$eyas" stop >/dev/null 2>&1
-    # Its processes end by themselves; what they still write is not in the way of the next.
+    # Its processes end by themselves; the next run is not disturbed by their output.
     EYAS_HOME=$folder/home-$((count += 1))
     elapsed=$(number_of elapsed_us "$folder/report.json")
     serial=$(number_of serial_us "$folder/report.json")

@@ -7,11 +7,11 @@
 Each node has one executor, and a control group limits it to a share of a processor. The program computes for each line
 of a file of 64 chunks.
 
-*straggler*: four nodes, of which one has a fifth of the others' speed. No schedule can end before all nodes together
+*straggler*: four nodes, one of them with a fifth of the others' speed. No schedule can end before all nodes together
 have done the work; the bound is that time plus one chunk on the slowest node. The speeds are measured with the program
 alone, on all nodes at once.
 
-*idle*: four equal nodes. *busy*: five nodes with disks of 20 MB/s, of which none, one or two have other work that
+*idle*: four equal nodes. *busy*: five nodes with disks of 20 MB/s; none, one or two of them have other work that
 computes and uses their disk all the time (elastic-blocks table 2: none, a fifth, two fifths); one job, and three jobs
 at once over their own files on executors with three slots (§3.5). Files are read from the disk, not from memory.
 
@@ -54,7 +54,7 @@ PROGRAM = ["awk", "{ for (i = 0; i < 500; i++) sum += length($0) % (i + 1) } END
 def text_of(lines: int, folder: Path, name: str) -> Work:
     """A file to work through."""
     text = folder / name
-    text.write_text("".join(f"{number} some words that are counted by nobody\n" for number in range(lines)))
+    text.write_text("".join(f"{number} some words that no program counts\n" for number in range(lines)))
     return Work(text, CHUNKS, PROGRAM)
 
 
@@ -101,7 +101,7 @@ def medians(
 
 
 def straggler(asked: argparse.Namespace, folder: Path) -> list[bool]:
-    """One node of four is slow; whether the goal holds."""
+    """Measures with one slow node of four. Returns whether the goal holds."""
     work = text_of(asked.lines, folder, "text")
     with nodes([asked.share] * 3 + [asked.share * STRAGGLER], folder) as some:
         rates = speeds(work, some)
@@ -115,7 +115,7 @@ def straggler(asked: argparse.Namespace, folder: Path) -> list[bool]:
 
 
 def idle(asked: argparse.Namespace, folder: Path) -> list[bool]:
-    """Four nodes alike; whether lean is as fast as static."""
+    """Measures with four equal nodes. Returns whether lean is as fast as static."""
     work = text_of(asked.lines, folder, "text")
     with nodes([asked.share] * 4, folder) as some:
         ideal = work.bytes / sum(speeds(work, some))
@@ -127,7 +127,7 @@ def idle(asked: argparse.Namespace, folder: Path) -> list[bool]:
 
 
 def environments(asked: argparse.Namespace, folder: Path) -> list[bool]:
-    """Some of five nodes have other work; whether lean is as fast as static in every case."""
+    """Measures with other work on some of five nodes. Returns whether lean is as fast as static in every case."""
     rows: list[list[object]] = []
     for jobs in (1, 3):
         works = [text_of(asked.lines // jobs, folder, f"text-{jobs}-{job}") for job in range(jobs)]
@@ -150,7 +150,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="quick test with a small file; the figures mean nothing")
     parser.add_argument("--runs", type=int, default=3, help="runs of each; the median counts")
-    parser.add_argument("--lines", type=int, default=1_000_000, help="of the file")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="lines of the file")
     parser.add_argument("--share", type=float, default=0.35, help="share of a processor, except for the straggler")
     parser.add_argument("--no-peers", dest="peers", action="store_const", const=[], default=PEERS, help="run eyas only")
     parser.add_argument("--only", choices=EXPERIMENTS, help="run only this part")

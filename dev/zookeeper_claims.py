@@ -5,10 +5,10 @@
     dev/peers.sh kazoo && target/peers/bin/python dev/zookeeper_claims.py [--tiny] [--workers 4] [--seconds 5]
 
 One server on this machine, from Debian's `zookeeper`, is started and stopped by this program; workers are processes
-with a session each. A lock is an ephemeral node: the worker that creates it has the chunk. *alone*: each worker claims
-the chunks of its own part and waits for each answer. *shared*: all claim the same chunks; a worker that comes second
-tries the next one. *together*: like alone, but 64 claims are under way at a time, while the paper takes one lock after
-the other. Each is measured with the server's log synced to the disk, and without (`forceSync=no`).
+with a session each. A lock is an ephemeral node: the worker that creates the node has the chunk. *alone*: each worker
+claims the chunks of its own part and waits for each answer. *shared*: all claim the same chunks; a worker that comes
+second tries the next one. *together*: like alone, but 64 claims are under way at a time, while the paper takes one lock
+after the other. Each is measured with the server's log synced to the disk, and without (`forceSync=no`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=5, help="of each")
+    parser.add_argument("--seconds", type=float, default=5, help="seconds of each measurement")
     asked = parser.parse_args()
     if shutil.which("java") is None or not os.path.exists(f"{JARS}zookeeper.jar"):
         print("there is no ZooKeeper: apt-get install zookeeper", file=sys.stderr)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 760, 220, 60, 74, 13, 14
-# Text, lines, the bars of others, the highlighted bars.
+# Colours of text, lines, bars, highlighted bars.
 THEMES = {
     "light": ("#1f2328", "#d0d7de", ("#8c959f", "#c4cad1"), ("#0969da", "#8ab9f0")),
     "dark": ("#e6edf3", "#3d444d", ("#7d8590", "#4a525b"), ("#58a6ff", "#2b5c94")),

@@ -50,7 +50,7 @@ class Node:
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
     def entrance(self, name: str) -> Path:
-        """What a process writes its number to that is to have the share of the node of that name."""
+        """The file of a node's control group to which a process writes its id to join."""
         return self.groups[0].parent / f"eyas-{os.getpid()}-{name}" / "cgroup.procs"
 
     def cap(self, is_capped: bool) -> None:
@@ -59,7 +59,7 @@ class Node:
         (self.groups[0] / "cpu.cfs_quota_us").write_text(str(quota))
 
     def remove(self) -> None:
-        """When all of its processes have ended."""
+        """Removes the control group after all of its processes have ended."""
         deadline = time.monotonic() + EMPTY_S
         for group in self.groups:
             while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:

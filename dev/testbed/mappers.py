@@ -3,7 +3,7 @@
 Each is a context manager: its processes are started without limits, since starting a Java machine on a fifteenth of a
 processor would take too long. Its value runs the program over the whole file and returns the seconds. For eyas these
 include the whole command; for Spark and Dask only the work within a warm session. All run the same program on the same
-bytes: eyas on its chunks, the others on the file, which is in memory on what would be every node.
+bytes: eyas on its chunks, the others on the file, which is in the memory of the machine, as if each node had cached it.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """Of the text."""
+        """Size of the text."""
         return self.text.stat().st_size
 
     @property
     def chunk_bytes(self) -> int:
-        """Of a part, to which lines are added up to its last one's end."""
+        """Size of a part, before it is extended to the end of its last line."""
         return max(1024, -(-self.bytes // self.chunks))
 
     def parts(self) -> list[tuple[str, int, int, list[str]]]:
-        """Each with what it takes to work through it elsewhere: the file, where in it, and the program."""
+        """All parts: the file, the range in it, and the program, so that another process can run it."""
         ends = [0]
         with open(self.text, "rb") as file:
             while ends[-1] < self.bytes:
@@ -67,7 +67,7 @@ class Work:
 
 
 def timed(act: Callable[[], object]) -> float:
-    """Seconds."""
+    """Seconds of one run."""
     began = time.monotonic()
     act()
     return time.monotonic() - began
@@ -122,7 +122,7 @@ class Eyas:
             raise RuntimeError(f"eyas {words[0]} has failed: {Path(self.log.name).read_text()[-500:]}")
 
     def map(self, words: Sequence[str]) -> None:
-        """All jobs at once."""
+        """Runs all jobs at once."""
         # Few enough tasks that all jobs have slots from the beginning.
         words = [*words, "--tasks", str(self.tasks)]
         jobs = [

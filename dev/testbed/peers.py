@@ -3,10 +3,10 @@ systems.
 
     peers.py SYSTEM JOB
 
-JOB is a file of JSON: `tasks` (pairs of a file and a pattern), `nodes`, `slots` a node, `address` of this node,
-`folder` for files of the system's own. Prints a line of JSON: the seconds from the first submission to the last
-result, and the sum of all results. Workers are there, and each slot has run a task that does nothing, before the time
-begins.
+JOB is a file of JSON: `tasks` (pairs of a file and a pattern), `nodes`, `slots` of each node, `address` of this node,
+`folder` for files of the system's own. Prints a line of JSON: the seconds from the first submission to the last result
+(for HyperQueue: to the time stamp of the last output file), and the sum of all results. Before the time begins, all
+workers run, and each slot has run a task that does nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
     from parsl.providers.base import ExecutionProvider
 
     class FolderProvider(ExecutionProvider):
-        """Asks for a block by a file with the command to run; it is taken to run from then on."""
+        """Requests a block by a file with the command to run. Parsl then takes the block to be running."""
 
         label = "folder"
         nodes_per_block = 1
@@ -81,7 +81,7 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
             self.blocks: list[str] = []
 
         def submit(self, command: str, tasks_per_node: int, job_name: str = "") -> str:
-            """Asks for a block."""
+            """Requests a block."""
             name = str(len(self.blocks))
             unfinished = Path(job["folder"], f"block-{name}.new")
             unfinished.write_text(command)
@@ -90,11 +90,11 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
             return name
 
         def status(self, job_ids: list[Any]) -> list[JobStatus]:
-            """All of them run."""
+            """Reports all blocks as running."""
             return [JobStatus(JobState.RUNNING) for _ in job_ids]
 
         def cancel(self, job_ids: list[Any]) -> list[bool]:
-            """They end with the testbed."""
+            """Does nothing: blocks end with the testbed."""
             return [True for _ in job_ids]
 
     executor = HighThroughputExecutor(
@@ -140,7 +140,7 @@ def hyperqueue(job: dict[str, Any]) -> tuple[float, int]:
         outputs = [str(folder / f"out-{number}") for number in range(len(job["tasks"]))]
         began = time.time()
         run([[*enter, *COUNT, pattern, path] for path, pattern in job["tasks"]], list(outputs))
-        # Waiting for a job is polled once a second, so the last result's own time counts.
+        # The client polls once a second whether the job has ended; so the time ends with the last output file.
         ended = max(Path(output).stat().st_mtime for output in outputs)
         return ended - began, sum(int(Path(output).read_text()) for output in outputs)
 

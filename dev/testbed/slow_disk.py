@@ -77,7 +77,7 @@ def isolated(work: Callable[[Path], int]) -> int:
 
 
 def end(holder: subprocess.Popen[bytes]) -> None:
-    """Has the first process in the namespaces clean up, and ends it if it does not."""
+    """Makes the first process in the namespaces clean up, and kills it if it does not."""
     with contextlib.suppress(OSError):
         for process in Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split():
             os.kill(int(process), signal.SIGTERM)
@@ -141,7 +141,7 @@ class BlockDevice:
     """
 
     def __init__(self, disk: SlowDisk, files_bytes: int, is_written: bool = False) -> None:
-        """Of at least so many bytes; read only once it is entered, unless it is to be written."""
+        """The device has at least this size. Once entered, it is read-only, unless it is to be written."""
         self.disk = disk
         self.options = "loop" if is_written else "ro,loop"
         self.bytes = int(files_bytes * 1.05) + (64 << 20)
@@ -150,7 +150,7 @@ class BlockDevice:
         self.before: dict[str, str] = {}
 
     def fill(self, write: Callable[[Path], None]) -> None:
-        """Writes files to it before it is entered, at full speed."""
+        """Writes files to the device at full speed, before it is entered."""
         image = self.disk.source / "image"
         with image.open("wb") as file:
             file.truncate(self.bytes)
@@ -179,7 +179,7 @@ class BlockDevice:
         self.before = {**self._swap({"scheduler": scheduler}), **self.before}
 
     def _swap(self, settings: dict[str, str]) -> dict[str, str]:
-        """Changes settings of the device's queue; what they were. The device has them for longer than this mount."""
+        """Changes settings of the device's queue. Returns the old ones, because the device outlives this mount."""
         queue = Path("/sys/block") / Path(self.device).name / "queue"
         texts = {name: (queue / name).read_text() for name in settings}  # of all first: one may change another
         for name, value in settings.items():

@@ -100,7 +100,7 @@ class Testbed:
     """The nodes of one folder."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        """Of this folder, else of the folder that all commands use; whether the testbed is up or not."""
+        """A testbed in this folder, by default in the folder that all commands use. It need not be up."""
         default = os.environ.get("EYAS_TESTBED") or f"/tmp/eyas-testbed-{os.geteuid()}"
         self.folder = Path(folder or default).resolve()
         self.mount = self.folder / "mnt"  # where nodes see the shared files
@@ -209,7 +209,7 @@ class Testbed:
     def words(self, node: str, command: Sequence[object]) -> list[str]:
         """Command to run outside so that `command` runs in the node."""
         enter = ["nsenter", f"--target={self.holder(node)}", "--net", "--mount", "--uts", "--pid"]
-        # It ends with the process outside.
+        # The command ends with the process outside.
         return [*enter, "env", self.mark, "setpriv", "--pdeathsig", "KILL", *map(str, command)]
 
     def start(self, node: str, command: Sequence[object], log: str = "", **options: Any) -> subprocess.Popen[bytes]:

@@ -84,7 +84,7 @@ fn a_cluster_that_is_not_there_is_said_to_be_unreachable() {
         .says(&["does not answer", "127.0.0.1:"]);
 }
 
-/// What strangers send to open ports.
+/// Bytes that clients without a key send to open ports.
 fn garbage() -> Vec<Vec<u8>> {
     let tls_start = [&[0x16, 3, 1, 0xff, 0xff][..], &[0; 300]].concat();
     let huge_frame = [&u32::MAX.to_le_bytes()[..], &[7; 100]].concat();
@@ -104,11 +104,11 @@ fn garbage_on_a_port_harms_nobody() {
                 stream.set_read_timeout(Some(DEADLINE)).unwrap();
                 stream
             };
-            // Some say nothing at all and stay.
+            // Some clients send nothing and stay connected.
             silent.extend((0..10).map(|_| connect()));
             for bytes in garbage().into_iter().filter(|bytes| !bytes.is_empty()) {
                 let mut stream = connect();
-                // It may be closed in the middle of what we send.
+                // The connection may be closed while the test still sends.
                 let _ = stream.write_all(&bytes);
                 let _ = stream.shutdown(std::net::Shutdown::Write);
                 let mut answer = Vec::new();
@@ -122,7 +122,7 @@ fn garbage_on_a_port_harms_nobody() {
     assert_eq!(cluster.run(&words).exits(0).stdout, "data".repeat(20));
     let alive = cluster.ask(&["executor", "list"], "executors");
     assert_eq!(alive.as_array().unwrap().len(), 2);
-    // A connection that shows no secret in time is closed.
+    // A connection that does not prove a secret in time is closed.
     let stream = &mut silent[0];
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
@@ -139,7 +139,7 @@ fn one_folder_is_for_one_process() {
     cluster.run(&["run", "--array", "1", "--", "true"]).exits(0);
 }
 
-/// A user who is not the one that the tests run as.
+/// A user other than the one that runs the tests.
 const STRANGER: u32 = 4321;
 
 /// Starts a dispatcher in a home, which is expected to refuse.
@@ -170,7 +170,7 @@ fn no_home_is_shared_with_others() {
     }
     assert_eq!(home.names("."), Vec::<String>::new(), "a job was run before it was refused");
     assert_eq!(home.temporary(), Vec::<PathBuf>::new());
-    // With neither a named cluster nor a report, nothing is to be kept.
+    // With neither a named cluster nor a report, eyas writes nothing to its home.
     without(&["run", "--report", "none", "--array", "1-2", "--", "echo", "{}"]).exits(0);
 }
 
@@ -197,14 +197,14 @@ fn what_another_user_has_prepared_is_not_used() {
     let place = home.path("eyas");
     let folder = place.join("clusters/default");
     fs::create_dir_all(&folder).unwrap();
-    // Their key, for this user's dispatcher.
+    // The other user has put a key there, for this user's dispatcher.
     let access = folder.join("access.toml");
     fs::copy(access_of(&theirs), &access).unwrap();
     chown(&access, Some(STRANGER), None).unwrap();
     refused_dispatcher(&home, &place).exits(1).says(&["access.toml belongs to another user (uid 4321)"]);
     let client = home.eyas(&["--access", access.to_str().unwrap(), "job", "list"]);
     client.exits(1).says(&["belongs to another user"]);
-    // Their folder, in which they wait for this user's key.
+    // The folder belongs to the other user, who waits for this user's key.
     fs::remove_file(&access).unwrap();
     chown(&place, Some(STRANGER), None).unwrap();
     refused_dispatcher(&home, &place).exits(1).says(&["eyas belongs to another user (uid 4321)"]);

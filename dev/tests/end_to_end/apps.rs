@@ -13,14 +13,14 @@ fn app(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps").join(name)
 }
 
-/// The application as a command in this home, with eyas told.
+/// The application as a command in this home, with `--eyas`.
 fn command(home: &Home, name: &str, words: &[&str]) -> Command {
     let mut command = Command::new("python3");
     command.arg(app(name)).arg("--eyas").arg(eyas());
     home.command_of(command, words)
 }
 
-/// Shape and values of a `.npy` file of 64-bit floats, read as NumPy's documents have it.
+/// Shape and values of a `.npy` file of 64-bit floats, read as NumPy's documentation describes it.
 fn npy(path: &Path) -> (String, Vec<f64>) {
     let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
@@ -43,7 +43,7 @@ fn all_pairs_gives_the_matrix_that_the_program_gives() {
     let columns: Vec<String> = (0..3).map(|n| format!("columns/{n} of five.txt")).collect();
     rows.iter().enumerate().for_each(|(n, row)| drop(home.write(row, "r".repeat(n + 1))));
     columns.iter().enumerate().for_each(|(n, column)| drop(home.write(column, "c".repeat(10 * n))));
-    // It tells its first file from its second, and reads one more that is the same for all.
+    // The program treats its two files differently, and reads a third one that is the same for all.
     home.write("unit", "0.5");
     let script = "#!/bin/sh\necho \"$1$(wc -c <\"$2\")$(wc -c <\"$3\")$(cat unit)\"\n";
     fs::set_permissions(home.write("lengths.sh", script), fs::Permissions::from_mode(0o755)).unwrap();
@@ -116,7 +116,7 @@ fn blast_gives_the_hits_that_one_call_gives() {
     if !can_use(&["python3", "blastp", "makeblastdb", "apt-get", "dpkg"]) {
         return;
     }
-    // Kept for the next run: it comes over the network.
+    // The database is kept for the next run, because it comes over the network.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("blast");
     let fetched = Command::new("python3").arg(app("blast/fetch.py")).arg(&folder).output().unwrap();
     if !fetched.status.success() {

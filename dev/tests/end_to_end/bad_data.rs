@@ -82,13 +82,13 @@ fn an_unreadable_input_is_an_error_that_says_so() {
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     let words = ["run", "--each", "secret", "--each", "open", "--", "cat", "{}"];
     let command = if is_root() {
-        // Root may read everything: be another.
+        // Root may read everything, so the test runs as another user.
         const NOBODY: u32 = 65534;
         for folder in [home.path("home"), home.path("tmp")] {
             chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let own = home.path("eyas");
-        // By another process: what this one has open for writing, its other children would keep busy.
+        // Another process writes the program: children of this process would inherit its open file and keep it busy.
         assert!(Command::new("cp").args([eyas(), &own]).status().unwrap().success());
         let mut other = Command::new("setpriv");
         other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(own);
@@ -106,7 +106,7 @@ fn names_never_lead_out_of_a_sandbox() {
     let home = Home::new();
     home.write("a/x", "x");
     home.write("b/y", "y");
-    // A path may have `..` where the user says so.
+    // A path may have `..` if the user writes it.
     let done = home.eyas(&["run", "--sandbox", "--each", "a/../b/*", "--", "cat", "{}"]).exits(0);
     assert_eq!(done.stdout, "y");
     for output in ["../evil", "a/../../evil", "/etc/passwd", "..", ""] {
@@ -154,7 +154,7 @@ fn what_no_executor_has_is_waited_for_and_said() {
     cluster.add_executor(&["--node-resource", "gpu=1"]);
     cluster.run(&["job", "wait", "1"]).exits(0);
     assert_eq!(cluster.task("1.0")["executor"], "n2");
-    // A cluster of its own will not grow.
+    // The job's own cluster will not get more executors.
     cluster.eyas(&["run", "--cpus", "1000", "--array", "1", "--", "true"]).exits(1).says(&["1000 cpus"]);
 }
 
@@ -170,7 +170,7 @@ fn a_job_without_executors_says_so() {
 #[test]
 fn a_full_disk_sends_the_task_elsewhere() {
     for (options, keep_free) in [("size=4m", "0"), ("size=64m", "1GB")] {
-        // Before the cluster, so that it is unmounted after the cluster's end.
+        // Mounted before the cluster starts, so that it is unmounted after the cluster's end.
         let Some(disk) = SmallDisk::mount(options) else { return };
         let home = Home::new();
         let folder = disk.path().join("n1");
@@ -191,11 +191,11 @@ fn a_full_disk_sends_the_task_elsewhere() {
         let tasks = tasks.as_array().unwrap();
         assert!(tasks.iter().all(|task| task["executor"] == "n2"), "{tasks:?}");
         assert!(tasks.iter().all(|task| task["tries"] == 1), "the full one was tried: {tasks:?}");
-        // What needs no disk runs there all the same.
+        // Tasks that need no disk space still run there.
         cluster.run(&["executor", "stop", "n2"]).exits(0);
         cluster.executor(2).wait();
         cluster.run(&["run", "--array", "1-3", "--", "true"]).exits(0);
-        // A task that nobody else can take waits until someone can.
+        // A task that no other executor can run waits until one can.
         cluster.write("job.toml", "[[task]]\ncommand = [\"cat\"]\neach = \"in/1\"\n");
         let task = format!("{}.0", cluster.submit("job.toml"));
         let explained = || cluster.run(&["explain", &task]).exits(0).stdout;

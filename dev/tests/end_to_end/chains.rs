@@ -14,11 +14,11 @@ fn reads(view: &Value) -> [u64; 3] {
     ["local", "peer", "persistent"].map(|place| view["reads"][place]["bytes"].as_u64().expect("a number"))
 }
 
-/// Names of the executors that are receiving the object, once there are so many.
+/// Names of the executors that are receiving the object, when their number is `count`.
 pub fn receivers(cluster: &Cluster, source: &str, count: usize) -> Vec<String> {
     wait_for(format!("{count} receive {source}"), || {
         let shown = cluster.run(&["--json", "catalog", "show", source]);
-        // Until the job is there, nobody knows the object.
+        // Before the job is submitted, the dispatcher does not know the object.
         let objects = (shown.code == 0).then(|| shown.json("objects"))?;
         let receivers = objects[0]["receivers"].as_array()?;
         let names: Vec<_> = receivers.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
@@ -52,6 +52,6 @@ fn a_chain_goes_on_without_a_node_that_was_killed() {
     let sums = finish(run).exits(0).stdout;
     let sums: BTreeSet<_> = sums.lines().collect();
     assert_eq!(sums.len(), 1, "all read the same: {sums:?}");
-    // The last went on behind the first, and nobody else read persistent storage.
+    // The last node continued behind the first, and no other node read persistent storage.
     assert_eq!(reads(&cluster.job("1"))[2], 12 * MB as u64);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, Home, wait_for, wait_until};
 
-/// A job of five tasks of which the first succeeds at once and the others fail until there is a file `repaired`.
+/// A job of five tasks: the first succeeds at once, and the others fail until there is a file `repaired`.
 fn fragile(cluster: &Cluster) -> String {
     cluster.write(
         "fragile.toml",

@@ -9,11 +9,11 @@ use rustix::process::Signal;
 
 use crate::support::{Cluster, Home, finish, is_alive, parent, signal, wait_for, wait_until};
 
-/// A task that writes down its process and that of a child, and goes on when there is a file `go`.
+/// A task that writes its process id and that of a child to a file, and continues when there is a file `go`.
 const WAITER: &str =
     "sleep 1000 & echo $$ $! > ran-$0.new; mv ran-$0.new ran-$0-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
 
-/// The processes of all tries of a task so far: the task and its child.
+/// The processes of all attempts of a task so far: the task and its child.
 fn tries(home: &Home, task: u32) -> Vec<[u32; 2]> {
     let names = home.names(".").into_iter().filter(|name| name.starts_with(&format!("ran-{task}-")));
     let processes = names.map(|name| {
@@ -65,7 +65,7 @@ fn the_tasks_of_a_killed_executor_run_elsewhere_and_are_counted_once() {
     let first = wait_for("four tasks run", || Some(running()).filter(|running| running.len() == 4));
     let processes: Vec<u32> = first.iter().flat_map(|task| tries(&cluster, *task)[0]).collect();
     cluster.executor(1).kill();
-    // What it ran is dead, what the other runs is not; its sandboxes are removed.
+    // Its tasks are dead, and its sandboxes removed; the tasks of the other executor still run.
     wait_until("its tasks are dead", || processes.iter().filter(|process| is_alive(**process)).count() == 4);
     let sandboxes = cluster.executor(1).folder().join("sandboxes");
     wait_until("its sandboxes are removed", || !sandboxes.exists());
@@ -117,7 +117,7 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
     let shown: Vec<String> = lines.by_ref().take(5).map(Result::unwrap).collect();
     let chain = cluster.submit("chain.toml");
     cluster.restart_dispatcher();
-    // At once: what was shown before is still true.
+    // No wait is needed: the earlier state still holds.
     let job = cluster.job("1");
     assert!(job["state"] == "running" && job["tasks"]["succeeded"] == 5, "{job}");
     for item in &shown {
@@ -134,7 +134,7 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
     assert!(shown.iter().all(|item| ran(item) == 1), "what had ended ran again");
     cluster.run(&["job", "wait", &chain]).exits(0);
     assert_eq!(cluster.read("last"), "made\n");
-    // And once more, with nothing left to do; ids go on.
+    // Another restart, with no unfinished job; ids continue.
     cluster.restart_dispatcher();
     assert_eq!(cluster.job("1")["state"], "succeeded");
     cluster.wait_for_executors(2);
@@ -201,7 +201,7 @@ fn an_executor_that_was_suspended_does_not_overwrite_what_its_successor_has_writ
     cluster.write(&format!("go-{second}"), "");
     finish(run).exits(0);
     assert_eq!(cluster.read("result").trim(), second);
-    // Its first try ends now, before it hears that it was given up.
+    // The first attempt ends now, before its executor learns that it was given up.
     cluster.write(&format!("go-{first}"), "");
     wait_until("the first try has ended", || !is_alive(first.parse().unwrap()));
     signal(suspended, Signal::CONT);
@@ -224,7 +224,7 @@ fn an_executor_can_be_stopped_and_its_tasks_run_elsewhere() {
 
 #[test]
 fn a_crash_in_the_middle_of_an_output_leaves_no_part_of_it() {
-    // Emulated storage is slow enough to be in the middle of something.
+    // Emulated storage is slow, so that executors are killed while they fetch.
     let mut cluster = Cluster::start(&[&["--emulate", "storage=8Mbit/s"]]);
     let script = "head -c 2000000 /dev/zero > big";
     let run = cluster.spawn_on(&["run", "--array", "1", "-o", "big=out/big", "--", "sh", "-c", script]);

@@ -41,8 +41,8 @@ fn what_was_read_once_is_read_from_local_stores_again() {
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     let all = 8 * 64 * KIB as u64;
     assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
-    // A task that was moved to an idle node after its input was fetched takes it from its peer; moved once more, it
-    // has it.
+    // A task that was moved to an idle node after its input was fetched takes the input from its peer. When the task
+    // is moved back, its input is already there.
     let [local, peer, persistent] = reads(&cluster.job("1"));
     assert_eq!(local + peer + persistent, all);
     assert!(local + peer <= all / 4, "{local} and {peer} of {all}");
@@ -77,7 +77,7 @@ fn first_available_reads_everything_from_persistent_storage_each_time() {
     write_survey(&cluster, 4, KIB);
     for job in ["1", "2"] {
         cluster.run(&["run", "--each", "survey/*", "-i", "survey/00", "--", "cat", "{}"]).exits(0);
-        // The task on 00 names it twice and reads it once.
+        // The task on 00 names the input twice and reads it once.
         assert_eq!(reads(&cluster.job(job)), [0, 0, 7 * KIB as u64]);
     }
     for number in [1, 2] {
@@ -92,7 +92,7 @@ fn a_node_takes_from_its_peer_what_the_peer_has() {
     write_survey(&cluster, 6, 64 * KIB);
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     cluster.run(&words).exits(0);
-    // The files are gone: who has their content now has it from the peer.
+    // The files are gone: from now on their content can only come from the peer.
     let objects = cluster.ask(&["catalog", "show", "survey/03"], "objects");
     assert_eq!((&objects[0]["holders"][0], &objects[0]["size_bytes"]), (&"n1".into(), &(64 * KIB).into()));
     cluster.add_executor(&[]);
@@ -116,13 +116,13 @@ fn an_executor_that_was_killed_still_has_what_it_held_when_it_is_started_again()
     cluster.executor(1).kill();
     cluster.wait_for_executors(0);
     cluster.add_executor(&["--folder", &folder]);
-    // Objects are told in parts.
+    // Executors report their objects in several messages.
     wait_until("all it holds is in the catalog", || cluster.ask(&["executor", "list"], "executors")[0]["objects"] == 8);
     assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
     assert_eq!(reads(&cluster.job("2")), [all, 0, 0]);
 }
 
-/// Keeps n1 busy, so that others must work on what it holds.
+/// Keeps n1 busy, so that other nodes must run the tasks whose inputs n1 holds.
 fn block_first(cluster: &Cluster) -> Child {
     let script = "echo $EYAS_TASK_ID > blocked; until [ -e go ]; do sleep 0.02; done";
     let child = cluster.spawn_on(&["run", "-i", "survey/00", "--array", "1", "--", "sh", "-c", script]);
@@ -142,7 +142,7 @@ fn replicas_that_are_gone_are_done_without() {
     write_survey(&cluster, 6, 64 * KIB);
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     cluster.run(&words).exits(0);
-    // As cleaners of temporary folders do it.
+    // Programs that clean temporary folders delete files like this.
     let remove_all =
         |folder: &Path| all_files(&folder.join("store/objects")).iter().for_each(|file| fs::remove_file(file).unwrap());
     remove_all(cluster.executor(1).folder());
@@ -153,7 +153,7 @@ fn replicas_that_are_gone_are_done_without() {
     cluster.wait_for_executors(2);
     let blocker = block_first(&cluster);
     assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef", "a peer misses them");
-    // All but the one that the blocker has brought back.
+    // All of them are gone, except the one that the blocker has fetched again.
     assert_eq!(reads(&cluster.job("4")), [0, 64 * KIB as u64, 5 * 64 * KIB as u64]);
     let_go(&cluster, blocker);
 }
@@ -167,14 +167,14 @@ fn a_full_store_evicts_and_keeps_within_its_bytes() {
     let mut child = cluster.spawn_on(&["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"]);
     let mut most = 0;
     while child.try_wait().unwrap().is_none() {
-        // Standing still, so that nothing is counted twice that moves while we count.
+        // The executor is stopped, so that no file moves and is counted twice.
         cluster.executor(1).suspend();
         most = most.max(held(&store).1);
         cluster.executor(1).resume();
     }
     let held_bytes = held(&store.join("objects")).1;
     assert!(held_bytes > limit as u64 / 2, "it caches next to nothing: {held_bytes}");
-    // The lock file has a process number in it.
+    // The lock file contains a process id.
     assert!(most <= limit as u64 + 100, "{most} bytes are in a store of {limit}");
     assert_eq!(child.wait_with_output().unwrap().stdout, b"abcdefghijklmnopqrstuvwxyz");
     let executor = &cluster.ask(&["executor", "list"], "executors")[0];
@@ -188,7 +188,7 @@ fn a_full_store_keeps_within_its_inodes() {
     cluster.run(&["run", "--each", "survey/*", "--", "cat", "{}"]).exits(0);
     let objects = held(&cluster.executor(1).folder().join("store/objects")).0;
     assert!((1..=5).contains(&objects), "{objects} objects");
-    // More inputs than may ever be there.
+    // More inputs than the store may hold.
     let many: Vec<_> = (0..6).flat_map(|number| ["-i".to_owned(), format!("survey/{number:02}")]).collect();
     let words: Vec<&str> = many.iter().map(String::as_str).collect();
     let done = cluster.run(&[&["run", "--array", "1"], &words[..], &["--", "true"]].concat());
@@ -203,7 +203,7 @@ fn a_store_outlives_its_executor() {
     cluster.run(&words).exits(0);
     cluster.executor(1).kill();
     let folder = cluster.executor(1).folder().to_owned();
-    // What was half written when it was killed, and what someone meddled with, is not believed.
+    // Files that were half written at the crash, and files that were changed since, are not trusted.
     let objects = all_files(&folder.join("store/objects"));
     assert_eq!(objects.len(), 4);
     fs::set_permissions(&objects[0], std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();

@@ -89,7 +89,7 @@ fn what_cannot_be_is_said() {
     cluster.run(&["dfs", "put", "a.txt", "/ünï côde"]).exits(0);
     cluster.run(&["dfs", "put", "no such file", "/b"]).exits(1).says(&["no such file"]);
     cluster.run(&["dfs", "get", "/a", "a.txt"]).exits(1).says(&["--force"]);
-    // A pipe stays one.
+    // A pipe stays a pipe.
     let pipe = cluster.work().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -106,7 +106,7 @@ fn what_cannot_be_is_said() {
 
 #[test]
 fn what_is_put_at_once_outlives_the_first_node() {
-    // They have not joined yet.
+    // The nodes have not joined yet.
     let mut cluster = Cluster::start(&[NODE; 3]);
     let content = lines(2000);
     cluster.write("a", &content);
@@ -129,7 +129,7 @@ fn files_outlive_processes() {
             assert_eq!(cluster.run(&["dfs", "cat", &format!("/f{number}")]).exits(0).stdout, *content);
         }
     };
-    // Two of the nodes that have a chunk, at once.
+    // Two of the nodes that have a chunk are killed at once.
     cluster.executor(1).kill();
     cluster.executor(2).kill();
     all_there(&cluster);
@@ -138,7 +138,7 @@ fn files_outlive_processes() {
     wait_until("all replicas are there again", || {
         cluster.run(&["dfs", "verify"]).code == 0 && has_replicas(&cluster, &names, 3)
     });
-    // One comes back in its folder, another is new.
+    // One node comes back with its folder; another one is new.
     cluster.run(&["dfs", "rm", "/f0"]).exits(0);
     let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
     cluster.add_executor(&[NODE, &["--folder", &folder]].concat());
@@ -151,7 +151,7 @@ fn files_outlive_processes() {
     assert_eq!(cluster.run(&["dfs", "cat", "/f5"]).exits(0).stdout, contents[5]);
 }
 
-/// Whether all chunks of these files have so many replicas, on nodes that live.
+/// Whether all chunks of these files have this number of replicas on live nodes.
 pub fn has_replicas(cluster: &Cluster, files: &[String], replicas: usize) -> bool {
     files.iter().all(|name| {
         let file = cluster.ask(&["dfs", "show", name], "file");
@@ -196,7 +196,7 @@ fn nodes_that_are_missing_are_named_when_they_are_too_many() {
     let done = cluster.run(&["dfs", "du"]).exits(1);
     assert_eq!(done.stdout.matches(" missing ").count(), 2, "{}", done.stdout);
     cluster.run(&["dfs", "cat", "/a"]).exits(1).says(&["2 of the 4 nodes", "are missing"]);
-    // None is here, and the dispatcher knows that there are some.
+    // No node is here, but the dispatcher knows that nodes exist.
     cluster.executor(1).kill();
     cluster.executor(2).kill();
     wait_until("it is said", || cluster.run(&["dfs", "ls"]).stderr.contains("none of the executors that keep"));
@@ -217,7 +217,7 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
     let mut cluster = cluster(5);
     let content = lines(5000);
     cluster.write("a", &content);
-    // Some node of the last two has each chunk.
+    // Each chunk is on one of the last two nodes.
     cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB", "--replicas", "4"]).exits(0);
     cluster.run(&["dfs", "recover"]).exits(1).says(&["more than half of the nodes are alive"]);
     for number in 1..=3 {
@@ -239,7 +239,7 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
     run(without(&missing)).exits(0).says(&["goes on with 2 nodes"]);
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
     cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
-    // Who comes back after all is one of them again.
+    // A node that comes back after all becomes a member again.
     let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
     cluster.add_executor(&[NODE, &["--folder", &folder]].concat());
     cluster.add_executor(NODE);
@@ -264,13 +264,13 @@ fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
     cluster.add_executor(NODE);
     joined(&cluster, 1);
     assert_eq!(cluster.run(&["--json", "dfs", "ls"]).json("files").as_array().unwrap().len(), 0);
-    // The first was not lost at all: it does not mix with the other.
+    // The first file system was not lost: its content does not mix with that of the other.
     cluster.add_executor(&[NODE, &["--folder", &first]].concat()).wait();
     let log = std::fs::read_to_string(cluster.path("log")).unwrap();
     assert!(log.contains("belongs to file system") && log.contains("recover --anew"), "{log}");
     cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
     joined(&cluster, 1);
-    // Nor is anything of it lost.
+    // It has all of its files.
     cluster.executor(3).kill();
     wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);
     cluster.add_executor(&[NODE, &["--folder", &first]].concat());
@@ -289,7 +289,7 @@ fn chunks_stay_whatever_else_leaves_a_store() {
     cluster.restart_dispatcher();
     cluster.wait_for_executors(3);
     cluster.run(&["dfs", "verify"]).exits(0);
-    // Less than the chunks have.
+    // This is less than the chunks take.
     for number in 1..=3 {
         cluster.executor(number).kill();
         let folder = cluster.executor(number).folder().to_str().unwrap().to_owned();
@@ -350,7 +350,7 @@ fn a_node_that_falls_silent_is_left_out_until_it_speaks_again() {
     for name in &names {
         cluster.run(&["dfs", "put", "a", name, "--chunk-size", "16KiB"]).exits(0);
     }
-    // Its connections stay, and nothing comes over them.
+    // Its connections stay open, but nothing is sent over them.
     cluster.executor(2).suspend();
     for name in &names {
         assert_eq!(cluster.run(&["dfs", "cat", name]).exits(0).stdout, content);

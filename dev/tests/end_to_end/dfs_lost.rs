@@ -54,7 +54,7 @@ fn a_chunk_that_is_damaged_everywhere_is_lost_until_a_node_comes_back_with_it() 
     let content = put(&cluster, "3");
     let lost = chunk(&cluster, 2);
     let object = lost["object"].as_str().unwrap().to_owned();
-    // One of those that have it goes, and the fourth gets it instead.
+    // One of the holders leaves, and the fourth node gets a replica.
     let has_it = (1..=4).find(|number| !files_of_one(&mut cluster, *number, &object).is_empty()).unwrap();
     let folder = cluster.executor(has_it).folder().to_str().unwrap().to_owned();
     cluster.executor(has_it).kill();
@@ -68,7 +68,7 @@ fn a_chunk_that_is_damaged_everywhere_is_lost_until_a_node_comes_back_with_it() 
     let first = lost["offset"].as_u64().unwrap();
     let last = first + lost["size_bytes"].as_u64().unwrap() - 1;
     let sentence = format!("/a: chunk 2 (bytes {first} to {last}) is lost");
-    // It is said so again and again, and does not count down.
+    // Repeated reports name the same number of chunks.
     for _ in 0..3 {
         let done = cluster.run(&["dfs", "verify"]).exits(1);
         assert!(done.stdout.contains(&sentence) && !done.stdout.contains("replaced"), "{}", done.stdout);

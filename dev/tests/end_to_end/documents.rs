@@ -1,4 +1,4 @@
-//! What documents show works as it stands there.
+//! The commands and files in documents work as shown.
 //!
 //! Each page is a script. Its blocks of commands (`sh`) run one after the other, in a folder that is empty at first.
 //! A block whose first line is the name of a file (`# count.toml`) becomes that file. Every other block needs a reason
@@ -23,7 +23,7 @@ struct Block {
     is_excused: bool,
 }
 
-/// The blocks of a page, those that are indented too.
+/// The blocks of a page, including indented ones.
 fn blocks(page: &str) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut open: Option<Block> = None;
@@ -126,7 +126,7 @@ fn job_files() -> Vec<(String, String)> {
 
 #[test]
 fn every_job_file_of_the_page_runs() {
-    // What a machine with two processors has.
+    // The number of slots of a machine with two processors.
     let cluster = Cluster::start(&[&[], &[]]);
     cluster.write("texts/whale.txt", "call me ishmael\n");
     cluster.write("texts/two cities.txt", "it was the best of times\nit was the worst of times\n");

@@ -13,14 +13,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::dfs::joined;
 use crate::support::{Cluster, DEADLINE, listening_ports};
 
-/// Idle connections that are held open to some ports, by a thread for each; those that are closed are opened anew.
+/// Idle connections to some ports. A thread for each port holds them open, and opens closed ones again.
 struct Flood {
     is_over: Arc<AtomicBool>,
     flooding: Vec<JoinHandle<()>>,
 }
 
 impl Flood {
-    /// As many connections as named to each port; returns when most are open.
+    /// Opens this number of connections to each port; returns when most of them are open.
     fn of(ports: &[(u16, usize)]) -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
@@ -37,7 +37,7 @@ impl Flood {
     }
 }
 
-/// Holds so many connections to a port; tells once when half of them are open.
+/// Holds this number of connections to a port; sends one message when half of them are open.
 fn hold(port: u16, count: usize, is_over: &AtomicBool, tell: &Sender<()>) {
     let open = |_| {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the port is listened on");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use crate::support::{Cluster, SmallDisk, finish, is_root, signal, wait_until};
 
-/// Two tasks that keep two files each, one of them in a folder; a third that keeps one that only tasks read.
+/// Two tasks that keep two files each, one of them in a folder; a third task keeps a file that only tasks read.
 const JOB: &str = r#"
     [[task]]
     array = "1-2"
@@ -28,11 +28,11 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     let got = cluster.run(&["job", "get", "1", "--to", "out"]).exits(0).says(&["4 files in out"]);
     assert_eq!(got.stdout, "out/0/a\nout/0/sub/b\nout/1/a\nout/1/sub/b\n");
     assert_eq!((cluster.names("out"), cluster.read("out/1/sub/b")), (vec!["0".into(), "1".into()], "b2\n".into()));
-    // A file like any other, but for what it was when it was written.
+    // The file has usual permissions, whatever they were in the sandbox.
     let mode = |name: &str| fs::metadata(cluster.work().join(name)).unwrap().permissions().mode();
     assert_eq!(mode("out/0/sub/b") & 0o777, mode("made") & 0o777);
     assert_eq!(mode("out/0/a") & 0o100, 0o100);
-    // One task's, into the folder where the command is said; one file of it.
+    // The files of one task go into the working folder; then one file of a task.
     cluster.run(&["task", "get", "1.1", "sub/b"]).exits(0).says(&["1 file in"]);
     assert_eq!((cluster.read("sub/b"), cluster.work().join("a").exists()), ("b2\n".into(), false));
     let files = cluster.ask(&["task", "get", "1.0", "--to", "json"], "files");
@@ -62,7 +62,7 @@ fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
     assert_eq!((cluster.read("out/1/a"), cluster.names("out")), ("mine\n".into(), vec!["1".into()]));
     cluster.run(&["job", "get", "1", "--to", "out", "--force"]).exits(0).says(&["4 files"]);
     assert_eq!(cluster.read("out/1/a"), "a2\n");
-    // The same content is not brought twice: what broke off can be said again.
+    // Content that is already there is not fetched again: an interrupted command can be repeated.
     fs::remove_file(cluster.work().join("out/0/a")).unwrap();
     let again = cluster.run(&["job", "get", "1", "--to", "out"]).exits(0).says(&["4 files"]);
     assert_eq!(again.stdout, "out/0/a\n");
@@ -124,7 +124,7 @@ fn what_is_not_written_yet_is_waited_for_also_through_a_crash_of_the_dispatcher(
     cluster.write("go-2", "");
     finish(getting).exits(0).says(&["waiting for", "2 files"]);
     assert_eq!(cluster.read("out/1/a"), "2\n");
-    // What fails is not waited for.
+    // The command does not wait for an executor that fails.
     let job = "[[task]]\ncommand = [\"false\"]\noutputs = [{ file = \"a\", keep = true }]\n";
     cluster.write("job.toml", job);
     cluster.submit("job.toml");
@@ -156,7 +156,7 @@ fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
     let getting = cluster.spawn_on(&["task", "get", "1.0", "--to", "out"]);
     let mut bytes = [0; 2];
     wait_until("a part has come", || {
-        // Its room is reserved from the beginning.
+        // The space of the whole file is reserved at the beginning.
         let parts = fs::read_dir(cluster.work().join("out")).into_iter().flatten();
         let parts = parts.flat_map(|folder| fs::read_dir(folder.unwrap().path().join("partial")).into_iter().flatten());
         parts.filter_map(|part| File::open(part.unwrap().path()).ok()).any(|part| {
@@ -164,7 +164,7 @@ fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
             read(&mut bytes[0], 1_000_000) && read(&mut bytes[1], 15_999_999) && bytes[0] == b'x'
         })
     });
-    // Of equal ones the first is asked first.
+    // Among equal holders the first one is asked first.
     cluster.executor(1).kill();
     assert_eq!(bytes[1], 0, "it was in the middle");
     finish(getting).exits(0);
@@ -172,13 +172,13 @@ fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
     assert_eq!(cluster.names("out"), ["a"]);
 }
 
-/// How many have the first task's output.
+/// Number of executors that have the output of the first task.
 fn holders(cluster: &Cluster) -> usize {
     let objects = cluster.run(&["--json", "catalog", "show", "eyas://1/0/a"]).exits(0).json("objects");
     objects[0]["holders"].as_array().unwrap().len()
 }
 
-/// Changes the first byte of what an executor has, as a bad disk would, so that no time tells of it.
+/// Changes the first byte of an executor's object and keeps the file's times, as a bad disk would.
 fn overwrite(cluster: &mut Cluster, executor: usize, byte: u8) {
     for folder in fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap() {
         for file in fs::read_dir(folder.unwrap().path()).unwrap() {
@@ -204,7 +204,7 @@ fn a_damaged_replica_leads_on_to_the_next_and_one_that_is_killed_too() {
     cluster.write("job.toml", job.replace("FOLDER", cluster.work().to_str().unwrap()));
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     wait_until("both have it", || holders(&cluster) == 2);
-    // Whichever of the two is asked first.
+    // The result does not depend on which of the two is asked first.
     for executor in [1, 2] {
         overwrite(&mut cluster, executor, b'?');
         let to = format!("without-{executor}");

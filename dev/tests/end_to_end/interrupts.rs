@@ -8,10 +8,10 @@ use rustix::process::Signal;
 
 use crate::support::{Cluster, Home, finish, is_alive, signal, wait_for, wait_until};
 
-/// A first task that ends, and others that have children and say who they are.
+/// A first task that ends, and others that start children and print process ids.
 const SCRIPT: &str = "if [ $0 = 1 ]; then echo first; exit; fi; sleep 1000 & echo $! > child-$0; wait";
 
-/// Waits until every task but the first runs; the processes that they have started.
+/// Waits until every task but the first runs. Returns the processes of these tasks.
 fn wait_for_children(home: &Home) -> Vec<u32> {
     let child = |number: u32| {
         let path = home.work().join(format!("child-{number}"));
@@ -47,7 +47,7 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
 
 #[test]
 fn an_interrupt_at_the_terminal_does_too() {
-    // It goes to the whole process group, of which the cluster's processes are no part.
+    // The signal goes to the whole process group; the cluster's processes are not in it.
     let home = Home::new();
     let mut command = home.command(&["run", "--slots", "1", "--array", "1-9", "--", "sh", "-c", SCRIPT, "{}"]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -74,8 +74,8 @@ fn a_killed_run_leaves_no_process_and_no_file() {
 fn everything_killed_at_once_leaves_no_process() {
     let home = Home::new();
     let (child, children) = run(&home);
-    // All of eyas but the guardians, which are there for this; executors first, before they see that the others are
-    // gone.
+    // All processes of eyas except the guardians, whose purpose this is. Executors first, before they see that others
+    // are gone.
     let processes = home.processes();
     let find =
         |words: &str| processes.iter().filter(|process| process.1.contains(words)).map(|process| process.0).collect();
@@ -86,7 +86,7 @@ fn everything_killed_at_once_leaves_no_process() {
     assert_eq!(finish(child).code, 137);
     wait_until("guardians have cleaned up", || home.processes().is_empty());
     wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
-    // Nobody is left who could remove the store; the sandboxes are gone.
+    // No process is left that could remove the store; the sandboxes are gone.
     for run in home.temporary() {
         assert!(!run.join("n1/sandboxes").exists() && !run.join("n2/sandboxes").exists());
         std::fs::remove_dir_all(run).unwrap();
@@ -115,7 +115,7 @@ fn a_local_cluster_stops_when_it_is_told_to() {
     home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(1);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
     wait_until("the cluster has ended", || home.processes().is_empty());
-    // Its folder stays, and with it the jobs.
+    // The cluster's folder stays, with the jobs.
     home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(0);
     let jobs = home.eyas(&["--cluster", "test", "--json", "job", "list"]).exits(0).json("jobs");
     assert_eq!(jobs[0]["tasks"]["succeeded"], 3);
@@ -131,7 +131,7 @@ fn an_interrupt_does_not_wait_for_a_server_that_has_fallen_silent() {
     let url = format!("http://{}/big", listener.local_addr().unwrap());
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Kept, so that connections stay open.
+        // The variable keeps the connections open.
         let mut silent = Vec::new();
         for stream in listener.incoming().map_while(Result::ok) {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);

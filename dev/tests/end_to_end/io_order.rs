@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::support::{Cluster, Done, Home, SlowDisk, can_use, finish, signal, wait_until};
 
-/// Who waits for what is gone waits no longer, and this much on a busy machine.
+/// Deadline within which a program stops waiting for a process that is gone, also on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A coordinator, and the agents that programs start. They end with it.
@@ -33,7 +33,7 @@ impl Order {
         order
     }
 
-    /// Starts the coordinator, once more in its old place if there was one.
+    /// Starts the coordinator; at its old address if it has run before.
     fn serve(&mut self, words: &[&str]) {
         let mut command = self.home.command(&[&["io", "serve", "--listen", "127.0.0.1:0"], words].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(self.home.log()).spawn().unwrap();
@@ -67,7 +67,7 @@ impl Order {
         self.home.finish(self.command(node, words))
     }
 
-    /// A program on a node that reads so many megabytes of a file, piece by piece.
+    /// A program on a node that reads this number of megabytes of a file, piece by piece.
     fn reader(&self, node: &str, words: &[&str], file: &Path, megabytes: u32) -> Child {
         let (from, count) = (format!("if={}", file.display()), format!("count={}", megabytes * 16));
         let program = ["--", "dd", &from, "of=/dev/null", "bs=64k", &count, "status=none"];
@@ -79,7 +79,7 @@ impl Order {
         self.home.eyas(&["--json", "io", "status"]).exits(0).json("io")
     }
 
-    /// Requests that the coordinator has heard of, so far.
+    /// Requests that the coordinator has received so far.
     fn requests(&self) -> u64 {
         let storages = self.status()["storages"].take();
         storages.as_array().unwrap().iter().map(|storage| storage["requests"].as_u64().unwrap()).sum()
@@ -103,12 +103,12 @@ impl Drop for Order {
         if self.coordinator.is_some() {
             self.kill_coordinator();
         }
-        // An agent stays for half a minute to be used again.
+        // An unused agent runs for another half a minute.
         self.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
     }
 }
 
-/// Where a program that reads from its standard input, or from its first file, stands.
+/// Position of a program in its standard input or in its first file.
 fn position(reader: u32) -> u64 {
     let info = fs::read_to_string(format!("/proc/{reader}/fdinfo/0")).unwrap_or_default();
     info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok()).unwrap_or(0)
@@ -126,7 +126,7 @@ fn kill(mut program: Child) {
     program.wait().unwrap();
 }
 
-/// A file of zeros that takes no room.
+/// A sparse file: it reads as zeros and takes no space.
 fn sparse(disk: &SlowDisk, name: &str, megabytes: u64) {
     File::create(disk.source().join(name)).unwrap().set_len(megabytes << 20).unwrap();
 }
@@ -154,14 +154,14 @@ fn programs_of_several_nodes_are_put_in_one_order() {
     assert!(storage["sequential_as_granted"].as_f64().unwrap() > 0.5, "{status}");
 }
 
-/// One node's long reader, and what happens to whom it asks.
+/// A program on one node that reads for a long time, while the processes that it asks are killed or stopped.
 fn with_reader(happens: impl FnOnce(&mut Order, u32)) {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
     sparse(&disk, "long", 1 << 20);
     let node = disk.mount("one", &["--seek-ms", "1"]);
     let mut order = Order::new(home, &[]);
-    // A shell that has become the reader: it reads its standard input, where it can be seen how far it is.
+    // The shell becomes the reader. It reads its standard input, whose position shows its progress.
     let command = "exec dd of=/dev/null bs=64k status=none < \"$0\"";
     let file = node.path("long");
     let mut reader = order.command("n1", &["--", "sh", "-c", command, file.to_str().unwrap()]);
@@ -217,7 +217,7 @@ fn garbage_is_no_reason_to_stop() {
         let garbage: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
         let mut silent = Vec::new();
         for first in 0..64 {
-            // Whoever it is sent to may hang up at any byte.
+            // The receiver may close the connection at any byte.
             let mut connection = TcpStream::connect(address).unwrap();
             let _ = connection.write_all(&garbage[first * 1_000..]);
             let mut connection = UnixStream::connect(&socket).unwrap();
@@ -236,7 +236,7 @@ fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
     sparse(&disk, "long", 256);
     sparse(&disk, "short", 1);
     let node = disk.mount("one", &["--seek-ms", "1", "--megabytes-per-second", "4"]);
-    // Nothing is revoked in the time of a test.
+    // Revocation takes longer than a test.
     let rules = home.write("rules.toml", "default.lease = '1h'");
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
     let from = format!("if={}", node.path("long").display());
@@ -248,7 +248,7 @@ fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
     wait_until("no turn is out", || order.status()["storages"][0]["outstanding"] == 0);
 }
 
-/// A program that lives on, and has left a call in its turn by that way.
+/// A program that left a call during its turn in this way, and continues to run.
 fn with_a_call_that_was_left(how: &str) {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home).filter(|_| can_use(&["gcc"])) else { return };
@@ -295,9 +295,9 @@ fn who_cannot_ask_goes_ahead() {
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         file
     };
-    // Nobody listens there.
+    // No process listens there.
     let unreachable = save("unreachable.toml", &access.replace(address, "dispatcher = \"127.0.0.1:1\""));
-    // Of another coordinator, which has another secret.
+    // The access file of another coordinator, with another secret.
     let stranger = Order::new(Home::new(), &[]);
     let other = fs::read_to_string(stranger.home.path("home/io/access.toml")).unwrap();
     let other_address = other.lines().find(|line| line.starts_with("dispatcher")).unwrap();
@@ -314,7 +314,7 @@ fn who_cannot_ask_goes_ahead() {
 
     order.run("n3", &["--path", "/nowhere", "--", "true"]).exits(1).says(&["/nowhere"]);
 
-    // An agent's folder into which others can get.
+    // A folder for the agent that other users can access.
     order.run("n4", &words).exits(0);
     order.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
     wait_until("agents have gone", || order.agents().is_empty());
@@ -357,7 +357,7 @@ fn nodes_go_on_asking_where_the_coordinator_has_rules_to_keep() {
     let mount = disk.mount("one", &["--seek-ms", "0"]);
     let rules = home.write("rules.toml", "default.requests_per_s = 1000");
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
-    // Alone, each takes so little that its storage would be left to its programs after some twenty.
+    // Without competition, requests are so short that the storage would be bypassed after some twenty.
     let reads = "
 import os, random, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -375,7 +375,7 @@ fn limits_are_kept_and_reservations_are_met() {
     const MEGABYTE: u64 = 1_000_000;
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
-    // What is reserved is half of what the disk does.
+    // Half of the disk's bandwidth is reserved.
     let options = ["--seek-ms", "1", "--megabytes-per-second", "40"];
     let rules = "
         default.concurrency = 1

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Done, Home, SlowDisk, can_use, eyas, is_root, signal, wait_until};
 
-/// A home whose agent is its own, and ends with it.
+/// A home with an agent of its own, which ends with the home.
 struct Ordered {
     home: Home,
 }
@@ -23,7 +23,7 @@ impl Ordered {
         Ordered { home }
     }
 
-    /// Runs a shell's words in that folder, whose files are ordered if they are to be.
+    /// Runs a shell command in a folder, with ordered I/O if `ordered` is true.
     #[track_caller]
     fn sh(&self, folder: &Path, words: &str, is_ordered: bool) -> Done {
         let mut command = match is_ordered {
@@ -39,7 +39,7 @@ impl Ordered {
         self.home.finish(command)
     }
 
-    /// What the agent, if there is one, says of storages.
+    /// The agent's status of its storages, if there is an agent.
     fn storages(&self) -> Vec<Value> {
         let mut command = self.home.command(&["--json", "io", "status"]);
         command.env("XDG_RUNTIME_DIR", self.home.path("run"));
@@ -47,12 +47,12 @@ impl Ordered {
         if done.code == 0 { done.json("io")["storages"].as_array().expect("a list").clone() } else { Vec::new() }
     }
 
-    /// Whether programs have asked the agent.
+    /// Whether programs have sent requests to the agent.
     fn has_asked(&self) -> bool {
         !self.storages().is_empty()
     }
 
-    /// Runs the same in two new folders, ordered in one of them; the same has to come of it.
+    /// Runs a command in two new folders, in one of them with ordered I/O, and checks that the results are equal.
     #[track_caller]
     fn compare(&self, programs: &[&str], words: &str) {
         self.compare_in(&self.home.work(), programs, words);
@@ -103,7 +103,7 @@ fn write_inputs(folder: &Path) {
     }
 }
 
-/// All files below a folder, but for what git notes of files' times.
+/// All files below a folder, without the file times that git records.
 fn read_all(base: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(folder).expect("our own folder") {
         let path = entry.expect("readable").path();

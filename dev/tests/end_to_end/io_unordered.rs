@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::{Home, SlowDisk, can_use, eyas, signal, wait_until};
 
-/// Reads a file piece by piece, wherever, until it is killed.
+/// Reads pieces of a file at random offsets until it is killed.
 const ANYWHERE: &str = "
 import os, random, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -36,14 +36,14 @@ impl Node {
         command
     }
 
-    /// A program that reads a file wherever, whose requests are ordered.
+    /// A program whose requests are ordered, and which reads a file at random offsets.
     fn reader(&self, file: &Path) -> Reader {
         let folder = file.parent().and_then(Path::to_str).expect("a plain name");
         let words = ["io", "run", "--here", "--path", folder, "--", "python3", "-c", ANYWHERE];
         Reader(self.command(&words).arg(file).spawn().expect("it can be started"))
     }
 
-    /// A count of what became of requests, over all storages; None if there is no agent.
+    /// A counter of requests, summed over all storages; `None` if there is no agent.
     fn count(&self, name: &str) -> Option<u64> {
         let done = self.home.finish(self.command(&["--json", "io", "status"]));
         (done.code == 0).then(|| {
@@ -62,7 +62,7 @@ impl Node {
         self.home.processes().into_iter().filter(is_agent).map(|(process, _)| process).collect()
     }
 
-    /// Waits until a program reads on, and asks for nothing.
+    /// Waits until a program reads without sending requests.
     #[track_caller]
     fn wait_until_left_alone(&self, reader: &Reader) {
         wait_until("it asks", || self.count("requests").is_some_and(|requests| requests > 0));
@@ -74,7 +74,7 @@ impl Node {
         assert_eq!(self.count("left_alone"), Some(1));
     }
 
-    /// Runs a program of Python's under `eyas io run` with these words before the folder that is ordered.
+    /// Runs a Python program under `eyas io run` with these arguments before the folder that is ordered.
     #[track_caller]
     fn python(&self, words: &[&str], program: &str, file: &Path) {
         let folder = file.parent().and_then(Path::to_str).expect("a plain name");
@@ -91,11 +91,11 @@ impl Drop for Node {
     }
 }
 
-/// Killed when dropped.
+/// A running program, killed when dropped.
 struct Reader(Child);
 
 impl Reader {
-    /// Calls that have read something, so far.
+    /// Calls that have read bytes so far.
     fn calls(&self) -> u64 {
         let numbers = fs::read_to_string(format!("/proc/{}/io", self.0.id())).expect("it runs");
         let calls = numbers.lines().find_map(|line| line.strip_prefix("syscr: ")).expect("proc(5)");
@@ -178,7 +178,7 @@ fn rules_are_kept_where_order_gains_nothing() {
     wait_until("it asks", || node.count("requests").is_some_and(|requests| requests > 50));
     let (asked, calls) = (node.requests(), reader.calls());
     wait_until("it reads on", || reader.calls() > calls + 300);
-    // It may be in the middle of one.
+    // The program may be in the middle of a call.
     assert!(node.requests() + 1 >= asked + 300, "it asks for all that it reads");
     assert_eq!(node.count("left_alone"), Some(0));
 }
@@ -194,7 +194,7 @@ fn who_has_read_from_memory_asks_for_what_is_not_there() {
         sparse(&disk, name, 96 << 20);
     }
     let mount = disk.mount("mount", &["--seek-ms", "8"]);
-    // What is in memory of the first is read as often as it takes to look no more, then the second from its beginning.
+    // The first file, which is in memory, is read until the page cache is no longer checked; then the second file.
     let program = "
 import os, sys
 folder = os.path.dirname(sys.argv[1])
@@ -235,12 +235,12 @@ for name in sorted(os.listdir(folder)):
     assert_eq!(node.count("left_alone"), Some(0));
 }
 
-/// A file of zeros that takes no room.
+/// A sparse file: it reads as zeros and takes no space.
 fn sparse(disk: &SlowDisk, name: &str, bytes: u64) {
     File::create(disk.source().join(name)).and_then(|file| file.set_len(bytes)).expect("our own folder");
 }
 
-/// Whether the kernel tells what it has in memory of a file: since 6.5.
+/// Whether the kernel can tell which pages of a file are in memory (`cachestat`, since Linux 6.5).
 fn tells_what_is_in_memory() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc(5)");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
@@ -263,7 +263,7 @@ fn what_is_in_memory_is_not_asked_for() {
     command.arg(&file);
     assert!(node.home.finish(command).exits(0).stdout.contains("3145728"));
     assert_eq!(node.count("requests"), Some(0));
-    // It is there all the same for who wants to ask.
+    // The coordinator still answers programs that ask.
     let mut command = node.command(&["io", "run", "--here", "--always", "--path", folder, "--", "cksum"]);
     command.arg(&file);
     assert!(node.home.finish(command).exits(0).stdout.contains("3145728"));

@@ -23,7 +23,7 @@ fn mistakes_are_found_with_their_line() {
         let line = if line_seven.contains('\n') { "line 8" } else { "line 7" };
         cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.toml", line, says]);
     }
-    // What is only seen when the whole task is known is said of the task's first line.
+    // Mistakes that concern the whole task are reported at the task's first line.
     for (task, says) in [
         ("command = []", "no command"),
         ("command = [\"true\"]\nnoop = true", "not both"),
@@ -74,7 +74,7 @@ fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
         cluster.run(&["submit", "job.toml"])
     };
     submit(task("a", "") + &task("a", "")).exits(1).says(&["line 6", "two tasks have the id `a`"]);
-    // Only what comes before can be named, so that a circle begins with an unknown name.
+    // A task can only name tasks before it, so a cycle contains an unknown name.
     submit(task("a", "{ task = \"b\" }") + &task("b", "{ task = \"a\" }")).exits(1).says(&["line 1", "`b`"]);
     submit(task("a", "{ task = \"a\" }")).exits(1).says(&["line 1", "`a`"]);
     submit(task("a", "") + &task("b", "{ task = \"a\", output = \"x\" }")).exits(1).says(&["no output `x`"]);
@@ -93,7 +93,7 @@ fn two_tasks_that_would_write_one_file_are_refused() {
     submit("", ", to = \"./o\"").exits(1).says(&["tasks 0 and 1 would both write `", "/work/o`"]);
     cluster.run(&["run", "--array", "1-3", "-o", "o=x/", "--", "true"]).exits(1).says(&["/work/x/o`", "`{#}`"]);
     assert_eq!(cluster.ask(&["job", "list"], "jobs"), serde_json::json!([]));
-    // Each keeps its own.
+    // Each task keeps its own output.
     submit(", keep = true", ", keep = true").exits(0);
     submit("", ", to = \"p\"").exits(0);
 }

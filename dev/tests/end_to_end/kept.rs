@@ -53,7 +53,7 @@ fn levels_of_tasks_hand_on_what_is_only_in_the_cluster() {
     let left: Vec<_> = cluster.names(".").into_iter().filter(|name| !name.starts_with("made-")).collect();
     assert_eq!(left, ["go", "levels.toml", "sum"], "nothing but the sum is in persistent storage");
     assert_eq!(cluster.job("1")["reads"]["persistent"]["count"], 0);
-    // It stays, and has a name.
+    // The object stays, and has a name.
     assert!(!holders(&cluster, "eyas://1/0/number").is_empty());
 }
 
@@ -92,7 +92,7 @@ fn a_killed_dispatcher_finds_again_what_executors_keep() {
     assert_eq!(wait_for("it is held", || holders(&cluster, "eyas://1/0/number").pop()).len(), 2);
 }
 
-/// A task that keeps a text with `words` for its output, and one that reads it when there is a file `go`.
+/// A task that keeps a text, with `words` for its output, and a task that reads the text when there is a file `go`.
 fn write_pair(cluster: &Cluster, words: &str) {
     let text = r#"
         [[task]]
@@ -126,7 +126,7 @@ fn what_two_executors_keep_survives_one() {
     cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(0);
     assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
-    // Who joins is given one.
+    // An executor that joins gets a replica.
     cluster.add_executor(&[]);
     wait_until("two have it again", || holders(&cluster, TEXT) == ["n2", "n3"]);
 }
@@ -142,7 +142,7 @@ fn what_only_one_has_is_moved_before_it_leaves() {
     cluster.run(&["executor", "stop", "n1"]).exits(0);
     cluster.executor(1).wait();
     assert_eq!(holders(&cluster, TEXT), ["n2"]);
-    // The same when the executor is told by its own machine.
+    // The same when the machine of the executor tells it to stop.
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
     crate::support::signal(cluster.executor(2).process(), rustix::process::Signal::TERM);
@@ -153,7 +153,7 @@ fn what_only_one_has_is_moved_before_it_leaves() {
     assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
 }
 
-/// A cluster whose first executor alone can make what its second alone can read, and keeps it.
+/// A cluster in which only the first executor can make an object, and only the second one can read it.
 fn start_apart() -> Cluster {
     let cluster = Cluster::start(&[&["--node-resource", "here=1"]]);
     write_pair(&cluster, "keep = true");
@@ -181,7 +181,7 @@ fn what_is_gone_from_where_it_is_kept_is_made_again() {
 fn what_is_damaged_where_it_is_kept_is_never_read_and_is_made_again() {
     let mut cluster = start_apart();
     for path in objects_of(&mut cluster, 1) {
-        // As a bad disk would, so that no time tells of it.
+        // The file's times stay the same, as with a bad disk.
         let before = fs::metadata(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
@@ -209,7 +209,7 @@ fn what_is_kept_does_not_make_room_for_what_is_read() {
     cluster.write("go", "");
     cluster.run(&["run", "--each", "large-*", "--", "wc", "-c", "{}"]).exits(0);
     assert_eq!(holders(&cluster, TEXT), ["n1"]);
-    // What cannot be kept fails for now and says why.
+    // A task whose output cannot be kept fails for now and says why.
     cluster.write(
         "big.toml",
         "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 2000000 /dev/zero > big\"]\n\
@@ -259,7 +259,7 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
     });
     wait_until("another has it", || holders(&cluster, TEXT) == ["n2"]);
     cluster.run(&["job", "wait", "1"]).exits(0).says(&["1 ran again"]);
-    // When the cluster stops, all leave with what they hold.
+    // When the cluster stops, all executors leave with the objects that they hold.
     cluster.run(&["stop"]).exits(0);
     cluster.executor(2).wait();
     cluster.restart_dispatcher();
@@ -286,7 +286,7 @@ fn what_is_kept_and_written_is_read_from_there_when_it_is_lost() {
     assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
 }
 
-/// Five tasks in a row, each of which reads what the one before it wrote; the last one's is kept for the user.
+/// A chain of five tasks: each reads the output of the previous one. The output of the last is kept for the user.
 fn write_row(cluster: &Cluster, keep: &str) {
     let mut job = String::new();
     for number in 0..5 {
@@ -320,7 +320,7 @@ fn what_is_kept_until_it_is_read_makes_room_for_what_comes_after_it() {
     let job = cluster.submit("row.toml");
     cluster.run(&["job", "wait", &job]).exits(0).says(&["5 of 5 tasks succeeded"]);
     assert_eq!((cluster.read("ran").as_str(), holders(&cluster, "eyas://2/0/part").len()), ("0\n1\n2\n3\n4\n", 0));
-    // Only the last is for the user. When it is lost, all that it is made from is made again, and let go again.
+    // Only the last output is for the user. If it is lost, the chain runs again, and the others are released again.
     cluster.executor(1).kill();
     cluster.add_executor(&["--cache", "1MB"]);
     cluster.run(&["job", "get", &job]).exits(0).says(&["1 file in"]);

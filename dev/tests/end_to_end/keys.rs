@@ -49,7 +49,7 @@ fn a_rotated_key_works_for_its_grace_and_executors_and_tasks_go_on() {
     .trim()
     .to_owned();
     wait_until("the task has started", || cluster.names(".").contains(&"started".to_owned()));
-    // A watch with the old key, which ends with it.
+    // A watch with the old key ends with the key.
     let watch = cluster.spawn(&["--access", &old, "job", "wait", &job]);
     cluster.run(&["access", "rotate", "--grace", "1h"]).exits(0).says(&["1 h 0 min", "eyas access show --role"]);
     assert_eq!(keys(&cluster)[..2], ["k1 admin retiring", "k2 admin active"]);
@@ -57,19 +57,19 @@ fn a_rotated_key_works_for_its_grace_and_executors_and_tasks_go_on() {
         with(&cluster, access, &["job", "list"]).exits(0);
     }
     cluster.run(&["access", "rotate", "--grace", "0s"]).exits(0);
-    // What retires goes on retiring; what was active is replaced at once.
+    // A key that retires continues to retire; the active key is replaced at once.
     with(&cluster, &copy(&cluster, "newest.toml"), &["job", "list"]).exits(0);
     let replaced = ["no longer accepts key k2 (role admin)", "eyas access rotate", "new access file"];
     with(&cluster, cluster.path("new.toml").to_str().unwrap(), &["job", "list"]).exits(1).says(&replaced);
     cluster.run(&["access", "revoke", "k1"]).exits(0);
     finish(watch).exits(1).says(&["k1", "revoke"]);
-    // Both executors have a key that is none of these, and their task has not noticed.
+    // Both executors have a new key, and their task still runs.
     cluster.wait_for_executors(2);
     cluster.write("go", "");
     cluster.run(&["job", "wait", &job]).exits(0);
     assert_eq!(cluster.task(&format!("{job}.0"))["attempt"].as_u64().unwrap_or(0), 0);
     cluster.run(&["run", "--array", "1-20", "--", "true"]).exits(0);
-    // Started from an old access file, another is not taken, and says why.
+    // An executor that starts with an old access file is refused, and says why.
     let folder = cluster.path("late").to_str().unwrap().to_owned();
     with(&cluster, &old, &["start", "executor", "--folder", &folder]).exits(1).says(&["k1", "was revoked"]);
 }
@@ -128,7 +128,7 @@ fn each_role_may_do_what_it_is_for() {
         (&["executor", "stop", "n1"], [false, false, false]),
         (&["stop"], [false, false, false]),
     ] {
-        // The one that may goes last: it may change what is there.
+        // The key that has the right comes last, because its request changes the cluster.
         for (access, may) in [&submit, &read, &executor].into_iter().zip(may).rev() {
             let done = with(&cluster, access, words);
             assert_eq!(done.code == 0, may, "{access} {words:?}: {}", done.stderr);
@@ -165,7 +165,7 @@ fn a_task_has_the_token_of_its_job_and_not_the_clusters_key() {
     assert_eq!(errors.matches("the token of job 2").count(), 8, "{errors}");
     let token = cluster.read("token");
     assert_ne!(token, fs::read_to_string(cluster.path("home/clusters/test/access.toml")).unwrap());
-    // Tasks of a job over blocks may read what that reads, and write what is hidden until it is done; nothing else.
+    // Tasks of `eyas map` may read its inputs and write its outputs, which are hidden until the end; nothing else.
     cluster.run(&["dfs", "put", "text", "/other"]).exits(0);
     let script = "for words in 'cat /text' 'cat /other' 'rm /text'; do \
                   $0 dfs $words >/dev/null 2>>refused && echo \"$words\" >>mapped; done; cat";
@@ -174,7 +174,7 @@ fn a_task_has_the_token_of_its_job_and_not_the_clusters_key() {
     assert_eq!(cluster.read("mapped"), "cat /text\n");
     let refused = cluster.read("refused");
     assert_eq!(refused.matches("is not permitted to do this").count(), 2, "{refused}");
-    // A token has ended with its job, wherever it was kept.
+    // A token expires with its job, wherever it was copied to.
     let kept = cluster.write("kept.toml", token);
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();
     let done = with(&cluster, kept.to_str().unwrap(), &["job", "show", "2"]);

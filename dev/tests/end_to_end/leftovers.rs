@@ -8,11 +8,11 @@ use rustix::process::Signal;
 
 use crate::support::{Cluster, Home, children, finish, is_alive, parent, signal, wait_for, wait_until};
 
-/// A task with a child in its group, a daemon of its own session, and one that has forgotten its environment too.
+/// A task with a child in its process group, a daemon in a session of its own, and a daemon without environment.
 const TASK: &str = "sleep 1000 & setsid sleep 1001 & env -i setsid sleep 1002 & \
                     touch ran-$$; until [ -e go ]; do sleep 0.02; done; echo done";
 
-/// What belongs to one try of the task: its first process, and all that it has started.
+/// The processes of one attempt of the task: the first one, and all that it has started.
 struct Try {
     leader: u32,
     others: Vec<(u32, String)>,
@@ -22,13 +22,13 @@ fn tries(home: &Home) -> Vec<u32> {
     home.names(".").iter().filter_map(|name| name.strip_prefix("ran-")?.parse().ok()).collect()
 }
 
-/// The only try so far, once all of it runs.
+/// Waits until all processes of the only attempt run.
 fn first_try(home: &Home) -> Try {
     let leader = wait_for("the task runs", || tries(home).pop());
     Try { leader, others: daemons(leader) }
 }
 
-/// What a try has started, once it has.
+/// The processes that an attempt has started, when all of them run.
 fn daemons(leader: u32) -> Vec<(u32, String)> {
     wait_for("its daemons run", || {
         let sleeping = |(_, words): &(u32, String)| words.starts_with("sleep 100");
@@ -42,14 +42,14 @@ fn guardian(executor: u32) -> Option<u32> {
     Some(children(executor).into_iter().find(|(_, words)| words.contains(" guard "))?.0)
 }
 
-/// Whether an executor has a control group of its own, without which what clears its environment is lost.
+/// Whether an executor has a control group; without one, processes that clear their environment are not found.
 fn has_group(executor: u32) -> bool {
     fs::read_to_string(format!("/proc/{executor}/cgroup"))
         .is_ok_and(|groups| groups.contains(&format!("/eyas-{executor}-")))
 }
 
 impl Try {
-    /// Those that can be found.
+    /// The processes that an executor can find on this machine.
     fn findable(&self, has_group: bool) -> Vec<u32> {
         let others = self.others.iter().filter(|(_, words)| has_group || !words.contains("1002"));
         others.map(|(process, _)| *process).chain([self.leader]).collect()
@@ -63,14 +63,14 @@ struct Lost {
     run: Child,
 }
 
-/// Runs the task on the only executor that takes it, and kills that with its guardian.
+/// Runs the task on the only executor that accepts it, and kills the executor and its guardian.
 fn kill_both(cluster: &Cluster) -> Lost {
     let run = cluster.spawn_on(&["run", "--array", "1", "--", "sh", "-c", TASK]);
     let what = first_try(cluster);
     let executor = parent(what.leader).expect("it runs");
     let has_group = has_group(executor);
     let guardian = wait_for("it has a guardian", || guardian(executor));
-    // So that it does not replace its guardian meanwhile.
+    // A stopped executor does not replace its guardian.
     signal(executor, Signal::STOP);
     signal(guardian, Signal::KILL);
     signal(executor, Signal::KILL);
@@ -85,7 +85,7 @@ impl Lost {
         self.what.others.iter().for_each(|(process, _)| signal(*process, Signal::KILL));
     }
 
-    /// The task succeeds in a second try, of which nothing is left when the cluster has ended.
+    /// Checks that the task succeeds in a second attempt, and that no process is left when the cluster has ended.
     fn succeeds_elsewhere(self, cluster: Cluster) {
         let again =
             wait_for("it is tried again", || tries(&cluster).into_iter().find(|try_| *try_ != self.what.leader));
@@ -112,12 +112,12 @@ fn a_fresh_executor_in_the_folder_ends_what_the_last_one_left() {
 #[test]
 fn an_executor_elsewhere_on_the_host_ends_it_when_the_dispatcher_says_so() {
     let mut cluster = Cluster::start(&[&[], &["--accept", "task.cpus > 100"]]);
-    // One that was there before.
+    // An executor that has been there all the time.
     let lost = kill_both(&cluster);
     lost.wait_until_ended();
     cluster.add_executor(&[]);
     lost.succeeds_elsewhere(cluster);
-    // One that comes later.
+    // An executor that joins later.
     let mut cluster = Cluster::start(&[&[]]);
     let lost = kill_both(&cluster);
     cluster.add_executor(&[]);
@@ -136,7 +136,7 @@ fn a_guardian_that_is_killed_is_replaced() {
         signal(first, Signal::KILL);
         wait_until("there is another", || guardian(executor).is_some_and(|now| now != first));
     }
-    // The last one is no member of the executor's group, and does what the first would have done.
+    // The last one is not in the executor's process group, and does the work of the first one.
     let last = wait_for("there is one", || guardian(executor));
     wait_until("it is outside", || {
         let groups = fs::read_to_string(format!("/proc/{last}/cgroup")).unwrap_or_default();

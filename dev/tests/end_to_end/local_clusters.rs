@@ -33,12 +33,12 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
         let said = done.says(&["`test` is already running", "--cluster test", "eyas stop --cluster test"]).stderr;
         assert!(!said.contains("up"), "old lines of its log: {said}");
     }
-    // It is not harmed.
+    // The running cluster is not harmed.
     home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
     let text = log(&home);
     assert!(text.contains("2 executors ready") && text.lines().all(|line| line.starts_with("20")), "{text}");
-    // One that cannot start says why, and nothing that an earlier one said.
+    // A cluster that cannot start says why, and does not repeat messages of an earlier one.
     let journal = home.path("home/clusters/test/journal.redb");
     let sound = fs::read(&journal).unwrap();
     fs::write(&journal, "no journal").unwrap();
@@ -65,7 +65,7 @@ fn a_run_that_is_killed_as_soon_as_it_has_begun_leaves_no_folder() {
         for number in 0..4 {
             let home = Home::new();
             let child = home.spawn(&["run", "--array", "1", "--", "true"]);
-            // At the first sign of its cluster, and a little later each time.
+            // The command is killed when its cluster first appears, and a little later each time.
             wait_until("its cluster begins", || match number {
                 0 => home.processes().len() > 1,
                 1 => !home.temporary().is_empty(),

@@ -1,6 +1,6 @@
 //! The real `eyas` command, end to end: real processes, sockets and disks, each test with an eyas home of its own.
 //!
-//! What is promised to users is tested here, as they see it: words in, words and files out. Decisions have their tests
+//! These tests check what users see: arguments go in, text and files come out. Decisions have their tests
 //! beside the code that decides. A test waits for facts, each with a deadline, and never for time to pass; it kills
 //! only what it started. When a test ends, its [`support::Home`] checks that nothing was left behind.
 //!

@@ -24,7 +24,7 @@ fn files_of_any_name_reach_their_tasks() {
     let mut expected: Vec<_> = ODD_NAMES.map(|name| format!("<{name}>")).to_vec();
     expected.sort();
     assert_eq!(done.stdout, expected.concat());
-    // In a sandbox they have no folder before them that would hide a dash.
+    // In a sandbox the names have no folder before them, so a leading dash is visible to programs.
     let done = home.eyas(&["run", "-k", "--sandbox", "--each", "survey/*.fits", "--", "cat", "{}"]).exits(0);
     assert_eq!(done.stdout, expected.concat());
 }
@@ -105,7 +105,7 @@ fn inputs_are_staged_and_named_to_the_command() {
     home.write("frames/2", "two ");
     home.write("dark-1", "dark1\n");
     home.write("dark-2", "dark2\n");
-    // The word that is an input's path becomes the staged path, as does the item; others are asked for by number.
+    // An argument that is the path of an input becomes the staged path, as does the item; other inputs have numbers.
     let command =
         ["--", "sh", "-c", "cat \"$@\"; test ! $1 -ef ../work/objects.csv", "sh", "objects.csv", "{}", "{input:2}"];
     let words = ["run", "-k", "--sandbox", "--each", "frames/*", "-i", "objects.csv", "-i", "dark-{/}"];
@@ -127,7 +127,7 @@ fn a_program_can_be_brought_along() {
     home.write("x.dat", "x");
     let done = home.eyas(&["run", "--sandbox", "-i", "tool", "--each", "*.dat", "--", "./tool", "{}"]).exits(0);
     assert!(done.stdout.starts_with("x by ") && done.stdout.contains("/sandboxes/"), "{}", done.stdout);
-    // Not brought along, it is the one of the user's folder.
+    // A program that is not an input is the one in the user's folder.
     let done = home.eyas(&["run", "--sandbox", "--each", "*.dat", "--", "./tool", "{}"]).exits(0);
     assert_eq!(done.stdout, format!("x by {}/./tool\n", home.work().display()).replace("/./", "/"));
 }

@@ -1,4 +1,4 @@
-//! Jobs over the blocks of files: each record counts once, whatever dies, stands still or fails, and outputs appear
+//! Jobs over the blocks of files: each record counts once, whatever dies, stops or fails, and outputs appear
 //! whole or not at all.
 
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use crate::support::{Cluster, eyas, finish, signal, wait_for, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
-/// Says who it is and who started it. Waits until all have begun, so that each has some of the input, passes its own
-/// on, and waits for leave to end: for all, or for itself.
+/// Makes a file named after its parent and itself. Waits until all have begun, so that each gets some input. Passes
+/// the input on, and ends when a file allows it: one for all, or one for itself.
 const WAITER: &str = "touch ran-$PPID-$$; until [ -e begin ]; do sleep 0.02; done; cat
                       until [ -e go ] || [ -e go-$$ ]; do sleep 0.02; done";
 
-/// A cluster of `nodes` with a file `/text` of many chunks, which is `text` in the working folder too.
+/// A cluster of `nodes` with a file `/text` of many chunks; the working folder has the same file as `text`.
 fn cluster(nodes: usize) -> Cluster {
     let cluster = Cluster::start(&vec![NODE; nodes]);
     cluster.write("text", text());
@@ -28,7 +28,7 @@ fn put(cluster: &Cluster, file: &str, name: &str) {
     cluster.run(&["dfs", "put", file, name, "--chunk-size", "8KiB", "--format", "lines"]).exits(0);
 }
 
-/// Lines of a few hundred words, none of which is another's, so that one that is there twice shows.
+/// Lines of a few hundred words. All lines differ, so that tests detect a repeated line.
 fn text() -> String {
     let mut state = 1_u64;
     let mut word = || {
@@ -45,7 +45,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Every program that has begun so far: the process of its worker, and its own.
+/// Every program that has begun so far: process ids of its worker and of itself.
 fn programs(cluster: &Cluster) -> Vec<(u32, u32)> {
     let names = cluster.names(".").into_iter().filter_map(|name| {
         let (worker, program) = name.strip_prefix("ran-")?.split_once('-')?;
@@ -54,7 +54,7 @@ fn programs(cluster: &Cluster) -> Vec<(u32, u32)> {
     names.collect()
 }
 
-/// Waits for the first programs, and lets them read.
+/// Waits for the first programs, and allows them to read.
 fn wait_for_programs(cluster: &Cluster, count: usize) -> Vec<(u32, u32)> {
     let are_all = |programs: &Vec<_>| programs.len() >= count;
     let programs = wait_for((count, "programs have begun"), || Some(programs(cluster)).filter(are_all));
@@ -66,7 +66,7 @@ fn waiters(cluster: &Cluster, words: &[&str]) -> Child {
     cluster.spawn_on(&[&["map", "/text"], words, &["--", "sh", "-c", WAITER]].concat())
 }
 
-/// Checks that the output of a job that passes its input on is that input, and that nothing else is left.
+/// Checks that the output of a job that copies its input equals the input, and that no other file is left.
 fn is_all(cluster: &Cluster, map: Child) {
     let done = finish(map).exits(0);
     assert!(sorted(&done.stdout) == sorted(&text()), "{}", done.stderr);
@@ -79,12 +79,12 @@ fn names(cluster: &Cluster) -> Vec<String> {
     files.as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the programs of `apps/text` are, beside eyas.
+/// Path of `eyas-text`, beside `eyas`.
 fn text_program() -> String {
     eyas().with_file_name("eyas-text").to_str().expect("a plain name").to_owned()
 }
 
-/// What a shell prints in the working folder.
+/// Output of a shell command in the working folder.
 fn shell(cluster: &Cluster, script: &str) -> String {
     let output = Command::new("bash").args(["-c", script]).current_dir(cluster.work()).env("LC_ALL", "C").output();
     let output = output.unwrap();
@@ -106,7 +106,7 @@ fn blocks_are_read_by_programs_and_what_they_write_is_gathered() {
     assert_eq!((parts.len(), parts[0].as_str()), (published.len() - 1, "/counts/part-00000"));
     let count = |part: &&String| cluster.run(&["dfs", "cat", part]).exits(0).stdout.trim().parse::<u32>().unwrap();
     assert_eq!(parts.iter().map(count).sum::<u32>(), 12000);
-    // Two files are one input; an empty one is none.
+    // Two files are one input; an empty file adds nothing.
     cluster.write("empty", "");
     put(&cluster, "empty", "/empty");
     let both = cluster.run(&["map", "/text", "/empty", "/text", "--", "cat"]).exits(0).stdout;
@@ -130,7 +130,7 @@ fn words_are_counted_by_key_and_in_order() {
     assert_eq!(cluster.run(&words).exits(0).stdout, expected);
     let words = ["map", "/text", "--reduce", add, "--combine", add, "--", "sh", "-c", map];
     assert_eq!(cluster.run(&words).exits(0).stdout, expected);
-    // Each of several has all of its keys, in their order.
+    // With several reducers, each has all values of its keys, in the order of the keys.
     let words = ["map", "/text", "--reduce", add, "--reducers", "5", "--to", "/counts", "--", "sh", "-c", map];
     cluster.run(&words).exits(0);
     let parts = (0..5).map(|part| cluster.run(&["dfs", "cat", &format!("/counts/part-{part:05}")]).exits(0).stdout);
@@ -183,13 +183,13 @@ fn a_killed_worker_runs_again_and_nothing_counts_twice() {
 #[test]
 fn a_worker_that_stands_still_loses_its_block_and_is_refused_when_it_goes_on() {
     let cluster = cluster(3);
-    // Nothing is done twice but for this.
+    // Only this work is done twice.
     let map = waiters(&cluster, &["--term", "2s", "--policy", "static"]);
     let begun = wait_for_programs(&cluster, 3);
     let [(still, its), (other, others)] = [begun[0], begun[1]];
     signal(still, Signal::STOP);
     cluster.write(&format!("go-{its}"), "");
-    // The other commits, and has its next program read what the first has lost.
+    // The other worker commits, and its next program reads the chunks that the first has lost.
     cluster.write(&format!("go-{others}"), "");
     wait_until("its block is another's", || {
         programs(&cluster).iter().filter(|(worker, _)| *worker == other).count() > 1
@@ -215,7 +215,7 @@ fn a_run_goes_on_when_executors_are_killed() {
     let map = waiters(&cluster, &["--retries", "1", "--to", "/out"]);
     wait_for_programs(&cluster, 4);
     let leads = leader(&cluster);
-    // One that leads nothing is gone for good. The one that leads the run starts again.
+    // An executor that leads no run is gone for good. The executor that leads the run starts again.
     let other = (1..=4).find(|number| *number != leads).unwrap();
     cluster.executor(other).kill();
     cluster.executor(leads).kill();
@@ -255,16 +255,16 @@ fn leader(cluster: &Cluster) -> usize {
 #[test]
 fn a_program_that_fails_gives_back_what_it_had() {
     let cluster = cluster(3);
-    // Half-way through a chunk, once.
+    // The program fails once, half-way through a chunk.
     let once =
         "if mkdir failed 2> /dev/null; then head -c 1000 > /dev/null; echo half; echo sorry >&2; exit 3; fi; cat";
     let map = cluster.spawn_on(&["map", "/text", "--retries", "1", "--", "sh", "-c", once]);
     is_all(&cluster, map);
     fs::remove_dir(cluster.work().join("failed")).unwrap();
-    // Without another try there are other tasks.
+    // Without retries, other tasks read the chunks.
     let done = cluster.run(&["map", "/text", "--", "sh", "-c", once]).exits(0).says(&["sorry", "exit code 3"]);
     assert_eq!(sorted(&done.stdout), sorted(&text()));
-    // Always.
+    // The program always fails.
     let fails = ["map", "/text", "--to", "/out", "--", "sh", "-c", "cat; echo never >&2; exit 5"];
     cluster.run(&fails).exits(1).says(&["chunks were not read", "exit code 5", "never"]);
     let killed = ["map", "/text", "--to", "/out", "--", "sh", "-c", "kill -9 $$"];
@@ -283,7 +283,7 @@ fn a_program_need_not_read_all() {
     assert_eq!(lines(&["true"]), Vec::<String>::new());
     let first = lines(&["head", "-n", "1"]);
     assert!(first.contains(&"0".to_owned()) && first.iter().all(|line| text().lines().any(|other| other == line)));
-    // Who closes its input may go on.
+    // A program that closes its input may continue.
     assert!(lines(&["sh", "-c", "exec <&-; sleep 0.1; echo late"]).iter().all(|line| line == "late"));
 }
 
@@ -299,7 +299,7 @@ fn what_cannot_be_is_said() {
     cluster.run(&["map", "/text", "--reducers", "2", "--", "cat"]).exits(2).says(&["--reduce"]);
     let many = ["map", "/text", "--reduce", "cat", "--reducers", "999", "--", "cat"];
     cluster.run(&many).exits(1).says(&["256"]);
-    // A program that is brought along, and an interrupt.
+    // The program is an input, and the command is interrupted.
     cluster.write("mine.sh", "#!/bin/sh\nexec sed 's/^/mine /'\n");
     let mut executable = Command::new("chmod");
     assert!(
@@ -318,7 +318,7 @@ fn what_cannot_be_is_said() {
 fn a_program_knows_the_file_that_it_reads() {
     let cluster = Cluster::start(&[NODE]);
     let text = text();
-    // A row of chunks of each, and one that has no more than one.
+    // Each file has several chunks, except one that has a single chunk.
     let logs = [("/logs/a.log", &text[..100_000]), ("/logs/b.log", &text[100_000..180_000]), ("/logs/c.log", "only\n")];
     let mut expected = String::new();
     for (name, content) in logs {
@@ -332,7 +332,7 @@ fn a_program_knows_the_file_that_it_reads() {
     assert_eq!(sorted(&named), sorted(&expected));
     let by_variable = map(&["--by-file", "--", "sh", "-c", "sed \"s|^|$EYAS_FILE:|\""]);
     assert_eq!(sorted(&by_variable), sorted(&expected));
-    // Without, one program reads all of its block, and is not told a name that would be wrong for some of it.
+    // Without this option, one program reads a block of several files, and gets no file name.
     assert_eq!(map(&["--", "sh", "-c", "cat >/dev/null; echo \"<$EYAS_FILE>\""]), "<>\n");
     let one = ["map", "/logs/a.log", "--tasks", "1", "--", "sh", "-c", "cat >/dev/null; echo $EYAS_FILE"];
     assert_eq!(cluster.run(&one).exits(0).stdout, "/logs/a.log\n");

@@ -130,7 +130,7 @@ fn a_task_that_nobody_matches_waits_and_says_for_what() {
         "[[task]]\nnoop = true\nrequirements = \"node.labels.site == 'b' && node.cpus >= 1 && task.attempt < 1\"\n",
     );
     let job = cluster.submit("job.toml");
-    // It holds nobody up.
+    // The task does not delay other tasks.
     cluster.run(&["run", "--array", "1-20", "--", "true"]).exits(0);
     let why = explain(&cluster, "1.0");
     for part in

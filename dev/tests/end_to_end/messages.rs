@@ -1,4 +1,4 @@
-//! What is said of mistakes that people make: each message says what is wrong, where, and what to type instead.
+//! Messages about mistakes of users: each says what is wrong, where, and what to type instead.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Cluster, Home, signal};
 
-/// A command that is wrong, and what is said of it.
+/// A wrong command, and parts of its error message.
 struct Mistake {
     words: &'static [&'static str],
     code: i32,
@@ -106,7 +106,7 @@ fn a_port_that_is_taken_is_explained() {
         &address,
         "--listen",
     ]);
-    // A cluster whose old port another program has.
+    // Another program listens on the port that the cluster used before.
     drop(port);
     home.eyas(&["start", "dispatcher", "--detach", "--listen", &address]).exits(0);
     home.eyas(&["stop"]).exits(0);
@@ -165,7 +165,7 @@ fn a_list_says_where_it_stops() {
     assert_eq!((json["tasks"].as_array().unwrap().len(), &json["next"]), (2, &2.into()));
     let json: serde_json::Value = serde_json::from_str(&list(&["--json"]).stdout).unwrap();
     assert!(json["next"].is_null());
-    // One is not many, and few a second are not none.
+    // Counts of one are singular, and a small rate is not printed as 0.
     cluster.run(&["job", "cancel", "1"]).exits(0).says(&["cancelled 0 tasks of job 1"]);
     let done = cluster.run(&["run", "--report", "none", "--array", "1", "--", "sleep", "1.2"]).exits(0);
     let rate = done.stderr.rsplit('(').next().unwrap();
@@ -179,7 +179,7 @@ fn missing_credentials_of_object_storage_are_named() {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
         command.env_remove(name);
     }
-    // An endpoint that refuses whoever is not known.
+    // An endpoint that refuses clients without credentials.
     let server = refusing_server();
     command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_ENDPOINT_URL", server).env("AWS_REGION", "none");
     command.env("HOME", cluster.path("tmp"));
@@ -219,7 +219,7 @@ fn the_command_alone_orders_requests_of_programs() {
     let mut status = home.command(&["--json", "io", "status"]);
     status.env("XDG_RUNTIME_DIR", home.path("run"));
     let storages = home.finish(status).exits(0).json("io")["storages"].clone();
-    // The agent would end by itself, later.
+    // Without this, the agent would end by itself later.
     home.processes().iter().for_each(|(process, _)| signal(*process, Signal::TERM));
     assert!(!storages.as_array().unwrap().is_empty(), "no request was ordered: {storages}");
 }

@@ -10,16 +10,16 @@ use crate::support::{Cluster, Home, SmallDisk, finish, is_alive, parent, signal,
 /// A task that writes down its process and goes on when there is a file `go`.
 const WAITER: &str = "echo $$ > ran.new; mv ran.new ran-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
 
-/// A cluster of two nodes, and what runs on it.
+/// A cluster of two nodes that runs one task.
 struct Two {
     cluster: Cluster,
     run: std::process::Child,
     task: u32,
-    /// The executor that has it, as `n1` or `n2`.
+    /// Name of the executor that runs the task: `n1` or `n2`.
     on: usize,
 }
 
-/// Starts a task that may not be tried again if it fails.
+/// Starts a task without retries.
 fn start_one() -> Two {
     let mut cluster = Cluster::start(&[&[], &[]]);
     let run = cluster.spawn_on(&["run", "--array", "1", "--", "sh", "-c", WAITER]);
@@ -35,7 +35,7 @@ fn tries(home: &Home) -> Vec<u32> {
 }
 
 impl Two {
-    /// The task is tried on the other node and succeeds there.
+    /// Checks that the task runs again on the other node and succeeds there.
     fn succeeds_elsewhere(self) {
         let Two { cluster, run, task, on } = self;
         wait_until("another try", || tries(&cluster).len() == 2);
@@ -50,7 +50,7 @@ impl Two {
 fn a_task_that_is_ended_with_its_node_runs_elsewhere_and_needs_no_retry() {
     for how in [Signal::TERM, Signal::INT, Signal::HUP, Signal::XCPU] {
         let mut two = start_one();
-        // The task's death is seen first, which is the harder order.
+        // The executor learns of the task's death first, which is the harder order.
         signal(two.task, how);
         wait_until("it is dead", || !is_alive(two.task));
         signal(two.cluster.executor(two.on).process(), how);
@@ -86,12 +86,12 @@ fn a_node_with_a_full_disk_fails_no_task() {
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
     wait_until("its sandbox is made", || folder.join("sandboxes").exists());
-    // To the last byte.
+    // Not one byte is free.
     let _ = fs::write(disk.path().join("others"), vec![1; 2 << 20]);
     let script = "head -c 100000 /dev/zero >big && cp big out";
     let words = ["run", "--array", "1-20", "-o", "out=out-{}", "--", "sh", "-c", script];
     cluster.run(&words).exits(0).says(&["20 of 20 tasks succeeded"]);
-    // What fails by itself fails.
+    // A task that fails by itself is not retried.
     cluster.run(&["run", "--array", "1", "-o", "out=x", "--", "sh", "-c", "exit 3"]).exits(1).says(&["exit code 3"]);
 }
 

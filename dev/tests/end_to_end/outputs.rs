@@ -31,9 +31,9 @@ fn two_tasks_whose_patterns_find_one_name_are_told() {
     ]);
     let first = home.read("out/same");
     assert!(done.stderr.contains(&format!("task {} of the job writes", first.trim().parse::<u32>().unwrap() - 1)));
-    // What the others wrote beside it did not appear either: all of a task's outputs do, or none.
+    // Its other outputs did not appear either: all outputs of a task appear, or none.
     assert_eq!(home.names("out"), [format!("own-{}", first.trim()), "same".into()]);
-    // A later job replaces it.
+    // A later job replaces the file.
     run("9").exits(0);
     assert_eq!(home.read("out/same"), "9\n");
 }
@@ -56,7 +56,7 @@ fn two_inputs_of_one_name_are_staged_by_it_and_do_not_make_one_place() {
     let home = Home::new();
     home.write("in/1/a", "1");
     home.write("in/2/a", "2");
-    // In its sandbox, each of the two is `a`.
+    // In the sandboxes, both files have the name `a`.
     let done =
         home.eyas(&["run", "--each", "in/*/a", "-o", "x=out/{}", "--no-append", "--", "sh", "-c", "echo {} > x"]);
     done.exits(1).says(&["of the job writes", "out/a`", "1 of 2 tasks succeeded, 1 failed"]);
@@ -66,7 +66,7 @@ fn two_inputs_of_one_name_are_staged_by_it_and_do_not_make_one_place() {
 fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run() {
     let cluster = Cluster::start(&[&[]]);
     let folder = cluster.work().canonicalize().unwrap();
-    // The last one is said to write it; a pattern, and a link, lead the others there before.
+    // The last task names the file in its output. The others reach the same file by a pattern and a link.
     symlink("out", folder.join("link")).unwrap();
     let task = |file: &str, to: String, word: &str| {
         let words = ["sh", "-c", "echo \"$1\" > own", "sh", word];
@@ -87,7 +87,7 @@ fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run()
 #[test]
 fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     let mut cluster = Cluster::start(&[&[]]);
-    // The second fails until it may succeed, and then at the first one's place.
+    // The second task fails until there is a file; then it succeeds, and writes to the place of the first task.
     let go = cluster.work().join("go");
     let script = format!("[ {{}} = 1 ] || [ -e '{}' ] || exit 1; echo {{}} > same", go.display());
     let output = json!([{"file": "s*", "to": "out/"}, {"file": "same", "keep": true}]);
@@ -103,7 +103,7 @@ fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     let status = cluster.task(&format!("{job}.1"))["status"].to_string();
     assert!(status.contains("task 0 of the job writes"), "{status}");
     assert_eq!(cluster.read("out/same"), "1\n");
-    // The first one's kept output is lost: it runs again, and writes where it wrote.
+    // The kept output of the first task is lost. The task runs again, and writes to the same place.
     cluster.executor(1).kill();
     cluster.add_executor(&[]);
     cluster.run(&["job", "get", &job, "--to", "kept"]).exits(1).says(&["1 task of job 1 did not succeed"]);
@@ -117,7 +117,7 @@ fn two_files_of_a_task_do_not_replace_each_other() {
     let script = "mkdir d e; echo d > d/x; echo e > e/x; echo y > y";
     let done = home.eyas(&["run", "--array", "1", "-o", "d/x=out/", "-o", "e/x=out/x", "--", "sh", "-c", script]);
     done.exits(1).says(&["would both write"]);
-    // One file that two outputs name is no clash.
+    // Two outputs of a task may name one file.
     home.eyas(&["run", "--array", "1", "-o", "y=two/", "-o", "[y]=two/", "--", "sh", "-c", "echo y > y"]).exits(0);
     assert_eq!(home.read("two/y"), "y\n");
     let script = "mkdir d; echo 1 > y; echo 2 > d/y";
@@ -140,7 +140,7 @@ fn names_that_are_not_text_come_and_go_as_they_are() {
         .join(OsStr::from_bytes(b"odd\xff\x1b[31m.txt.copy"));
     assert_eq!(fs::read_to_string(copy).unwrap(), "odd\n");
     assert_eq!(home.read("out/plain/plain.txt.copy"), "plain\n");
-    // Lines, words of the command and variables, too.
+    // Lines of a list, arguments of the command and variables, too.
     let mut command = home.command(&["run", "-k", "--each-line", "list", "-e"]);
     fs::write(home.work().join("list"), [ODD, b"\n"].concat()).unwrap();
     command.arg(OsStr::from_bytes(b"V=\xfe{}")).args(["--", "sh", "-c", "printf '%s' \"$V$1$2\" | od -An -tx1", "sh"]);
@@ -201,7 +201,7 @@ fn links_and_folders_are_delivered_or_said_to_be_wrong() {
             "run", "--array", "1-2", "-i", "shared", "-o", output, "--report", "none", "--", "sh", "-c", script,
         ])
     };
-    // Two tasks read one input, which a pattern of theirs does not take for theirs.
+    // Two tasks read one input; a pattern that matches the input does not make it an output.
     let script = "mkdir -p {}/deep {}/empty; echo {} > {}/deep/file; ln -s {}/deep/file link-{}; ln -s deep {}/also";
     run("*=out/", script).exits(0);
     assert_eq!(home.names("out"), ["1", "2", "link-1", "link-2"]);

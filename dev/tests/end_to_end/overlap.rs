@@ -5,12 +5,12 @@ use std::process::Child;
 
 use crate::support::{Cluster, Home, finish, is_alive, wait_for, wait_until};
 
-/// A task with a child in its group and one outside, which writes down their processes and goes on when there is a file
-/// with its own name and `-go`.
+/// A task with a child in its process group and one outside. It writes their ids to a file, and continues when there
+/// is a file with its own name and `-go`.
 const WAITER: &str = "sleep 1000 & a=$!; setsid sleep 1000 & b=$!
     echo $$ $a $b > $0.new; mv $0.new $0-ran-$$; until [ -e $0-go ]; do sleep 0.02; done; echo $0";
 
-/// The processes of the last try of a task.
+/// The processes of the last attempt of a task.
 fn processes(home: &Home, name: &str) -> Vec<u32> {
     let prefix = format!("{name}-ran-");
     wait_for((name, "runs"), || {
@@ -111,7 +111,7 @@ fn suspended_time_is_no_part_of_a_time_limit() {
     assert_eq!(finish(low).exits(0).stdout, "low\n");
 }
 
-/// Two tasks on inputs that take seconds, then one without; in the order in which they end.
+/// Submits two tasks whose inputs take seconds to stage, then one without inputs. Returns them in the order of ending.
 const TWO_AND_ONE: &str = r#"
 [[task]]
 command = ["sh", "-c", "cat \"$0\" >/dev/null; echo staged", "{}"]

@@ -12,7 +12,7 @@ use crate::support::{Cluster, Home, Network, SmallDisk, address, finish, wait_un
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 const NODES: usize = 8;
 
-/// A cluster, and what its files are by all that was acknowledged: `/f1`, `/f2` …
+/// A cluster, and the acknowledged content of its files `/f1`, `/f2` …
 struct Files {
     cluster: Cluster,
     contents: BTreeMap<String, String>,
@@ -32,7 +32,7 @@ impl Files {
         }
     }
 
-    /// All are as they were acknowledged to be.
+    /// Checks that all files have their acknowledged content.
     #[track_caller]
     fn are_there(&mut self) {
         self.gets += 1;
@@ -45,7 +45,7 @@ impl Files {
         }
     }
 
-    /// These many nodes have all of it, in three replicas.
+    /// Checks that this number of nodes have all files, in three replicas.
     #[track_caller]
     fn are_whole_on(&self, nodes: usize) {
         joined(&self.cluster, nodes);
@@ -56,7 +56,7 @@ impl Files {
     }
 }
 
-/// Fills the disk that a folder is on; gives the file that does.
+/// Fills the disk of a folder with one file, and returns the file.
 fn fill(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("filler");
     let mut filler = fs::File::create(&path).expect("there is room for a name");
@@ -79,7 +79,7 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     let mut files = Files { cluster, contents: BTreeMap::new(), gets: 0 };
     files.put(6);
 
-    // Somebody else fills the disk of one.
+    // Another program fills the disk of one node.
     let filler = fill(disk.path());
     files.put(3);
     files.are_there();
@@ -88,7 +88,7 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     files.cluster.add_executor_on(NODES, &on_small_disk);
     files.are_whole_on(NODES);
 
-    // One dies, and the link of another is cut, in the same moment: as many as may be lost at once.
+    // One node dies and the link of another is cut at the same moment: two nodes may be lost at once.
     let apart = [6, 7, 8];
     files.cluster.executor(1).kill();
     files.cluster.network().cut(apart[0]);
@@ -99,7 +99,7 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     files.cluster.add_executor_on(1, &[NODE, &["--folder", &folder]].concat());
     files.are_whole_on(NODES - 1);
 
-    // Two more are cut off, and with the first they are three who reach each other, and clients of theirs.
+    // Two more nodes are cut off. With the first they are three nodes that reach each other, and have clients.
     files.cluster.network().split(&apart);
     files.cluster.network().mend(apart[0]);
     joined(&files.cluster, NODES - apart.len());
@@ -111,7 +111,7 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     files.contents.insert("/f0".to_owned(), moved);
     files.are_there();
     for mut child in [reading, writing] {
-        // It may have given up.
+        // The command may have given up.
         assert!(child.try_wait().unwrap().is_none_or(|status| !status.success()), "it was served");
         child.kill().unwrap();
         assert_eq!(finish(child).stdout, "", "it was shown something");
@@ -121,7 +121,7 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     for host in [0, apart[0]] {
         finish(files.cluster.spawn_from(host, &["dfs", "cat", "/f1"])).exits(1).says(&["no file /f1"]);
     }
-    // It was begun, and not acknowledged: it is whole, or not there.
+    // The write was begun and not acknowledged: the file is complete, or missing.
     let late = files.cluster.run(&["dfs", "cat", "/late"]);
     if late.code == 0 {
         assert_eq!(late.stdout, "nobody knows of it\n");

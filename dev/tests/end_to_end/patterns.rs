@@ -10,12 +10,12 @@ fn a_pattern_of_inputs_is_all_the_files_that_it_names() {
     }
     let run =
         |words: &[&str]| home.eyas(&[&["run", "-k", "--report", "none", "--sandbox"], words].concat()).exits(0).stdout;
-    // The word that is the pattern becomes the paths of all.
+    // The argument that is the pattern becomes the paths of all files.
     let printed = run(&["-i", "ref/*.fa", "--array", "1-2", "--", "cat", "ref/*.fa", "{input:2}"]);
     assert_eq!(printed, "ref/a.fa\nref/b.fa\nref/b.fa\n".repeat(2));
-    // A name that exists is no pattern.
+    // The name of an existing file is not a pattern.
     assert_eq!(run(&["-i", "odd [1].fa", "--", "cat", "odd [1].fa"]), "odd [1].fa\n");
-    // What an item has in its name makes no pattern of it, what the user writes does.
+    // Special characters in the name of an item do not make a pattern; those that the user writes do.
     home.write("frames/x[ab]", "");
     for name in ["dark/x[ab].1", "dark/x[ab].2", "dark/xa.1"] {
         home.write(name, format!("{name}\n"));

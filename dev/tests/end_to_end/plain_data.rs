@@ -6,7 +6,7 @@ use std::fs;
 use crate::dfs::joined;
 use crate::support::Cluster;
 
-/// What a task keeps in the cluster, on the node that ran it.
+/// The output that a task keeps in the cluster, in the store of the node that ran the task.
 const KEEPS: &str = r#"
 [[task]]
 command = ["sh", "-c", "seq 100000 >numbers"]

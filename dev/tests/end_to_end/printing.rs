@@ -8,20 +8,20 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Cluster, Done, Home};
 
-/// A name that is no text, and would colour a terminal.
+/// A name that is not UTF-8, and has bytes that would change the colour of a terminal.
 const ODD: &[u8] = b"odd\xff\x1b[31m";
 /// The exit code of a Rust program that has panicked, and of one that was aborted.
 const PANICKED: [i32; 2] = [101, 134];
-/// As a shell has it of a program that SIGPIPE ended.
+/// Exit code that a shell reports for a program that SIGPIPE has ended.
 const BROKEN_PIPE: i32 = 141;
 
 /// How a command is called.
 struct Call {
-    /// What follows the command.
+    /// Arguments of the command.
     words: &'static [&'static str],
-    /// It goes on until it is stopped, if it can say that it has begun.
+    /// Whether the command, once it has printed its first line, runs until it is stopped.
     serves: bool,
-    /// What it prints is mostly content, which is passed on as it is.
+    /// Whether the command prints content of files or tasks, which is not escaped.
     passes_on: bool,
 }
 
@@ -43,7 +43,7 @@ fn words_of(command: &str) -> Call {
         "job show" | "job wait" | "job retry" | "task list" => call(&["1"]),
         "job get" => call(&["1", "--to", "got", "--force"]),
         "job cancel" | "job release" => call(&["2"]),
-        // It is still running, so that other commands find it.
+        // The job is still running, so that other commands find it.
         "job forget" => call(&["2"]),
         "task show" | "explain" => call(&["1.0"]),
         "task log" => passing_on(&["1.0"]),
@@ -79,14 +79,14 @@ fn words_of(command: &str) -> Call {
         "completion" => call(&["bash"]),
         "man" => call(&["pages"]),
         "access rotate" | "access show" | "access revoke" | "access create" => call(&["--cluster", "nowhere"]),
-        // It would wait for a node that is not there.
+        // The command would wait for a node that does not exist.
         "worker map" => call(&["0000000000000000:0", "--cluster", "nowhere", "--", "cat"]),
         "worker reduce" => call(&["0000000000000000:0", "1", "--of", "1", "--cluster", "nowhere", "--", "cat"]),
         _ => panic!("there is a new command: say in `words_of` how `eyas {command}` is called"),
     }
 }
 
-/// All commands that do something: those with a page, but not those of which others are parts; and hidden ones.
+/// All commands without subcommands, hidden ones included.
 fn commands(home: &Home) -> Vec<String> {
     home.eyas(&["man", "pages"]).exits(0);
     let pages: Vec<_> = home.names("pages").iter().map(|page| page.trim_end_matches(".1").to_owned()).collect();
@@ -95,7 +95,7 @@ fn commands(home: &Home) -> Vec<String> {
     shown.chain(["worker map".to_owned(), "worker reduce".to_owned()]).collect()
 }
 
-/// `eyas` with these words on the cluster, unless they say where.
+/// `eyas` with these arguments, on the test's cluster unless they name another one.
 fn eyas(cluster: &Cluster, command: &str, words: &[&str]) -> Command {
     let mut all: Vec<&str> = command.split(' ').collect();
     all.extend(words);
@@ -108,7 +108,7 @@ fn eyas(cluster: &Cluster, command: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command whose standard output is `out`, and whose standard error is read, or goes there too.
+/// Runs a command whose standard output is `out`. Its standard error is read, or is `out`, too.
 #[track_caller]
 fn with_output(mut command: Command, out: impl Fn() -> Stdio, is_both: bool) -> Done {
     let child = command.stdin(Stdio::null()).stdout(out()).stderr(if is_both { out() } else { Stdio::piped() });
@@ -144,7 +144,7 @@ fn prepared() -> Cluster {
 fn no_command_panics_where_its_output_cannot_be_written() {
     let cluster = prepared();
     let full = || Stdio::from(File::options().write(true).open("/dev/full").expect("the system has one"));
-    // Its reader is gone at once.
+    // The reader of the output closes it at once.
     let broken = || Stdio::from(std::io::pipe().expect("a pipe").1);
     for command in commands(&cluster) {
         let Call { words, serves, .. } = words_of(&command);
@@ -157,14 +157,14 @@ fn no_command_panics_where_its_output_cannot_be_written() {
                 done
             };
             let done = run(&full, false);
-            // The exit code of another program, or of a process that ends with its owner, tells something else.
+            // These commands pass on the exit code of another program, or end with the process that started them.
             let tells = prints && json.is_empty() && !matches!(&*command, "io run" | "start dispatcher");
             if tells {
                 assert_eq!(done.code, 1, "{command}: {done:?}");
                 assert!(done.stderr.contains("cannot write to standard output: No space left"), "{command}: {done:?}");
             }
             let done = run(&broken, false);
-            // That of `run` tells how its job has ended.
+            // The exit code of `run` says how its job has ended.
             if tells && command != "run" {
                 assert_eq!(done.code, BROKEN_PIPE, "{command}: {done:?}");
                 assert!(!done.stderr.contains("Broken pipe"), "{command}: {done:?}");
@@ -198,7 +198,7 @@ fn no_command_panics_or_colours_a_terminal_whatever_it_is_given() {
             .map(<[u8]>::to_vec);
         for word in odd.iter().map(|word| OsStr::from_bytes(word)) {
             for mut called in [eyas(&cluster, &command, &[]), eyas(&cluster, &command, words)] {
-                // A command that would serve is not to begin.
+                // A command that starts a server must not start it.
                 called.arg(word).args(serves.then_some("--no-such-option"));
                 let done = with_output(called, Stdio::piped, false);
                 has_not_panicked(&done, &command);

@@ -48,7 +48,7 @@ fn what_is_pushed_is_local_to_whatever_reads_it() {
         .run(&["run", "--array", "1-8", "-i", "big", "-i", "small", "--", "true"])
         .exits(0)
         .says(&["100% from local"]);
-    // Again, it is there already; and once more, with words for people.
+    // The second push finds the object already there; the third one is not `--json`.
     cluster
         .run(&["push", "small", "--to", "n2", "--to", "n1"])
         .exits(0)
@@ -130,7 +130,7 @@ fn an_executor_without_room_fails_alone_and_says_why() {
     cluster.write("other", vec![b'y'; 2 * MB]);
     let pushed = cluster.run(&["--json", "push", "big"]).exits(1).json("push");
     assert_eq!(states(&pushed), [("n1", "complete"), ("n2", "incomplete"), ("n3", "complete")]);
-    // Both do not fit at once, and none is sent in vain.
+    // The store has no room for both, and no object is sent in vain.
     let done = cluster.run(&["push", "big", "other"]).exits(1);
     let done = done.says(&["n2 does not have the objects: its store has 1.0 MB", "n3 does not have", "--cache"]);
     done.says(&["pushed 2 objects (4.0 MB) to 1 of 3 executors"]);
@@ -199,7 +199,7 @@ fn a_broadcast_input_is_with_all_that_may_run_the_job_and_who_joins() {
     wait_until("who joins does too", || holders(&cluster, "model") == ["n1", "n2", "n3", "n5"]);
     cluster.write("go", "");
     cluster.run(&["job", "wait", &job]).exits(0);
-    // It has ended, so that nobody gets it any more: what was told before the push has come by then.
+    // The job has ended, so no executor gets the input now: earlier reports have arrived.
     cluster.add_executor(&a);
     cluster.wait_for_executors(6);
     cluster.run(&["push", "1", "--to", "n6"]).exits(0);

@@ -7,7 +7,7 @@ use eyas_dev::tree::generated;
 
 use crate::support::eyas;
 
-/// What a command says of itself, as wide as a page.
+/// The `--help` text of a command, wrapped to the width of a page.
 fn help(words: &[&str]) -> String {
     let mut command = Command::new(eyas());
     let output = command.args(words).arg("--help").env("COLUMNS", "100").output().expect("eyas starts");

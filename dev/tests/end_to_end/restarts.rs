@@ -18,7 +18,7 @@ fn a_cancel_that_was_acknowledged_holds_after_a_kill() {
             wait_until("two tasks run", || cluster.work().join("began-2").exists());
         }
     }
-    // What runs cannot be said to have ended.
+    // A running task must not be reported as ended.
     cluster.executor(1).suspend();
     cluster.run(&["task", "cancel", "1.1"]).exits(0).says(&["cancelled 1 task"]);
     cluster.restart_dispatcher();
@@ -44,7 +44,7 @@ fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let mut shown: Vec<String> = lines.by_ref().take(150).map(Result::unwrap).collect();
     wait_until("200 tasks have ended", || cluster.job("1")["tasks"]["succeeded"] == 200);
-    // These have a connection once they have said which job they wait for.
+    // Clients that have printed the id of their job are connected.
     cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
     let waiting = |job: &str, words: &[&str]| {
         let mut child = cluster.spawn_on(&[&["submit", "job.jsonl", "--wait"], words].concat());
@@ -110,7 +110,7 @@ fn the_pause_before_a_retry_is_not_the_jobs_time() {
     cluster.run(&["run", "--array", "1", "--", "sh", "-c", "[ -e good ]"]).exits(1);
     let ended_us = cluster.job("1")["elapsed_us"].as_u64().unwrap();
     let began = std::time::Instant::now();
-    // Some time passes, which is not the job's.
+    // This time does not count as time of the job.
     wait_until("a while has passed", || began.elapsed().as_micros() as u64 > 4 * ended_us);
     cluster.write("good", "");
     let paused = began.elapsed();

@@ -4,7 +4,7 @@ use crate::support::{Cluster, Home};
 
 #[test]
 fn each_tasks_output_comes_whole() {
-    // Each task writes in many small parts, while others do.
+    // All tasks write many small parts at the same time.
     const SCRIPT: &str = "i=0; while [ $i -lt 50 ]; do echo \"$0 $i\"; echo \"error $0 $i\" >&2; i=$((i+1)); done";
     let home = Home::new();
     let done = home.eyas(&["run", "--slots", "4", "--array", "1-60", "--", "sh", "-c", SCRIPT, "{}"]).exits(0);
@@ -23,7 +23,7 @@ fn each_tasks_output_comes_whole() {
 #[test]
 fn results_come_in_order_if_that_is_asked() {
     let home = Home::new();
-    // The first ends last: it waits for a file that the last one writes.
+    // The first task ends last: it waits for a file that the last task writes.
     let script = "if [ $0 = 1 ]; then until [ -e last ]; do sleep 0.01; done; fi; [ $0 != 12 ] || : > last; echo $0";
     let words = ["--slots", "2", "--nodes", "1", "--array", "1-12", "--", "sh", "-c", script, "{}"];
     let done = home.eyas(&[&["run", "--keep-order"], &words[..]].concat()).exits(0);
@@ -107,7 +107,7 @@ fn a_report_is_written_where_it_was_asked() {
     run("r.json").exits(0);
     let json: serde_json::Value = serde_json::from_str(&home.read("r.json")).unwrap();
     assert_eq!((&json["schema_version"], &json["report"]["job"]["tasks"]["succeeded"]), (&1.into(), &5.into()));
-    // Before anything runs.
+    // The mistake is found before a task runs.
     let refused = |words: &[&str]| {
         home.eyas(words).exits(2).says(&["`r.pdf` does not name the form of a report", ".html, .csv or .json"])
     };
@@ -116,7 +116,7 @@ fn a_report_is_written_where_it_was_asked() {
     refused(&["sim", "run", "scenario.toml", "--report", "r.pdf"]);
     assert!(!home.work().join("ran").exists());
     run("none").exits(0);
-    // Where none is asked for, it is in eyas's home.
+    // Without `--report`, the report is written to eyas's home.
     let done = home.eyas(&["run", "--array", "1", "--", "true"]).exits(0);
     let place = done.stderr.lines().find_map(|line| line.strip_prefix("eyas: report: ")).unwrap();
     assert!(place.starts_with(home.path("home").to_str().unwrap()) && std::path::Path::new(place).exists());
@@ -135,10 +135,10 @@ fn a_report_that_cannot_be_written_does_not_fail_the_job() {
     let done =
         cluster.run(&words).exits(0).says(&warned).says(&["`eyas report 1 -o FILE` writes the report elsewhere"]);
     assert_eq!((done.stdout.lines().count(), cluster.names("out")), (3, vec!["1".into(), "2".into(), "3".into()]));
-    // A cluster of its own is gone with the job.
+    // The job's own cluster has ended.
     let done = cluster.eyas(&words).exits(0).says(&warned);
     assert!(!done.stderr.contains("eyas report"), "{}", done.stderr);
-    // A folder that cannot be made is the same, and a task that failed is still a failure.
+    // The same if a folder cannot be made; if a task failed, the exit code still says so.
     std::fs::write(cluster.path("home").join("reports"), "in the way").unwrap();
     cluster.run(&["run", "--array", "1", "--", "true"]).exits(0).says(&["report could not be written"]);
     cluster.run(&["run", "--array", "1", "--", "false"]).exits(1).says(&["report could not be written"]);
@@ -164,7 +164,7 @@ fn results_of_jobs_that_ended_long_ago_can_be_read_and_forgotten() {
         (cluster.job("1"), cluster.ask(&["task", "list", "1"], "tasks"))
     };
     let before = about(&cluster);
-    // More jobs than stay in memory.
+    // More ended jobs than the dispatcher keeps in memory.
     cluster.write("job.jsonl", r#"{"noop": true}"#);
     for _ in 0..25 {
         cluster.submit("job.jsonl");
@@ -179,7 +179,7 @@ fn results_of_jobs_that_ended_long_ago_can_be_read_and_forgotten() {
     cluster.write("good", "");
     cluster.run(&["job", "retry", "1"]).exits(0);
     cluster.run(&["job", "wait", "1"]).exits(0);
-    // What is forgotten is gone, and nothing else is.
+    // The forgotten job is gone; the others stay.
     cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
     cluster.submit("job.jsonl");
     cluster.run(&["job", "forget", "27"]).exits(1).says(&["job 27 is still running", "cancel"]);

@@ -21,7 +21,7 @@ const CHAIN: &str = r#"
     command = ["sh", "-c", "cat all; echo lines >> FOLDER/ran"]
 "#;
 
-/// Runs the chain again, and tells how many tasks ran and what the last one wrote.
+/// Runs the chain again. Returns the number of tasks that ran, and the output of the last one.
 #[track_caller]
 fn again(cluster: &Cluster, job: u32, words: &[&str]) -> (usize, String) {
     let before = cluster.read("ran").lines().count();
@@ -46,7 +46,7 @@ fn what_was_run_before_is_not_run_again_unless_something_has_changed() {
     let why = cluster.run(&["explain", "2.3"]).exits(0).stdout;
     assert!(why.contains("this is the result of task 1.3"), "{why}");
     assert_eq!(again(&cluster, 3, &[]), (5, abc()), "only who asks for it");
-    // What the third job wrote anew is another version of the outputs, so that it all runs; then it is known.
+    // The outputs of the third job are new versions, so the whole chain runs once more; after that, it is reused.
     assert_eq!(again(&cluster, 4, &["--reuse"]).0, 5);
     assert_eq!(again(&cluster, 5, &["--reuse"]).0, 0);
     cluster.write("out/b", "somebody else's\n");
@@ -56,7 +56,7 @@ fn what_was_run_before_is_not_run_again_unless_something_has_changed() {
     cluster.restart_dispatcher();
     cluster.wait_for_executors(2);
     assert_eq!(again(&cluster, 8, &["--reuse"]), (0, "a\nb\nd\n".into()));
-    // With its kept output gone, a task runs again, and what reads it does not: it reads the same.
+    // A task whose kept output is gone runs again. Its reader does not, because the output is the same.
     for executor in [1, 2] {
         cluster.executor(executor).kill();
     }
@@ -85,7 +85,7 @@ fn another_command_or_environment_is_another_task() {
     assert_eq!(reused(&["-e", "A=1", "--", "echo", "{}"]), 0);
     assert_eq!(reused(&["-e", "A=1", "--", "echo", "{}"]), 3);
     assert_eq!(reused(&["--cpus", "0.5", "--", "echo", "{}"]), 3, "where it runs is not what it does");
-    // What failed is run again.
+    // Failed tasks run again.
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
     assert_eq!(cluster.job("8")["reused"], 0);

@@ -66,7 +66,7 @@ fn the_model_answers_with_what_can_be() {
     assert!(clients["efficiency"].as_f64().unwrap() <= 1.0, "{clients}");
     model("--arrivals 1e-308").exits(1).says(&["the arrival of all tasks would take more than a hundred years"]);
     model("--storage-latency 100000d").exits(1).says(&["would take more than a hundred years"]);
-    // One node's store holds a part of what all hold.
+    // The store of one node holds a part of the files.
     let words =
         "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms --objects 1000 --object-size 10MB";
     let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
@@ -186,7 +186,7 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
         }
     }
     home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml cannot be read: "]);
-    // What is read again and again from slow storage takes longer than reading all once.
+    // Reading the same files repeatedly from slow storage takes longer than reading each of them once.
     let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
         + "[policies]\nplacement = \"fa\"\n";
     home.write("slow.toml", slow);

@@ -1,4 +1,4 @@
-//! The emulated slow disk: it follows its model, and does to files what any file system does.
+//! The emulated slow disk: its times follow its model, and it behaves as a file system.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, OFlags};
 
 use crate::support::{Done, Home, SlowDisk, can_use, eyas, wait_until};
 
-/// Bytes that differ from each other wherever one looks.
+/// Bytes whose pieces all differ.
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes as u32 / 4).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect()
 }
@@ -36,7 +36,7 @@ fn seeks_and_bytes_cost_what_they_should() {
     let files = [nodes[0].path("file"), nodes[1].path("file"), nodes[1].path("other")].map(|p| File::open(p).unwrap());
 
     let began = Instant::now();
-    // File, place, and how many seeks there have been then: what goes on is spared one, whichever node asks for it.
+    // File, offset, and seeks so far: a read that continues another one needs no seek, whichever node sends it.
     let reads = [(0, 0, 1), (0, BYTES, 1), (1, 2 * BYTES, 1), (0, 8 * BYTES, 2), (0, 2 * BYTES, 3), (2, 3 * BYTES, 4)];
     for (number, (file, place, seeks)) in reads.into_iter().enumerate() {
         assert_eq!(read(&files[file], place as u64, BYTES), all[place..place + BYTES]);
@@ -46,7 +46,7 @@ fn seeks_and_bytes_cost_what_they_should() {
     assert_eq!((disk.count("read_bytes"), disk.count("written_bytes")), (bytes, 0));
     let busy_us = disk.count("busy_us");
     assert_eq!(busy_us, 4 * 5000 + bytes / 100);
-    // How much later than the disk they were answered is for the machine's other work to say.
+    // How much later the requests were answered depends on other work of the machine.
     assert!(began.elapsed().as_micros() as u64 >= busy_us);
 
     let file = File::options().write(true).open(nodes[0].path("file")).unwrap();
@@ -91,7 +91,7 @@ fn requests_queue_at_the_disk_and_hold_up_nothing_else() {
     for name in ["0", "1", "2"] {
         fs::write(disk.source().join(name), content(4096)).unwrap();
     }
-    // If one had to wait for the other, the third would come to the disk after this test's deadline.
+    // If one request had to wait for the other, the third would reach the disk after this test's deadline.
     let mut node = disk.mount("one", &["--seek-ms", "20000"]);
     thread::scope(|scope| {
         let readers = ["0", "1", "2"].map(|name| {
@@ -134,7 +134,7 @@ fn other_rates_for_the_same_disk_are_refused() {
     home.finish(other).exits(1).says(&["another mount has given this disk other rates"]);
 }
 
-/// What is there, without times.
+/// The disk's content, without times.
 fn listing(folder: &Path) -> Vec<(String, u32, u64, u64)> {
     let mut found: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -190,7 +190,7 @@ fn files_are_what_they_are_where_they_lie() {
     assert_eq!(listing(&disk.source()).len(), 4);
 }
 
-/// Runs an experiment on a slow disk to its end, if that is possible here.
+/// Runs an experiment on a slow disk to its end, if this machine can.
 fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<Done> {
     let is_possible = SlowDisk::new(home).is_some();
     if !is_possible || !can_use(&["python3", "cc", "unshare", "setpriv", "chrt"]) {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Done, Home, is_root};
 
-/// Bytes a second of 16mbit, and bytes that take a second.
+/// Bytes per second of 16mbit, and a number of bytes that takes one second.
 const RATE: f64 = 2e6;
 
 fn folder() -> PathBuf {
@@ -24,7 +24,7 @@ fn testbed(home: &Home, words: &[&str]) -> Done {
     home.finish(command(home, words))
 }
 
-/// Whether it can be made here; says what is missing if not.
+/// Whether this machine can run the emulated cluster; prints what is missing if not.
 fn is_possible(home: &Home) -> bool {
     let done = testbed(home, &["check"]);
     if done.code != 0 {
@@ -58,7 +58,7 @@ fn links_and_shared_files_have_their_rate_and_nothing_stays_behind() {
     let shared = home.path("bed/shared/file");
     fs::write(&shared, vec![7; RATE as usize]).unwrap();
 
-    // From n1 to n2, over a connection of their own.
+    // Bytes go from n1 to n2, over a connection of their own.
     let send = home.write("send.sh", format!("#!/bin/sh\nexec cat '{}'\n", shared.display()));
     fs::set_permissions(&send, fs::Permissions::from_mode(0o755)).unwrap();
     let serve = folder().join("serve.py");
@@ -76,7 +76,7 @@ fn links_and_shared_files_have_their_rate_and_nothing_stays_behind() {
     let mounted = home.path("bed/mnt/file");
     let read = rate("n2", &format!("open('{}', 'rb').read()", mounted.display()));
     for rate in [received, read] {
-        // No faster; how much slower is for the machine's other work to say.
+        // The link is not faster than its rate. How much slower it is depends on other work of the machine.
         assert!((0.3 * RATE..1.15 * RATE).contains(&rate), "{rate} bytes/s over a link of {RATE}");
     }
 
@@ -87,7 +87,7 @@ fn links_and_shared_files_have_their_rate_and_nothing_stays_behind() {
     assert_eq!(testbed(&home, &["run", "n2", "sh", "-c", "exit 7"]).code, 7);
     testbed(&home, &["down"]).exits(0);
     assert!(!home.path("bed").exists());
-    // The home looks for processes as it goes.
+    // Dropping the home checks that no process is left.
 }
 
 #[test]

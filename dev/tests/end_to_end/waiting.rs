@@ -10,7 +10,7 @@ use crate::support::{Cluster, Home, can_use, signal, wait_for, wait_until};
 
 const IMPOSSIBLE: &str = "[[task]]\nnoop = true\nrequirements = \"node.cpus >= 64\"\n";
 
-/// A command's words on standard error, read until one of them has been said.
+/// A command whose standard error is read until a given text appears.
 struct Listening {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -28,7 +28,7 @@ impl Listening {
         Listening { child, said }
     }
 
-    /// Its exit code and what else it says.
+    /// Its exit code, and the rest of its standard error.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).expect("a pipe can be read");
@@ -36,7 +36,7 @@ impl Listening {
     }
 }
 
-/// `eyas` on a terminal; what it shows there comes out of the pipe.
+/// `eyas` on a terminal, whose output is read from the pipe.
 fn on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdout) {
     let mut command = Command::new("script");
     let eyas = home.command(&[]).get_program().to_string_lossy().into_owned();
@@ -47,7 +47,7 @@ fn on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdout) {
     (child, shown)
 }
 
-/// Reads until this has been shown, or the command has ended; all that was shown.
+/// Reads until this text appears, or the command ends. Returns all output so far.
 #[track_caller]
 fn read_until(shown: &mut ChildStdout, words: &str) -> String {
     let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
@@ -135,7 +135,7 @@ fn a_large_array_is_shown_on_its_way_and_can_be_withdrawn() {
     read_until(&mut shown, "interrupted; no job was submitted");
     assert_eq!(child.wait().expect("our own child").code(), Some(130));
     assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().map(Vec::len), Some(0));
-    // The cluster is none the worse for it.
+    // The cluster still works.
     cluster.run(&["run", "--array", "1-3", "--noop"]).exits(0).says(&["3 of 3 tasks succeeded"]);
 }
 
@@ -150,7 +150,7 @@ fn what_is_too_much_for_a_job_is_named() {
     let long = "y".repeat(68_000_000);
     cluster.write("job.toml", format!("[[task]]\nnoop = true\nenv = {{ LONG = \"{long}\" }}\n"));
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["the commands and options of the job cannot be submitted"]);
-    // Lines that are long only together go in several messages.
+    // Lines that exceed one message together are sent in several messages.
     cluster.write("list", format!("{}\n", "z".repeat(20_000)).repeat(3400));
     cluster.run(&["run", "--each-line", "list", "--noop"]).exits(0).says(&["3400 of 3400 tasks succeeded"]);
     assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().map(Vec::len), Some(1), "nothing else was accepted");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Its path, beside which is that of `eyas-text`; they are built first, once, unless `EYAS_BIN` names one.
+/// Path of the binary; `eyas-text` is beside it. Both are built once, unless `EYAS_BIN` names a binary.
 pub fn eyas() -> &'static Path {
     static EYAS: OnceLock<PathBuf> = OnceLock::new();
     EYAS.get_or_init(|| match env::var_os("EYAS_BIN").filter(|path| !path.is_empty()) {

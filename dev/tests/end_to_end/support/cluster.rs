@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::home::{Done, Home, finish};
 use super::{DEADLINE, process, wait_for, wait_until};
 
-/// Its name in the home.
+/// Name of the cluster in its home.
 const NAME: &str = "test";
 
 /// A process of the cluster. Its standard input keeps it running.
@@ -27,12 +27,12 @@ pub struct Executor {
     process: Owned,
 }
 
-/// A dispatcher and executors in a [`Home`] of their own, to which it derefs.
+/// A dispatcher and executors in a [`Home`] of their own. Dereferences to the home.
 pub struct Cluster {
     dispatcher: Owned,
     dispatcher_words: Vec<String>,
     executors: Vec<Executor>,
-    // The last, so that it is dropped last and finds nothing left.
+    // The last field, because it is dropped last: all processes must have ended by then.
     home: Home,
 }
 
@@ -52,7 +52,7 @@ impl Owned {
         Owned { child, input }
     }
 
-    /// Lets it end by itself, as it does when its standard input does.
+    /// Closes its standard input, so that it ends by itself, and waits for the end.
     fn end(&mut self) {
         drop(self.input.take());
         let deadline = Instant::now() + DEADLINE;
@@ -78,7 +78,7 @@ impl Cluster {
         Cluster::start_with(&[], executors)
     }
 
-    /// The same with words for the dispatcher.
+    /// The same with arguments for the dispatcher.
     #[track_caller]
     pub fn start_with(dispatcher: &[&str], executors: &[&[&str]]) -> Self {
         let mut cluster = Cluster::start_in(Home::new(), dispatcher);
@@ -89,7 +89,7 @@ impl Cluster {
         cluster
     }
 
-    /// A dispatcher alone, in a home that was prepared.
+    /// A dispatcher without executors, in a given home.
     #[track_caller]
     pub fn start_in(home: Home, dispatcher: &[&str]) -> Self {
         let dispatcher_words: Vec<String> = dispatcher.iter().map(|word| (*word).to_owned()).collect();
@@ -97,7 +97,7 @@ impl Cluster {
         Cluster { dispatcher, dispatcher_words, executors: Vec::new(), home }
     }
 
-    /// Starts one more executor, with a folder of its own unless its words say which.
+    /// Starts one more executor, with a folder of its own unless its arguments name one.
     pub fn add_executor(&mut self, words: &[&str]) -> &mut Executor {
         self.add_executor_on(0, words)
     }
@@ -112,7 +112,7 @@ impl Cluster {
         let start = ["start", "executor", "--cluster", NAME, "--owned", "--name", &name];
         let mut command = self.home.command_on(host, &start);
         command.args(words);
-        // Without room to spare a test could not run on a nearly full disk.
+        // By default, executors keep disk space free, and tests must run on a nearly full disk.
         let folder_word = folder.to_str().expect("a plain name");
         for (word, value) in [("--slots", "1"), ("--keep-free", "10MB"), ("--folder", folder_word)] {
             if !words.contains(&word) {
@@ -146,8 +146,8 @@ impl Cluster {
         self.dispatcher = start_dispatcher(&self.home, &self.dispatcher_words);
     }
 
-    /// Kills the dispatcher as a crash would, has its folder changed, and tries to start it again there. What the start
-    /// says if it fails; if it does not, the dispatcher is there again.
+    /// Kills the dispatcher as a crash would, changes its folder, and tries to start it again there. Returns the error
+    /// message if the start fails; otherwise the dispatcher runs again.
     #[track_caller]
     pub fn restart_dispatcher_after(&mut self, change: impl FnOnce(&std::path::Path)) -> Option<Done> {
         self.dispatcher.kill();
@@ -184,13 +184,13 @@ impl Cluster {
         self.home.spawn_on_host(host, &[&["--cluster", NAME], words].concat())
     }
 
-    /// Asks with `--json`; the value under `name`.
+    /// Runs `eyas --json` with these arguments. Returns the value under `name`.
     #[track_caller]
     pub fn ask(&self, words: &[&str], name: &str) -> Value {
         self.run(&[&["--json"], words].concat()).exits(0).json(name)
     }
 
-    /// Submits a job file; the job's id.
+    /// Submits a job file. Returns the job's id.
     #[track_caller]
     pub fn submit(&self, file: &str) -> String {
         self.run(&["submit", file]).exits(0).stdout.trim().to_owned()
@@ -206,7 +206,7 @@ impl Cluster {
         self.ask(&["task", "show", task], "task")
     }
 
-    /// Waits until a task of job 1 has written this file in the working folder, and gives what is in it.
+    /// Waits until a task of job 1 has written this file in the working folder. Returns its content.
     #[track_caller]
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.home.work().join(name);
@@ -215,7 +215,7 @@ impl Cluster {
 }
 
 impl Executor {
-    /// Its folder, with store and sandboxes.
+    /// The executor's folder, with its store and sandboxes.
     pub fn folder(&self) -> &std::path::Path {
         &self.folder
     }
@@ -224,18 +224,18 @@ impl Executor {
         self.process.child.id()
     }
 
-    /// Kills it as a crash would.
+    /// Kills the executor as a crash would.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the executor has ended by itself.
     #[track_caller]
     pub fn wait(&mut self) {
         wait_until("the executor ends", || self.process.child.try_wait().expect("our own child").is_some());
     }
 
-    /// Stops it in the middle of whatever it does.
+    /// Stops the executor's process, whatever it is doing.
     #[track_caller]
     pub fn suspend(&self) {
         process::signal(self.process(), Signal::STOP);
@@ -265,7 +265,7 @@ fn start_dispatcher(home: &Home, words: &[String]) -> Owned {
     }
     let mut dispatcher = Owned::start(home, command);
     let output = BufReader::new(dispatcher.child.stdout.take().expect("piped"));
-    // Before, it tells of jobs that go on.
+    // Lines before this one are about jobs that continue.
     let is_ready = output.lines().any(|line| line.expect("a pipe can be read") == "ready");
     assert!(is_ready, "the dispatcher did not start");
     dispatcher

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// With these options of tmpfs. Where this user may not mount any, says that nothing is tested.
+    /// Mounts a tmpfs with these options. If this user may not mount it, prints that nothing is tested.
     pub fn mount(options: &str) -> Option<Self> {
         let folder = TempDir::with_prefix("eyas-test-disk-").expect("a temporary folder");
         let mut mount = Command::new("mount");

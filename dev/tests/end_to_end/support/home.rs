@@ -21,10 +21,10 @@ pub struct Home {
     network: Option<Network>,
 }
 
-/// What a command did.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct Done {
-    /// As a shell has it: 128 and the signal's number after a signal.
+    /// Exit code as in a shell: 128 plus the number of the signal that ended the command.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -33,7 +33,7 @@ pub struct Done {
 impl Home {
     pub fn new() -> Self {
         let folder = TempDir::with_prefix("eyas-test-").expect("a temporary folder");
-        // Other users look into it, where a test makes one look.
+        // Some tests access the folder as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
         let home = Home { folder, network: None };
         for folder in [home.path("home"), home.path("tmp"), home.work()] {
@@ -42,14 +42,14 @@ impl Home {
         home
     }
 
-    /// One whose commands run on the first host of a network, unless another is named.
+    /// A home whose commands run on the first host of a network, unless a test names another host.
     pub fn on(network: Network) -> Self {
         let mut home = Home::new();
         home.network = Some(network);
         home
     }
 
-    /// The network that it is on.
+    /// The network of this home.
     #[track_caller]
     pub fn network(&self) -> &Network {
         self.network.as_ref().expect("it was made on one")
@@ -64,7 +64,7 @@ impl Home {
         self.path("work")
     }
 
-    /// Writes a file in the working folder, and its parents; its path.
+    /// Writes a file in the working folder, and creates its parents. Returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.work().join(name);
         fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
@@ -78,7 +78,7 @@ impl Home {
         fs::read_to_string(self.work().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// The names in a folder of the working folder, hidden ones too.
+    /// Names in a folder below the working folder, including hidden ones.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let files = fs::read_dir(self.work().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
         let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -91,7 +91,7 @@ impl Home {
         self.command_on(0, words)
     }
 
-    /// The same on a host of its network, if it has one.
+    /// The same on a host of the network, if the home has one.
     pub fn command_on(&self, host: usize, words: &[&str]) -> Command {
         let program = match &self.network {
             Some(network) => network.command(host, binary::eyas()),
@@ -100,7 +100,7 @@ impl Home {
         self.command_of(program, words)
     }
 
-    /// `program`, which is `eyas` or starts it, with these words in this home.
+    /// `program`, which is `eyas` or starts it, with these arguments in this home.
     pub fn command_of(&self, mut program: Command, words: &[&str]) -> Command {
         program.args(words).current_dir(self.work()).stdin(Stdio::null());
         program.env("EYAS_HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
@@ -109,19 +109,19 @@ impl Home {
         program
     }
 
-    /// Runs `eyas` with these words to its end.
+    /// Runs `eyas` with these arguments, and waits for its end.
     #[track_caller]
     pub fn eyas(&self, words: &[&str]) -> Done {
         finish(spawn(&mut self.command(words)))
     }
 
-    /// Runs a command to its end.
+    /// Runs a command, and waits for its end.
     #[track_caller]
     pub fn finish(&self, mut command: Command) -> Done {
         finish(spawn(&mut command))
     }
 
-    /// The same with something on standard input.
+    /// The same with these bytes on standard input.
     #[track_caller]
     pub fn eyas_with_input(&self, words: &[&str], input: &str) -> Done {
         let mut child = spawn(self.command(words).stdin(Stdio::piped()));
@@ -133,34 +133,34 @@ impl Home {
         done
     }
 
-    /// Starts `eyas` with these words; see [`finish`].
+    /// Starts `eyas` with these arguments; see [`finish`].
     pub fn spawn(&self, words: &[&str]) -> Child {
         spawn(&mut self.command(words))
     }
 
-    /// The same on a host of its network.
+    /// The same on a host of the network.
     pub fn spawn_on_host(&self, host: usize, words: &[&str]) -> Child {
         spawn(&mut self.command_on(host, words))
     }
 
-    /// Where a cluster's processes write their logs.
+    /// Folder of the logs of a cluster's processes.
     pub fn log(&self) -> fs::File {
         fs::File::options().create(true).append(true).open(self.path("log")).expect("our own folder")
     }
 
-    /// Every process that works in this home, with its command line.
+    /// Every process of this home, with its command line.
     pub fn processes(&self) -> Vec<(u32, String)> {
         process::with_environment(&format!("EYAS_HOME={}", self.path("home").display()))
     }
 
-    /// Names of what is in the temporary folder.
+    /// Names in the temporary folder.
     pub fn temporary(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.path("tmp")).expect("it was made");
         files.map(|file| file.expect("readable").path()).collect()
     }
 
-    /// Checks every journal that dispatchers have left: reading it gives the same state each time, and every result
-    /// that was acknowledged. Dispatchers themselves compare what they have in memory with the journal when they end,
+    /// Checks every journal that dispatchers have left: each reading gives the same state, and every acknowledged
+    /// result. Dispatchers themselves compare their state in memory with the journal when they end,
     /// and whenever a snapshot replaces entries.
     fn check_journals(&self) {
         if let Ok(differences) = fs::read_to_string(self.path("journal-differs")) {
@@ -179,7 +179,7 @@ impl Home {
         }
     }
 
-    /// Waits until nothing works in this home any more.
+    /// Waits until no process of this home is left.
     #[track_caller]
     pub fn wait_until_empty(&self) {
         wait_until("every process of the test has ended", || self.processes().is_empty());
@@ -190,7 +190,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if thread::panicking() {
-            // The test has failed already, and what it started must not stay.
+            // The test has already failed; its processes must not stay.
             while let processes @ [_, ..] = &self.processes()[..] {
                 processes.iter().for_each(|(process, _)| process::signal(*process, Signal::KILL));
             }
@@ -221,7 +221,7 @@ fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("eyas can be started")
 }
 
-/// Waits for a command's end.
+/// Waits for the end of a command.
 #[track_caller]
 pub fn finish(mut child: Child) -> Done {
     fn read(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
@@ -257,7 +257,7 @@ impl Done {
         self
     }
 
-    /// Checks that standard error has all of these.
+    /// Checks that standard error contains all of these texts.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
         for word in words {
@@ -266,7 +266,7 @@ impl Done {
         self
     }
 
-    /// Standard output as JSON with a schema's version; the value under `name`.
+    /// Reads standard output as JSON, checks its schema version, and returns the value under `name`.
     #[track_caller]
     pub fn json(&self, name: &str) -> Value {
         let mut value: Value = serde_json::from_str(&self.stdout)

@@ -22,7 +22,7 @@ pub use slow_disk::SlowDisk;
 /// Everything that a test waits for happens within this time, also on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits until `fact` gives something.
+/// Waits until `fact` returns a value.
 #[track_caller]
 pub fn wait_for<T>(what: impl Debug, mut fact: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
@@ -41,13 +41,13 @@ pub fn wait_until(what: impl Debug, mut fact: impl FnMut() -> bool) {
     wait_for(what, || fact().then_some(()));
 }
 
-/// Whether this user may do what root may.
+/// Whether this user is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether these programs are there. In CI (`CI` is set, as its services do) they must be; elsewhere the test that
-/// needs them says that it does not test.
+/// Whether these programs are installed. In CI (the variable `CI` is set) they must be. Elsewhere, the test that
+/// needs them prints that it tests nothing.
 pub fn can_use(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

@@ -8,11 +8,11 @@ use super::{can_use, is_root};
 /// Set aside for benchmarks of networks (RFC 2544).
 const NET: &str = "198.18.0";
 
-/// What is joined when all is well, and what is apart.
+/// The bridge for hosts whose links work, and the bridge for hosts that are cut off.
 const BRIDGES: [&str; 2] = ["together", "apart"];
 
 /// Hosts with a link each to one of two bridges, in network namespaces that no packet leaves. The first is on both
-/// bridges, and so is reached by all, whoever else they do not reach. All of it is gone when this is dropped.
+/// bridges, so every host reaches it, even if it reaches no other. Dropping this removes everything.
 pub struct Network {
     switch: Namespace,
     hosts: Vec<Namespace>,
@@ -22,7 +22,7 @@ pub struct Network {
 struct Namespace(Child);
 
 impl Network {
-    /// With so many hosts. Where this user may not make any, says that nothing is tested.
+    /// A network with this number of hosts. If this user may not make one, prints that nothing is tested.
     pub fn new(hosts: usize) -> Option<Self> {
         if !is_root() || !can_use(&["ip", "nsenter", "unshare"]) {
             eprintln!("SKIPPED: only root, with ip, nsenter and unshare, makes networks");
@@ -39,7 +39,7 @@ impl Network {
             network.hosts[host].run(&format!("ip link set lo up; ip addr add {}/24 dev eth0", address(host)));
         }
         network.link(0, "eth1", BRIDGES[1]);
-        // So that others need not learn on which of the two it is.
+        // One hardware address on both bridges, so that other hosts need not learn on which bridge the first host is.
         network.hosts[0].run("for end in eth0 eth1; do ip link set $end address 02:00:00:00:00:01; done");
         Some(network)
     }
@@ -52,7 +52,7 @@ impl Network {
         self.hosts[host].run(&format!("ip link set {end} up"));
     }
 
-    /// Runs a program on a host: what it is started with.
+    /// A command that runs a program on a host.
     pub fn command(&self, host: usize, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.hosts[host].process())).arg(program);
@@ -64,12 +64,12 @@ impl Network {
         self.switch.run(&format!("ip link set eth0-{host} down"));
     }
 
-    /// Mends it.
+    /// Restores a host's link.
     pub fn mend(&self, host: usize) {
         self.switch.run(&format!("ip link set eth0-{host} up"));
     }
 
-    /// These reach each other and the first, and no others.
+    /// Moves these hosts to the other bridge: they reach each other and the first host, and no other.
     pub fn split(&self, apart: &[usize]) {
         for host in apart {
             self.switch.run(&format!("ip link set eth0-{host} master {}", BRIDGES[1]));
@@ -78,7 +78,7 @@ impl Network {
         }
     }
 
-    /// All reach each other again.
+    /// Restores the network: all hosts reach each other again.
     pub fn heal(&self, apart: &[usize]) {
         for host in apart {
             self.hosts[0].run(&format!("ip route del {}/32", address(*host)));
@@ -87,7 +87,7 @@ impl Network {
     }
 }
 
-/// Where a host is reached.
+/// IP address of a host.
 pub fn address(host: usize) -> String {
     format!("{NET}.{}", 1 + host)
 }
@@ -124,7 +124,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // It ends with its input; what else runs there has ended.
+        // The process ends with its standard input; all others in the namespace have ended.
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }

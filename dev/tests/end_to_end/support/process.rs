@@ -5,25 +5,25 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends a signal to a process, which may be gone.
+/// Sends a signal to a process. It is not an error if the process has ended.
 pub fn signal(process: u32, signal: Signal) {
     let process = Pid::from_raw(process as i32).expect("0 is no process");
-    // Gone already is as good.
+    // A process that has already ended needs no signal.
     let _ = kill_process(process, signal);
 }
 
-/// The letter by which `/proc` says what a process does; none if it is gone.
+/// State of a process, as the letter in `/proc`; `None` if the process is gone.
 pub fn state(process: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
-/// Whether a process runs; one that has ended and was not reaped does not.
+/// Whether a process runs. A zombie does not.
 pub fn is_alive(process: u32) -> bool {
     state(process).is_some_and(|state| !['Z', 'X'].contains(&state))
 }
 
-/// The process that a process is a child of; none if it is gone.
+/// The parent of a process; `None` if the process is gone.
 pub fn parent(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()

@@ -17,14 +17,14 @@ pub struct SlowDisk {
     folder: PathBuf,
 }
 
-/// One mount of it, as if in a node of its own; unmounted when dropped.
+/// One mount of the disk, for one emulated node; unmounted when dropped.
 pub struct SlowMount {
     path: PathBuf,
     process: Child,
 }
 
 impl SlowDisk {
-    /// A new disk. Where this user may not mount it, says that nothing is tested.
+    /// A new disk. If this user may not mount it, prints that nothing is tested.
     pub fn new(home: &Home) -> Option<Self> {
         let missing = match (is_root(), Path::new("/dev/fuse").exists()) {
             (true, true) => None,
@@ -40,7 +40,7 @@ impl SlowDisk {
         Some(disk)
     }
 
-    /// Where its files are, for those who do not have to wait for the disk.
+    /// Folder of the disk's files, for access without the emulated delay.
     pub fn source(&self) -> PathBuf {
         self.folder.join("source")
     }
@@ -49,7 +49,7 @@ impl SlowDisk {
         self.folder.join("state")
     }
 
-    /// Mounts it, with these options besides.
+    /// Mounts the disk with these additional options.
     pub fn mount(&self, name: &str, options: &[&str]) -> SlowMount {
         let path = self.folder.join(name);
         let mut process = self
@@ -64,7 +64,7 @@ impl SlowDisk {
         SlowMount { path, process }
     }
 
-    /// What mounts it, until its standard input ends.
+    /// The process that serves the mount until its standard input ends.
     pub fn command(&self, name: &str, options: &[&str]) -> Command {
         let path = self.folder.join(name);
         std::fs::create_dir_all(&path).expect("a folder");
@@ -73,14 +73,14 @@ impl SlowDisk {
         command
     }
 
-    /// Has it take so long for a seek from now on.
+    /// Sets the duration of a seek.
     pub fn seek_ms(&self, ms: u64) {
         let state = std::fs::OpenOptions::new().write(true).open(self.state()).expect("it has been mounted");
         // The second number of its state; see `slow-disk/state.rs`.
         state.write_all_at(&(ms * 1_000_000).to_le_bytes(), 8).expect("our own file");
     }
 
-    /// A counter of what it has done so far.
+    /// A counter of the disk.
     pub fn count(&self, name: &str) -> u64 {
         let output = Command::new(PROGRAM).arg("stat").arg(self.state()).output().expect("it can be started");
         let counters: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
@@ -93,7 +93,7 @@ impl SlowMount {
         self.path.join(name)
     }
 
-    /// Kills what serves it.
+    /// Kills the process that serves the mount.
     pub fn kill(&mut self) {
         self.process.kill().expect("our own child");
         self.process.wait().expect("our own child");
@@ -105,7 +105,7 @@ impl Drop for SlowMount {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("our own child");
         if !status.success() {
-            // Killed: its mount is still there, and dead.
+            // The process was killed: its mount still exists, but does not answer.
             let _ = unmount(&self.path, UnmountFlags::DETACH);
         }
     }
