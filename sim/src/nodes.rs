@@ -91,6 +91,16 @@ pub struct Failures {
     pub slow_disks: f64,
     /// Part of the requests for nodes that fail.
     pub failed_requests: f64,
+    /// When nodes and dispatchers cease to fail; if nothing is said, they never do.
+    pub until_ns: Option<Ns>,
+}
+
+impl Failures {
+    /// When a failure happens that is due in `after_ns` from `now`, unless failures have ceased by then.
+    pub fn at(&self, now: Ns, after_ns: Ns) -> Option<Ns> {
+        let at = now.saturating_add(after_ns);
+        self.until_ns.is_none_or(|until| at < until).then_some(at)
+    }
 }
 
 /// Failures that the experiments of the paper do not have are left out where nothing is said of them: the stamp of their
@@ -111,6 +121,9 @@ impl fmt::Debug for Failures {
         }
         if self.failed_tries > 0.0 {
             text.field("failed_tries", &self.failed_tries);
+        }
+        if let Some(until_ns) = self.until_ns {
+            text.field("until_ns", &until_ns);
         }
         text.finish()
     }

@@ -27,6 +27,9 @@ use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPoli
 
 /// Seeds of each ordinary test run.
 const SEEDS: u64 = 60;
+/// Nothing fails from then on. A task for which no executor has room fails after some minutes of one dispatcher: where
+/// dispatchers die more often than that, and for ever, a job without room never ends.
+const CALM: u64 = 4 * 3_600 * SECOND;
 /// A run that has not ended by then, in its own time, never does: without failures, an hour is enough for each.
 const LIMIT: u64 = 30 * 86_400 * SECOND;
 
@@ -251,6 +254,7 @@ impl Case {
             failed_tries: 0.1 * [0, 0, 1, 3][below(4) as usize] as f64,
             slow_disks: 0.1 * below(4) as f64,
             failed_requests: 0.2 * below(4) as f64,
+            until_ns: Some(CALM),
         };
         let dispatchers = if batch.is_some() { 1 } else { 1 + below(nodes.min(3)) as u32 };
         let placement = PlacementPolicy::ALL[below(PlacementPolicy::ALL.len() as u64) as usize];

@@ -146,18 +146,15 @@ impl Run<'_> {
             self.tell_node(number, NodeEvent::Found { object, size_bytes });
         }
         let failures = &self.cluster.failures;
-        if let Some(mean_ns) = failures.lost_after_ns {
-            let at = self.now.saturating_add(self.membership.after(mean_ns));
-            self.clock.plan(at, SimEvent::Lost { executor: number });
-        }
-        if let Some((mean_ns, _)) = failures.leaves {
-            let at = self.now.saturating_add(self.membership.after(mean_ns));
-            self.clock.plan(at, SimEvent::Retires { executor: number });
-        }
-        if let Some(mean_ns) = failures.disconnected_after_ns {
-            let at = self.now.saturating_add(self.membership.after(mean_ns));
-            self.clock.plan(at, SimEvent::Disconnected { executor: number });
-        }
+        let mut plan = |mean_ns: Option<Ns>, event| {
+            let after_ns = mean_ns.map(|mean_ns| self.membership.after(mean_ns));
+            if let Some(at) = after_ns.and_then(|after_ns| failures.at(self.now, after_ns)) {
+                self.clock.plan(at, event);
+            }
+        };
+        plan(failures.lost_after_ns, SimEvent::Lost { executor: number });
+        plan(failures.leaves.map(|(mean_ns, _)| mean_ns), SimEvent::Retires { executor: number });
+        plan(failures.disconnected_after_ns, SimEvent::Disconnected { executor: number });
         self.note_joined(number);
         let executor = ExecutorId(number);
         let (capacity, profile) = (Executor::capacity(self.cluster), Box::<ExecutorProfile>::default());

@@ -25,8 +25,10 @@ impl Run<'_> {
     }
 
     fn plan_death(&mut self, number: usize) {
-        if let Some(mean_ns) = self.cluster.failures.dispatcher_dies_after_ns {
-            let at = self.now.saturating_add(self.membership.after(mean_ns));
+        let failures = &self.cluster.failures;
+        if let Some(mean_ns) = failures.dispatcher_dies_after_ns
+            && let Some(at) = failures.at(self.now, self.membership.after(mean_ns))
+        {
             self.clock.plan(at, SimEvent::Dies { dispatcher: number as u32 });
         }
     }

@@ -82,6 +82,7 @@ pub(super) struct FailureFields {
     failed_tries: Option<Share>,
     slow_disks: Option<Share>,
     failed_requests: Option<Share>,
+    until: Option<Time>,
 }
 
 impl FailureFields {
@@ -98,6 +99,7 @@ impl FailureFields {
             dispatcher_dies_after_ns: ns(self.dispatcher_dies_after),
             dispatcher_back_after_ns: ns(self.dispatcher_back_after).unwrap_or(DISPATCHER_BACK_NS),
             failed_tries: share(self.failed_tries),
+            until_ns: ns(self.until),
         };
         let is_never = |after: Option<Ns>| after == Some(0);
         if is_never(failures.lost_after_ns) || is_never(failures.disconnected_after_ns) {
