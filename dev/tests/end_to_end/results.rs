@@ -1,5 +1,7 @@
 //! Results of tasks: standard output, files, reports.
 
+use std::time::{Duration, SystemTime};
+
 use crate::support::{Cluster, Home};
 
 #[test]
@@ -120,6 +122,32 @@ fn a_report_is_written_where_it_was_asked() {
     let done = home.eyas(&["run", "--array", "1", "--", "true"]).exits(0);
     let place = done.stderr.lines().find_map(|line| line.strip_prefix("eyas: report: ")).unwrap();
     assert!(place.starts_with(home.path("home").to_str().unwrap()) && std::path::Path::new(place).exists());
+}
+
+#[test]
+fn reports_in_the_home_are_bounded_in_number_and_age() {
+    let home = Home::new();
+    let folder = home.path("home").join("reports");
+    std::fs::create_dir_all(&folder).unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let write = |name: &str, age: Duration| {
+        let file = std::fs::File::create(folder.join(name)).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    };
+    let run = || home.eyas(&["run", "--array", "1", "--", "true"]).exits(0);
+    let has = |name: &str| folder.join(name).exists();
+    write("31-days.html", 31 * day);
+    write("29-days.html", 29 * day);
+    run();
+    assert!(!has("31-days.html") && has("29-days.html"));
+    // With the two reports so far, these are 105, and the next run adds one.
+    for hour in 1..=103 {
+        write(&format!("{hour}-hours.html"), Duration::from_secs(hour * 3600));
+    }
+    run();
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 100);
+    assert!(has("98-hours.html"), "the newest stay");
+    assert!(!["99-hours.html", "103-hours.html", "29-days.html"].into_iter().any(has), "the oldest are removed");
 }
 
 #[test]
