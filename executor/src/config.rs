@@ -9,8 +9,9 @@ use eyas_types::matching::Labels;
 use eyas_types::{EvictionPolicy, Resources};
 use rustix::fs::statvfs;
 
-/// Concurrent fetches: per processor, and the minimum.
+/// Number of concurrent fetches per processor.
 const FETCHES_PER_PROCESSOR: usize = 2;
+/// Number of concurrent fetches of an executor with fewer than two processors.
 const MIN_FETCHES: usize = 4;
 
 /// Settings of an executor.

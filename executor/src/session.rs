@@ -31,8 +31,8 @@ const RETIRE_DEADLINE: Duration = Duration::from_secs(60);
 /// The dispatcher has to welcome this executor within this time. After a restart it may have a long journal to read.
 const WELCOME_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Objects of the store that the registration itself names, which has to fit in a frame; the others follow.
 // Small in debug builds, so that tests reach it.
+/// Number of stored objects that the registration names, because it has to fit in a frame; the others follow.
 const MAX_HELD_AT_ONCE: usize = if cfg!(debug_assertions) { 4 } else { 1 << 20 };
 
 /// The parts of an executor that outlive a session.

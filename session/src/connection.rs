@@ -26,9 +26,11 @@ use crate::door::Proven;
 /// A peer has to answer a new connection within this time.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// TCP keepalive: idle time before the first probe, time between two probes, and number of probes.
+/// TCP keepalive: idle time before the first probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// TCP keepalive: time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// TCP keepalive: number of unanswered probes after which the connection ends.
 const KEEPALIVE_PROBES: u32 = 3;
 /// The connection ends if the peer does not acknowledge data for this long.
 const UNACKNOWLEDGED_MS: u32 = 60_000;

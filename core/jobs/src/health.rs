@@ -16,9 +16,9 @@ const QUICK_US: u64 = 10_000_000;
 const MAX_QUICK_FAILURES: usize = 5;
 /// Quick failures of one executor that are remembered; of more, the oldest is forgotten.
 const MAX_REMEMBERED: usize = 256;
-/// How long an executor is set aside for the first time, microseconds; each further time it is twice as long.
+/// Time for which an executor is first set aside, microseconds; each further time is twice as long.
 const FIRST_PAUSE_US: u64 = 60_000_000;
-/// The longest time, microseconds.
+/// Longest time for which an executor is set aside, microseconds.
 const LONGEST_PAUSE_US: u64 = 30 * 60_000_000;
 
 /// Whether a task was at its executor for moments only, so that its end may be the node's doing.

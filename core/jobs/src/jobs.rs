@@ -16,14 +16,14 @@ use crate::log::Replay;
 use crate::refusals::Refusals;
 use crate::reuse::Reuse;
 
-/// Captured output that the journal keeps, of all jobs, unless told otherwise.
+/// Default bound on the captured output of all jobs in the journal and beside it, bytes.
 const MAX_JOURNAL_OUTPUT_BYTES: u64 = 16 << 30;
-/// Ended jobs that are remembered, unless told otherwise.
+/// Default number of ended jobs that are remembered.
 const MAX_ENDED_JOBS: usize = 200;
 
-/// Ended jobs that are in memory, unless told otherwise.
+/// Default number of ended jobs that are in memory.
 const MAX_ENDED_IN_MEMORY: usize = 20;
-/// Bytes that ended jobs take in memory, unless told otherwise: some two million tasks.
+/// Default bound on the memory of ended jobs, bytes: some two million tasks.
 const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
 
 /// Settings of a decider of jobs.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use eyas_types::ExecutorId;
 
-/// NodePool that are gone whose former state is remembered. Beyond it, the node that left first is forgotten, and
+/// Number of departed nodes whose former state is remembered. Beyond it, the node that left first is forgotten, and
 /// counts as new if it comes back.
 pub const MAX_AWAY: usize = 4_096;
 
