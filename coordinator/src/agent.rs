@@ -40,13 +40,13 @@ pub const IDLE: Duration = Duration::from_secs(30);
 pub struct AgentConfig {
     /// Folder of its socket and lock file. Only its user can access it.
     pub folder: PathBuf,
-    /// Which process orders the requests.
+    /// The process that orders the requests.
     pub order: OrderedBy,
     /// Time without use after which the agent ends.
     pub idle: Duration,
 }
 
-/// Which process orders the requests.
+/// The process that orders the requests.
 #[derive(Clone, Debug)]
 pub enum OrderedBy {
     /// The agent itself, for its node alone, by these rules.

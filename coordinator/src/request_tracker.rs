@@ -51,7 +51,7 @@ struct OpenGrant {
     since: Instant,
 }
 
-/// Which decider orders the requests.
+/// The decider that orders the requests.
 enum Decider {
     Local { servers: Servers, rules: Box<Rules>, began: Instant },
     Remote { sender: Option<LinkSender> },

@@ -45,7 +45,7 @@ pub enum RulesError {
     Malformed {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and in which line.
+        /// The error and its line.
         error: Box<toml::de::Error>,
     },
 }

@@ -22,7 +22,7 @@ use eyas_sim::random::Random;
 use eyas_sim::workload::{MonotonicallyIncreasing, Scan, SineWave, Workload, Zipf};
 use eyas_types::EvictionPolicy;
 
-/// Where tasks run.
+/// The choice of the node for a task.
 #[derive(Clone, Copy)]
 enum At {
     AnyStore,

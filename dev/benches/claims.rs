@@ -25,7 +25,7 @@ use eyas_blocks::{Alpha, BlockPolicy, Blocks, Config, Effect, Event, Lean, Lease
 use eyas_types::dfs::{DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, NodeId};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the issue asks of a leader, with sockets and all.
+/// Goal for a leader, including its sockets.
 const TARGET_PER_S: f64 = 100_000.0;
 
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ struct Measured {
     claimed_bytes: f64,
 }
 
-/// What a worker knows of its block.
+/// A worker's knowledge of its block.
 #[derive(Clone, Copy, Default)]
 struct Block {
     lease: Option<LeaseId>,

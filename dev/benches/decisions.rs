@@ -74,7 +74,7 @@ const TINY: Scale = Scale {
     case_tasks: 100,
 };
 
-/// What one steady state showed.
+/// Result of measuring one steady state.
 struct Steady {
     per_s: f64,
     submitted_per_s: f64,

@@ -28,7 +28,7 @@ const TARGET_OF_BARE: f64 = 0.85;
 /// word, so one without would be another program.)
 const PROGRAM: &str = "/bin/true";
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// In a run.

@@ -12,7 +12,7 @@
 //! so 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100
 //! bytes with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
 //!
-//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many nodes, `--files 1000` so many
+//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` runs the cases with 8 nodes only, `--files 1000` uses 1000
 //! files, and `-- --tiny` only shows that it runs.
 
 #[path = "files/cluster.rs"]
@@ -44,7 +44,7 @@ pub struct Row {
     nodes: usize,
     files: u32,
     content: &'static [u8],
-    /// How often all files are opened.
+    /// Number of times that all files are opened.
     rounds: usize,
 }
 

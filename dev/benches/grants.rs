@@ -1,4 +1,4 @@
-//! How many runs `core/ioq` grants in a second on one core, by policy, while so many requests wait.
+//! Number of runs that `core/ioq` grants per second on one core, by policy and number of waiting requests.
 //!
 //! A server's queue is filled; then each run that is completed is followed by as many new requests as it had, so that
 //! the queue stays as long. Requests are of many files and sizes, and one in four continues another. What is timed is

@@ -37,10 +37,10 @@ use tokio::net::TcpListener;
 const TARGET_US: f64 = 100.0;
 const WORDS: [&str; 2] = ["/bin/date", "+%s%N"];
 
-/// How often it is measured.
+/// Size of the measurement.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Of each kind.
+    /// Number of tasks of each kind.
     pub tasks: usize,
 }
 

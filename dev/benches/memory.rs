@@ -25,7 +25,7 @@ use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
 
 const TARGET_TASK_BYTES: f64 = 300.0;
 
-/// How much is submitted.
+/// Size of the submission.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Tasks that wait.
@@ -116,7 +116,7 @@ fn item(object: u32) -> TaskItem {
     TaskItem { template: 0, values: vec![Value { text: path(object).into(), input: Some(0) }], inputs: vec![input] }
 }
 
-/// Asks about the last task until it is not its job any more but executors that it waits for.
+/// Asks about the last task until it no longer waits for its job, but for executors.
 async fn wait_until_queued(session: &mut Session, last: TaskId) {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {

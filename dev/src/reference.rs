@@ -9,11 +9,11 @@ use std::fmt::Write;
 /// A constant of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// Its name.
+    /// Name of the constant.
     pub name: String,
-    /// Its value as the code has it.
+    /// The expression in the code.
     pub value: String,
-    /// Its documentation, in one line.
+    /// Its doc comment, in one line.
     pub doc: String,
 }
 
@@ -38,7 +38,7 @@ pub fn constants(code: &str) -> Vec<Constant> {
     found
 }
 
-/// What happens when a limit is reached, by file and constant: `docs/reference/limits.toml`.
+/// The effect of reaching each limit, by file and constant: `docs/reference/limits.toml`.
 pub type Effects = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The page of limits, and what is wrong with the list of effects.

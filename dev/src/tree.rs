@@ -15,7 +15,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("dev/ is in the workspace").to_owned()
 }
 
-/// What `cargo metadata --no-deps` prints.
+/// Output of `cargo metadata --no-deps`.
 ///
 /// # Panics
 ///

@@ -132,7 +132,7 @@ impl NodeChunks {
         (copies, bytes)
     }
 
-    /// What this node has of a chunk. Reads the chunk if `thoroughly` is set, and blocks then.
+    /// State of a chunk on this node. If `thoroughly` is set, reads the chunk, and blocks meanwhile.
     ///
     /// # Errors
     /// If the disk fails to read.

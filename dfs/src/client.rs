@@ -71,7 +71,7 @@ struct Inner {
     turn: usize,
 }
 
-/// What the client knows of the file system.
+/// The client's knowledge of the file system.
 #[derive(Clone)]
 struct Known {
     view: View,
@@ -111,7 +111,7 @@ impl Known {
 /// A file at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Its name.
+    /// Name of the file.
     pub name: FileName,
     /// The metadata and chunks of the file.
     pub record: FileRecord,

@@ -83,7 +83,7 @@ pub enum NodeError {
     /// The operating system reported an error.
     #[error("the file system's node cannot {what}: {source}")]
     Io {
-        /// What the node was doing.
+        /// The action that failed.
         what: String,
         /// The error.
         source: io::Error,

@@ -105,7 +105,7 @@ pub(crate) enum ResponseBody {
     Refused(String),
 }
 
-/// What a node has of a chunk.
+/// State of a chunk on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChunkPresence {
     /// The whole chunk.

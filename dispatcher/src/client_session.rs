@@ -38,7 +38,7 @@ struct Client {
 enum Submission {
     None,
     Begun(JobSpec),
-    /// What is wrong with it.
+    /// The submission is refused, for this reason.
     Wrong(String),
     Withdrawn,
 }
@@ -341,9 +341,9 @@ impl Client {
     }
 }
 
-/// What a watch has still to send.
+/// Results that a watch has still to send.
 struct Sending {
-    /// Results to leave out: the client has them.
+    /// Number of results that the client already has.
     skip: u64,
     /// Failures that are described.
     failures: usize,

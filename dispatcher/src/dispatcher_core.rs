@@ -216,7 +216,7 @@ impl DispatcherCore {
                 let is_of_jobs = is_of_jobs(&request);
                 let answer = self.answer(request);
                 if is_of_jobs {
-                    // What it tells must not be lost.
+                    // Results that an answer shows must not be lost.
                     self.write_results();
                     self.replies.answer(answer, reply);
                 } else {

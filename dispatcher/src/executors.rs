@@ -213,7 +213,7 @@ impl ConnectedExecutors {
         for id in self.to_send.drain(..) {
             let Some(executor) = self.present.get_mut(&id) else { continue };
             let messages = std::mem::take(&mut executor.messages);
-            // Of an end of its connection, its session will tell.
+            // If the connection has ended, its session will report that.
             if executor.outbox.post(messages) == Err(OutboxError::Full)
                 && !std::mem::replace(&mut executor.is_deaf, true)
             {

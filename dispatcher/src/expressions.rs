@@ -8,7 +8,7 @@ use eyas_types::matching::Terms;
 /// Compiles a template's requirements and rank.
 ///
 /// # Errors
-/// What is wrong with them, in words.
+/// The error is a message for people.
 pub(crate) fn compile(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
     eyas_matching::terms(requirements, rank).map_err(|e| ExpressionError(e.to_string()))
 }

@@ -49,7 +49,7 @@ use crate::clock::Clock;
 const JOBS: Parts = TableDefinition::new("jobs");
 /// Each job's last snapshot, in parts.
 const SNAPSHOTS: Parts = TableDefinition::new("snapshots");
-/// What happened to each job after its snapshot, in order; results are in their own table.
+/// Entries of each job after its snapshot, in order; results are in their own table.
 const ENTRIES: Numbered = TableDefinition::new("entries");
 /// Results of each job, by the same numbers.
 const RESULTS: Numbered = TableDefinition::new("results");
@@ -60,7 +60,7 @@ const OUTPUTS: TableDefinition<u32, u64> = TableDefinition::new("outputs");
 /// The journal's own format, and which the cluster's file system is.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const FILE_SYSTEM: &str = "file_system";
-/// How many transactions there were.
+/// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
 /// The present format.
 const FORMAT: u64 = 3;
@@ -87,7 +87,7 @@ pub struct JournalError {
     problem: JournalProblem,
 }
 
-/// What is wrong with a journal.
+/// Reasons why a journal cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum JournalProblem {
     #[error("{0}")]
@@ -126,7 +126,7 @@ macro_rules! database_errors {
 }
 database_errors!(DatabaseError TransactionError TableError StorageError CommitError CompactionError);
 
-/// What is on disk now; one for each [`JournalRecord`].
+/// A record that is now on disk; one for each [`JournalRecord`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrittenRecord {
     Job(JobId),
@@ -139,13 +139,13 @@ pub(crate) enum WrittenRecord {
 /// How a journal is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalOptions {
-    /// What ends with this process need not survive it: the disk is not waited for.
+    /// The cluster ends with this process, so the journal does not wait for the disk.
     pub is_scratch: bool,
     /// Before a snapshot replaces entries, they are read again and compared with it. What differs is told in this file.
     pub check: Option<PathBuf>,
 }
 
-/// Where entries are read, and put to be written.
+/// Access to the journal: reads entries, and passes records to the thread that writes them.
 #[derive(Clone)]
 pub(crate) struct Journal {
     path: Arc<str>,
@@ -189,7 +189,7 @@ impl Journal {
         JournalError { path: self.path.to_string(), problem }
     }
 
-    /// Which the cluster's file system is: the first that this was asked for. On disk when it returns.
+    /// Id of the cluster's file system: the first candidate that was passed. It is on disk when this returns.
     pub fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError> {
         let file_system = || -> Result<FileSystemId, JournalProblem> {
             let write = self.database.begin_write()?;

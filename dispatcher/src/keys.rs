@@ -68,7 +68,7 @@ pub(crate) struct Keys {
     state: Mutex<State>,
     /// The dispatcher's own.
     access: Access,
-    /// What nodes must know of the keys.
+    /// The trust that nodes need.
     for_nodes: watch::Sender<Arc<Trust>>,
     /// A key may expire sooner than before.
     has_changed: Notify,
@@ -118,7 +118,7 @@ impl Keys {
         &self.access
     }
 
-    /// Where the access file of the current admin key is.
+    /// Path of the access file of the current admin key.
     pub fn access_path(&self) -> PathBuf {
         self.path.join(ACCESS_FILE)
     }
@@ -158,7 +158,7 @@ impl Keys {
         Ok(successor)
     }
 
-    /// What nodes must know of the keys, as it changes.
+    /// The trust that nodes need, as it changes.
     pub fn for_nodes(&self) -> watch::Receiver<Arc<Trust>> {
         self.for_nodes.subscribe()
     }

@@ -33,7 +33,7 @@ pub struct DispatcherConfig {
     pub cluster: String,
     /// The dispatcher's folder, with journal and access file. One dispatcher uses it at a time.
     pub folder: PathBuf,
-    /// Where to listen; port 0 for any, or for the one it had before in the same folder.
+    /// Address to listen on. Port 0: the earlier port of the cluster in this folder, or any free one.
     pub listen: SocketAddr,
     /// Host by which others reach it, if not the address it listens on.
     pub advertise: Option<String>,
@@ -64,10 +64,10 @@ pub enum DispatcherError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Its folder cannot be used.
+    /// The cluster's folder cannot be used.
     #[error("cannot keep a cluster here: {0}")]
     Folder(#[from] PrivateError),
-    /// Its keys cannot be read or written.
+    /// The cluster's keys cannot be read or written.
     #[error(transparent)]
     Keys(#[from] KeysError),
     /// The journal cannot be used, or not any longer.
@@ -79,14 +79,14 @@ pub enum DispatcherError {
     /// The jobs in the journal cannot be read.
     #[error("cannot go on with the jobs in {folder}: {source}; move the folder away to begin anew")]
     Recovery {
-        /// Which folder.
+        /// The cluster's folder.
         folder: PathBuf,
-        /// What is wrong with them.
+        /// The error of the journal.
         source: JournalError,
     },
 }
 
-/// What to do about a port that is taken.
+/// Advice for a port that another program uses.
 fn other_port(address: &SocketAddr, was_used_before: bool) -> String {
     let port = address.port();
     if was_used_before {

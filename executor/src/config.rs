@@ -23,7 +23,7 @@ pub struct ExecutorConfig {
     pub host: String,
     /// Labels of the node, for match expressions.
     pub labels: Labels,
-    /// Which tasks the executor accepts: a checked match expression, or `None` for all tasks.
+    /// A checked match expression, which is true for tasks that the executor accepts; `None`: all tasks.
     pub accept: Option<String>,
     /// Resources for tasks.
     pub capacity: Resources,
@@ -33,9 +33,9 @@ pub struct ExecutorConfig {
     pub limits: Limits,
     /// Whether the executor is a node of the file system.
     pub has_files: bool,
-    /// Which object leaves a full store.
+    /// The policy that chooses the object that leaves a full store.
     pub eviction: EvictionPolicy,
-    /// Which tasks count as data-intensive, and whether others compute while they are staged.
+    /// Limits from which a task is data-intensive, and whether others compute while it is staged.
     pub overlap: Overlap,
     /// Emulated storage and links, for experiments.
     pub emulation: Emulation,

@@ -43,7 +43,7 @@ pub(crate) struct ProcessResult {
     /// The process group; all of it has been killed.
     pub group: Pid,
     pub cpu_us: u64,
-    /// How long it was suspended.
+    /// Time for which the process was suspended.
     pub suspended: Duration,
     pub stdout: CapturedOutput,
     pub stderr: CapturedOutput,
@@ -149,7 +149,7 @@ struct TaskProcesses<'a> {
     marks: &'a [String],
     /// When they were stopped, if they are.
     stopped: Option<Instant>,
-    /// How long they were stopped earlier.
+    /// Time of earlier suspensions.
     suspended: Duration,
 }
 

@@ -18,7 +18,7 @@ impl StopSwitch {
     }
 }
 
-/// Where an executor learns of the order to stop: it then kills its tasks, takes leave of the dispatcher and returns.
+/// The signal to stop. The executor then kills its tasks, tells the dispatcher that it leaves, and returns.
 #[derive(Clone)]
 pub struct StopSignal(watch::Receiver<Option<Instant>>);
 

@@ -61,7 +61,7 @@ pub(crate) struct TaskRun {
     pub claims: Weak<dyn ClaimPlaces>,
 }
 
-/// What all tasks of an executor share.
+/// State that all tasks of an executor share.
 pub(crate) struct TaskRunner {
     /// The executor's name for people.
     pub name: String,

@@ -44,9 +44,9 @@ pub enum FetchSource {
 /// An object that is now in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchedObject {
-    /// Where it came from.
+    /// The source of the object.
     pub from: FetchSource,
-    /// Its size.
+    /// Size of the object.
     pub bytes: u64,
 }
 

@@ -51,7 +51,7 @@ pub struct PeerServer {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What a server has sent so far.
+/// Counters of the bytes that a server has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Number of objects and ranges that were sent completely.
@@ -130,7 +130,7 @@ impl PeerServer {
         self.shared.expectations.expect(into)
     }
 
-    /// What the server has sent so far.
+    /// Counters of the bytes that the server has sent so far.
     pub fn served(&self) -> Served {
         Served {
             count: self.shared.served_count.load(Ordering::Relaxed),

@@ -47,13 +47,13 @@ impl TaskCounts {
     }
 }
 
-/// What happened in one interval of a job, and how it stood at the interval's end. Counts are of this job alone,
+/// Events in one interval of a job, and the job's state at the end of the interval. Counts are of this job alone,
 /// except executors and processors, which are the cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, microseconds from the job's submission.
     pub at_us: u64,
-    /// Its length.
+    /// Length of the interval.
     pub interval_us: u64,
     /// Tasks that came into the queue.
     pub arrived: u64,
@@ -61,7 +61,7 @@ pub struct Sample {
     pub arrived_bytes: u64,
     /// Tasks that ended.
     pub ended: u64,
-    /// Where the inputs of the ended tasks came from.
+    /// Reads of the ended tasks' inputs, by source.
     pub reads: Reads,
     /// Tasks in the queue.
     pub waiting: u64,

@@ -18,7 +18,7 @@ pub enum StorageLocation {
     Url(String),
 }
 
-/// What is done with bytes of a file.
+/// An operation on bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operation {
     /// They are read.
@@ -30,14 +30,14 @@ pub enum Operation {
 /// Bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Extent {
-    /// Where they begin.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many they are.
+    /// Number of bytes.
     pub size_bytes: u64,
 }
 
 impl Extent {
-    /// Where they end: the offset of the first byte after them.
+    /// Offset of the first byte after them.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.size_bytes)
     }

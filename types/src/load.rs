@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an executor's slots do.
+/// Counts of the tasks in an executor's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorLoad {
     /// Tasks that run.

@@ -136,7 +136,7 @@ pub trait Expression: fmt::Debug + Send + Sync {
     fn number(&self, facts: &dyn Facts) -> Result<f64, EvaluationError>;
 }
 
-/// A task's requirements and rank. Tasks of the same needs and terms are placed alike.
+/// Requirements and rank of a task. Tasks with the same needs and terms are placed alike.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The parts of `requirements` that `&&` joins; all must hold.

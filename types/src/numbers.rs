@@ -12,7 +12,7 @@ pub struct NumberRange {
     pub first: u64,
     /// The largest there may be.
     pub last: u64,
-    /// From one to the next.
+    /// Difference between two neighbouring numbers.
     pub step: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::name::{Name, scheme_of};
 /// How the source of an object begins that is in executors' stores alone: what a task wrote and the cluster keeps.
 const KEPT: &str = "eyas://";
 
-/// What tells two contents of one source apart.
+/// Identity of the content of a source: a changed file has another version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
     /// Size and modification time: what a file system knows.
@@ -38,7 +38,7 @@ impl Version {
     }
 }
 
-/// Where an object comes from in persistent storage, and at which version.
+/// The source of an object in persistent storage, and its version there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
     /// A URL: `file:///path`, `http(s)://…`, `s3://bucket/key`; `eyas://job/task/path` for what is kept in the cluster.
@@ -51,7 +51,7 @@ pub struct ObjectSpec {
 }
 
 impl ObjectSpec {
-    /// What `task` wrote as `file`, and executors keep. The checksum of its content is its version: a task that runs
+    /// The kept output `file` of `task`. The checksum of its content is its version: a task that runs
     /// again and writes the same has made the same object.
     pub fn kept(
         task: TaskId,

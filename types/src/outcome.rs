@@ -31,7 +31,7 @@ pub enum Status {
 pub struct Failure {
     /// The kind, which decides whether another node or another try can help.
     pub kind: FailureKind,
-    /// For a person: names the object or file, the node, and what to do.
+    /// A message for people, which names the object or file and the node, and says what to do.
     pub reason: String,
 }
 
@@ -121,7 +121,7 @@ impl core::ops::AddAssign for Amount {
     }
 }
 
-/// Where an object came from.
+/// The source from which a node got an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// It was in the node's store already.
@@ -132,7 +132,7 @@ pub enum Origin {
     Persistent,
 }
 
-/// Where inputs came from: the paper's cache hit local, cache hit global, cache miss (data-diffusion §5.1).
+/// Reads of inputs by source: the paper's cache hit local, cache hit global, cache miss (data-diffusion §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
     /// This node's own store.
@@ -163,7 +163,7 @@ impl core::ops::AddAssign for Reads {
     }
 }
 
-/// What an executor reports of one try at a task.
+/// An executor's report on one attempt at a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How it ended.
@@ -176,7 +176,7 @@ pub struct Outcome {
     pub suspended_us: u64,
     /// Processor time of the process and its waited-for children.
     pub cpu_us: u64,
-    /// Where its inputs came from.
+    /// Reads of its inputs, by source.
     pub reads: Reads,
     /// Captured standard output.
     #[serde(with = "serde_bytes")]
@@ -186,11 +186,11 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Bytes of stdout and stderr that were past the bound and are lost.
     pub cut_bytes: u64,
-    /// What was delivered, in the order of the template's outputs; a glob's files follow each other.
+    /// Delivered files, in the order of the template's outputs; the files of a glob follow each other.
     pub outputs: Vec<Delivered>,
     /// The task did not run: this is the result of another that did the same.
     pub reused: Option<TaskId>,
-    /// Where tasks go where they would be done the soonest: what was estimated when it was placed.
+    /// The estimate when the task was placed, under policies that estimate.
     pub estimate: Option<Estimate>,
 }
 
@@ -199,7 +199,7 @@ pub struct Outcome {
 pub struct Delivered {
     /// Place in the template's outputs.
     pub output: u16,
-    /// Where it is, and its version there.
+    /// The place of the file, and its version there.
     pub object: ObjectSpec,
     /// The place that the task has claimed for it; none of what is in the cluster alone, or where the job says it is.
     pub place: Option<PlaceId>,
@@ -219,7 +219,7 @@ pub struct TaskResult {
     pub queued_us: u64,
     /// Microseconds for delivery of task and result: what is neither queue nor executor.
     pub delivery_us: u64,
-    /// What the executor reported.
+    /// The executor's report.
     pub outcome: Outcome,
 }
 

@@ -30,38 +30,38 @@ pub const MAX_PUSHED: usize = 65_536;
 /// Most executors that keep a replica of one output.
 pub const MAX_REPLICAS: u8 = 16;
 
-/// What all tasks made from it have in common.
+/// The common part of all tasks of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskTemplate {
     /// The `id` of the task in its job file.
     pub id: Option<String>,
-    /// What runs.
+    /// The program that runs.
     pub program: Program,
     /// Environment variables set beyond the executor's own.
     pub env: Vec<(String, Template)>,
-    /// Where it runs.
+    /// The working folder.
     pub folder: WorkingFolder,
-    /// The absolute folder from which relative destinations of outputs are meant.
+    /// The absolute folder to which relative destinations of outputs refer.
     pub base: Name,
     /// Inputs that every task has, before its item's own.
     pub inputs: Vec<Input>,
-    /// What is taken from the sandbox afterwards.
+    /// Outputs that are taken from the sandbox when the task has succeeded.
     pub outputs: Vec<OutputSpec>,
-    /// What it holds while it runs.
+    /// Resources that the task holds while it runs.
     pub resources: Resources,
-    /// Whose turn it is: higher goes first, and may suspend what is lower.
+    /// Tasks of higher priority go first, and may suspend tasks of lower priority.
     pub priority: i32,
-    /// Executors that may run it, as a match expression; any if there is none.
+    /// A match expression, which is true for executors that may run the task; `None`: all executors.
     pub requirements: Option<String>,
-    /// Of several that may, which is the best, as a match expression.
+    /// A match expression, whose value is highest for the best executor.
     pub rank: Option<String>,
-    /// Killed after running so long; what it was suspended for does not count.
+    /// The task is killed after running for this time, not counting the time for which it was suspended.
     pub timeout_us: Option<u64>,
     /// How often a failed task is tried again.
     pub retries: u32,
     /// Bound on what is kept of stdout, and of stderr.
     pub capture_bytes: u64,
-    /// What its tasks may do with files of the cluster.
+    /// Rights of the tasks on files of the cluster.
     pub files: FilesScope,
 }
 
@@ -88,7 +88,7 @@ impl TaskTemplate {
     }
 }
 
-/// What a task runs.
+/// The program of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
     /// Nothing: the task succeeds inside the executor once its inputs are there. For measuring, and for warming stores.
@@ -109,18 +109,18 @@ pub enum WorkingFolder {
 /// A file that is on the node before the task starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Where it comes from.
+    /// The source of the input.
     pub from: InputFrom,
-    /// Its name in the sandbox; the last component of its source where this is `None`.
+    /// Name of the input in the sandbox; `None`: the last component of its source.
     pub name: Option<Name>,
 }
 
-/// Where an input comes from.
+/// The source of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputFrom {
     /// An object, by its place in the job's list of objects.
     Object(u32),
-    /// What another task of the job writes: its index, and the output's place in that task's template.
+    /// An output of another task of the job.
     Output {
         /// The producing task's index in the job.
         task: u32,
@@ -129,7 +129,7 @@ pub enum InputFrom {
     },
 }
 
-/// What is taken from a task's sandbox when it has succeeded.
+/// An output: a file, or a pattern of files, that is taken from a task's sandbox when the task has succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSpec {
     /// A file in the sandbox, or a glob.
@@ -159,13 +159,13 @@ impl OutputSpec {
 pub struct TaskItem {
     /// Place in the job's templates.
     pub template: u16,
-    /// What `{}` and `{1}`, `{2}` … stand for.
+    /// Values of `{}` and `{1}`, `{2}` …
     pub values: Vec<Value>,
     /// This task's own inputs, after its template's.
     pub inputs: Vec<Input>,
 }
 
-/// What one placeholder stands for.
+/// The value of one placeholder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
     /// As the user wrote it.
@@ -175,14 +175,14 @@ pub struct Value {
     pub input: Option<u16>,
 }
 
-/// What a task needs of an executor. Tasks of equal needs are one class, and placed alike.
+/// Conditions of a task on its executor. Tasks with equal needs are one class, and placed alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// Higher goes first.
     pub priority: i32,
-    /// What it holds while it runs.
+    /// Resources that the task holds while it runs.
     pub resources: Resources,
-    /// What it requires beside, and which executor is the best for it.
+    /// Requirements and rank.
     pub terms: Option<Arc<Terms>>,
 }
 

@@ -33,7 +33,7 @@ pub enum TemplatePart {
     Value {
         /// From 1; 0 for the whole item.
         column: u16,
-        /// Which part of it.
+        /// The part of the value.
         part: PathPart,
     },
     /// The staged path of an input, from 0.
@@ -44,7 +44,7 @@ pub enum TemplatePart {
     Slot,
 }
 
-/// Which part of a value a placeholder takes.
+/// The part of a value for which a placeholder stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathPart {
     /// `{}`
@@ -59,7 +59,7 @@ pub enum PathPart {
     BaseWithoutExtension,
 }
 
-/// What placeholders stand for when a word is expanded.
+/// The values of placeholders when a word is expanded.
 pub struct Expansion<'a> {
     /// The item's columns.
     pub values: &'a [Value],

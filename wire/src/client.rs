@@ -52,7 +52,7 @@ pub enum FromClient {
     Withdraw,
     /// Sends results and progress until the job has ended.
     Watch {
-        /// Which job.
+        /// The job to watch.
         job: JobId,
         /// Number of results to skip.
         from: u64,
@@ -103,24 +103,24 @@ pub enum FromClient {
     },
     /// Answered by `Report`.
     Report {
-        /// Of which job.
+        /// The job of the report.
         job: JobId,
     },
     /// Cancel all tasks of a job that have not ended, or one task. Answered by `Done` once that is on disk.
     Cancel {
-        /// Which job.
+        /// The job to cancel.
         job: JobId,
         /// Only this task of the job.
         task: Option<u32>,
     },
     /// Run the failed and cancelled tasks of a job again. Answered by `Done` once that is on disk.
     Retry {
-        /// Which job.
+        /// The job to retry.
         job: JobId,
     },
     /// Release the outputs that an ended job keeps in the cluster. Answered by `Done` once that is on disk.
     Release {
-        /// Which job.
+        /// The job that has ended.
         job: JobId,
     },
     /// Forget an ended job, with its results and what executors hold for it. Answered by `Done` with the number of
@@ -135,7 +135,7 @@ pub enum FromClient {
     /// Answered by `Kept`: the outputs that a job keeps in the cluster, a part at a time. Lost outputs are computed
     /// again.
     Kept {
-        /// Which job.
+        /// The job that keeps the outputs.
         job: JobId,
         /// First task.
         from: u32,
@@ -146,7 +146,7 @@ pub enum FromClient {
     },
     /// Answered by `Trace`: the times and reads of tasks that succeeded, a part at a time.
     Trace {
-        /// Of which job.
+        /// The job to record.
         job: JobId,
         /// First task.
         from: u32,
@@ -293,7 +293,7 @@ pub struct RecordedTask {
     pub cpu_us: u64,
     /// Objects that the task read, each once, with sizes in bytes.
     pub inputs: Vec<(ObjectId, u64)>,
-    /// What it wrote.
+    /// Outputs of the task.
     pub outputs: Vec<RecordedOutput>,
 }
 
@@ -302,7 +302,7 @@ pub struct RecordedTask {
 pub struct RecordedOutput {
     /// The object.
     pub object: ObjectId,
-    /// Its size.
+    /// Size of the object.
     pub size_bytes: u64,
     /// How many nodes keep a replica; none if it is in persistent storage.
     pub kept: u8,

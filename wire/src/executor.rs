@@ -15,7 +15,7 @@ use crate::trust::{SecretText, Trust};
 /// Facts from an executor, in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
-    /// Its first message.
+    /// The first message of an executor.
     Register(Box<Registration>),
     /// The executor lives; sent regularly.
     Heartbeat {
@@ -171,7 +171,7 @@ pub enum ToExecutor {
     Refused(String),
     /// The executor's key from now on; its present key is about to expire.
     Key {
-        /// Its certificate, PEM.
+        /// Certificate of the key, PEM.
         certificate: String,
         /// The key itself, PEM.
         key: SecretText,
@@ -191,7 +191,7 @@ pub enum ToExecutor {
     Template {
         /// The job.
         job: JobId,
-        /// Its place in the job's templates.
+        /// Index of the template in the job.
         template: u16,
         /// The template.
         spec: Box<TaskTemplate>,

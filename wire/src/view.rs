@@ -17,9 +17,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobView {
-    /// Its id.
+    /// Id of the job.
     pub job: JobId,
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// Running, or how the job ended.
     pub state: JobState,
@@ -50,7 +50,7 @@ pub struct JobView {
 /// A task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskView {
-    /// Its id.
+    /// Id of the task: `JOB.INDEX`.
     pub task: TaskId,
     /// The `id` of the task in its job file.
     pub id: Option<String>,
@@ -89,7 +89,7 @@ pub struct TaskView {
 /// A key of the cluster, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyView {
-    /// Its id.
+    /// Id of the key, for `eyas access revoke`.
     pub key: String,
     /// `admin`, `submit`, `read` or `executor`.
     pub role: String,
@@ -130,12 +130,12 @@ impl KeyState {
 /// An executor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutorView {
-    /// Its id.
+    /// Id of the executor, which is new each time it joins.
     #[serde(with = "as_shown")]
     pub executor: ExecutorId,
-    /// Its name.
+    /// Name of the executor, which stays the same.
     pub name: String,
-    /// Its host's name.
+    /// Name of the executor's host.
     pub host: String,
     /// Process number on the host.
     pub process: u32,
@@ -180,11 +180,11 @@ pub struct ExecutorView {
 /// An object in the catalog.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObjectView {
-    /// Its id.
+    /// Id of the object.
     pub object: ObjectId,
     /// The object's source, if a known job names it.
     pub source: Option<Name>,
-    /// Its size.
+    /// Size of the object.
     pub size_bytes: u64,
     /// Names of executors with a replica.
     pub holders: Vec<String>,
@@ -199,7 +199,7 @@ pub struct ObjectView {
 pub struct PushView {
     /// Number of objects for each executor.
     pub objects: u64,
-    /// Their bytes.
+    /// Size of these objects together.
     pub bytes: u64,
     /// Whether each executor has all objects, or cannot get them.
     pub is_over: bool,
@@ -212,13 +212,13 @@ pub struct PushView {
 /// An executor that receives a push.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecipientView {
-    /// Its name.
+    /// Name of the executor.
     pub executor: String,
     /// `receiving`, `complete` or `incomplete`.
     pub state: String,
     /// Objects that the executor has stored.
     pub objects: u64,
-    /// Their bytes.
+    /// Size of these objects together.
     pub bytes: u64,
 }
 

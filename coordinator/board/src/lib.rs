@@ -59,7 +59,7 @@ pub struct Board {
     pub agent: AgentStatus,
     /// One bit for each seat that the agent has to look at.
     pub asked: [AtomicU64; SEATS / 64],
-    /// One bit for each file of which a program has entered an announced piece.
+    /// One bit for each file in which a program has entered an announced piece.
     pub entered_files: [AtomicU64; MAX_FILES / 64],
     /// Storages whose requests are not ordered.
     pub bypassed: [BypassedStorage; MAX_BYPASSED],

@@ -1,4 +1,4 @@
-//! What the kernel's page cache has of a file.
+//! Queries of the kernel's page cache: which bytes of a file are in memory.
 
 use core::mem::MaybeUninit;
 use core::ops::Range;

@@ -33,7 +33,7 @@ pub(crate) enum StorageKind {
     Direct,
 }
 
-/// Where written bytes go.
+/// The destination of written bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum WritePath {

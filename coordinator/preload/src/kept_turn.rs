@@ -71,7 +71,7 @@ impl KeptTurn {
             _ if !goes_on => 0,
             0 => FIRST_BYTES,
             before => {
-                // Of a turn that was taken back early, this much was used.
+                // Bytes that were used of a turn which was taken back early.
                 let used = bytes.start.saturating_sub(self.start.load(Ordering::Relaxed)).min(before);
                 (used * 2).clamp(1, MAX_BYTES)
             }

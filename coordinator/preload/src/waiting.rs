@@ -151,7 +151,7 @@ struct WaitingCall<'a> {
     begun_ms: u64,
 }
 
-/// What the board says about some bytes.
+/// State of some bytes on the board.
 enum BoardView {
     /// They are in memory, with everything between these offsets.
     Ready(u64, u64),

@@ -32,7 +32,7 @@ const KEPT_IDLE: Duration = Duration::from_millis(2);
 /// Longest time that a turn is kept.
 const KEPT_MOST: Duration = Duration::from_millis(200);
 
-/// A send_heartbeat program takes or frees a seat within this time.
+/// A program that runs takes or frees a seat within this time.
 const LINGERING: Duration = Duration::from_secs(5);
 
 /// Input from other threads.
@@ -45,7 +45,7 @@ pub(super) enum AgentMessage {
     Hello { program: UnixStream, process: Option<OwnedFd> },
     /// The session with the coordinator has changed or received messages.
     Link(LinkEvent),
-    /// Somebody asks for the status over this socket.
+    /// A client asks for the status over this socket.
     Status(UnixStream),
 }
 

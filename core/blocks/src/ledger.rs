@@ -21,7 +21,7 @@ pub(crate) enum BlockState {
 
 /// The block of a worker.
 pub(crate) struct Block {
-    /// Its chunks, in order.
+    /// Chunks of the block, in order.
     pub chunks: Vec<u32>,
     /// Its last lease, which has the chunks from `start`.
     pub lease: LeaseId,

@@ -4,7 +4,7 @@ use crate::chunks::NodeIndex;
 use crate::measures::{ReadRate, duration_us};
 
 pub(crate) struct WorkerState {
-    /// Its node. Unknown after a restart until the worker asks.
+    /// The worker's node. Unknown after a restart until the worker asks.
     pub node: Option<NodeIndex>,
     /// Chunks of its block that it has read, their bytes, and all bytes that it has read.
     pub done: u32,

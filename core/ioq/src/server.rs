@@ -55,7 +55,7 @@ struct Class {
     queue: RequestQueue,
 }
 
-/// Where a request is.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestState {
     Queued(ClassId, QueueKey),

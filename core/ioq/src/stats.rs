@@ -47,7 +47,7 @@ pub struct ServerStats {
     pub waits: BTreeMap<ClassId, Waits>,
 }
 
-/// How much of a sequence of requests is contiguous.
+/// Contiguity of a sequence of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sequentiality {
     /// Bytes of all requests.

@@ -15,7 +15,7 @@ use crate::memory::live_bytes;
 const OBJECT_BYTES: u64 = 10_000_000;
 const RAN_US: u64 = 1_000_000;
 
-/// What to build.
+/// Size and policy of the cluster to build.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub executors: usize,
@@ -32,7 +32,7 @@ pub struct Cluster {
     shape: Shape,
     stores_data: bool,
     objects: Vec<ObjectId>,
-    /// What each task reads, by its index.
+    /// Inputs of each task, by its index.
     inputs: Vec<Box<[u32]>>,
     executors: Vec<Executor>,
     /// Executors with a task, for as long as they have one.
@@ -52,7 +52,7 @@ struct Executor {
     store: Vec<u32>,
 }
 
-/// How much of their inputs tasks found where they were placed.
+/// Share of the inputs that tasks found on the nodes where they were placed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hits {
     pub full: u64,
@@ -60,7 +60,7 @@ pub struct Hits {
     pub none: u64,
 }
 
-/// What handling a batch took.
+/// Cost of handling a batch of events.
 pub struct Handled {
     pub took: Duration,
     /// By how much the scheduler grew.

@@ -42,7 +42,7 @@ impl Cluster {
         Cluster { executors: executors.collect(), access, _dispatcher: dispatcher, nodes, _home: home }
     }
 
-    /// So many clients with connections of their own, when all nodes have joined.
+    /// This number of clients with connections of their own. Waits until all nodes have joined.
     pub async fn clients(&self, count: usize) -> Vec<DfsClient> {
         let deadline = Instant::now() + DEADLINE;
         let mut clients = Vec::new();
@@ -62,7 +62,7 @@ impl Cluster {
         (members.len() == self.nodes).then_some(files)
     }
 
-    /// Of all executors.
+    /// Process ids of all executors.
     pub fn processes(&self) -> impl Iterator<Item = u32> {
         self.executors.iter().map(|executor| executor.0.id())
     }

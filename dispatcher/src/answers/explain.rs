@@ -165,7 +165,7 @@ impl DispatcherCore {
     }
 }
 
-/// What keeps a task from how many executors.
+/// A reason why a task cannot run on some executors, and their number.
 fn mismatch(what: &Mismatch, on: u32) -> String {
     match what {
         Mismatch::TooSmall => format!("{on} have less than it takes"),

@@ -106,7 +106,7 @@ impl DispatcherCore {
         view
     }
 
-    /// Which executors are given no tasks for now.
+    /// The executors that get no tasks for now, and why.
     fn why_set_aside(&self) -> Option<String> {
         let is_set_aside = |id: &ExecutorId| self.jobs.set_aside_until(*id).is_some();
         let set_aside: Vec<_> = self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
@@ -185,7 +185,7 @@ impl DispatcherCore {
         }
     }
 
-    /// Where a task is suspended, if it is.
+    /// The executor on which a task is suspended.
     pub(super) fn suspended_on(&self, job: &Job, index: u32) -> Option<&ConnectedExecutor> {
         let state = &job.tasks[index as usize];
         let executor = self.executors.get(state.executor.filter(|_| state.phase == Phase::Assigned)?)?;
@@ -223,7 +223,7 @@ impl DispatcherCore {
         views.collect()
     }
 
-    /// What an executor does, in a word.
+    /// State of an executor, in a word.
     fn state_of(&self, executor: ExecutorId, load: &ExecutorLoad) -> &'static str {
         match load {
             _ if self.jobs.set_aside_until(executor).is_some() => "set aside",

@@ -43,7 +43,7 @@ impl Dispatcher {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (core, written) = core_in(&folder);
-        // Nobody reads what executors are sent.
+        // No test reads the messages to executors.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let access = Access::create("test", &listener.local_addr().unwrap().to_string());
         let accept =
@@ -55,7 +55,7 @@ impl Dispatcher {
 
     /// Killed as it is, and started again in the same folder.
     fn restart(&mut self) {
-        // The file is free once the journal's thread has ended; what it still writes nobody was told of.
+        // The file is free once the journal's thread has ended. Its last writes were not acknowledged.
         let (_, nothing) = std_mpsc::channel();
         let written = std::mem::replace(&mut self.written, nothing);
         let elsewhere = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
     assert_eq!(dispatcher.answer(FromClient::Retry { job: second }), ToClient::Done(1));
     assert_eq!(dispatcher.phases(second), [Phase::Assigned]);
-    // After a start there is nobody to push to: tasks go on, and read on demand.
+    // After a start there is no executor for the push: tasks continue, and read on demand.
     dispatcher.restart();
     dispatcher.core.caching = true;
     dispatcher.join(1);
@@ -380,7 +380,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let running = dispatcher.submit(4);
     dispatcher.end(executor, task(running, 0), wrote(60));
     assert_eq!(dispatcher.ids(), [jobs[1], running]);
-    // One that somebody still reads stays.
+    // A job whose results a client still reads stays.
     let (reply, mut watching) = oneshot::channel();
     dispatcher.core.handle(CoreMessage::Watched { job: jobs[1], reply });
     let watching = watching.try_recv().unwrap().unwrap();
@@ -395,7 +395,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let cut = dispatcher.log(task(running, 2)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (40, 10));
     assert_eq!(dispatcher.ids(), [running]);
-    // What is kept is counted again.
+    // The kept output is counted again.
     dispatcher.restart();
     assert_eq!(dispatcher.core.jobs.output_bytes(), 100);
     assert_eq!(dispatcher.ids(), [running]);
@@ -445,7 +445,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     assert_eq!(dispatcher.kept_part(job).unfinished, 1);
     let read = dispatcher.end_kept(executor, task(job, 0));
     let asked_for = dispatcher.end_kept(executor, task(job, 1));
-    // What its only reader has read is let go; the other is told of.
+    // The output whose only reader has ended is released; the other one is reported.
     assert_eq!(dispatcher.core.scheduler.moving_from(executor), 0);
     let part = dispatcher.kept_part(job);
     assert_eq!((part.outputs.len(), &part.outputs[0].object, part.outputs[0].holders.len()), (1, &asked_for, 1));
@@ -463,7 +463,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.end_kept(executor, task(job, 1));
     assert_eq!((dispatcher.view(job).state, dispatcher.view(job).recomputed), (JobState::Succeeded, 2));
-    // Who asks for it does not wait for that.
+    // A client that asks for it does not wait for that.
     dispatcher.core.handle(CoreMessage::Gone { executor });
     let executor = dispatcher.join(1);
     dispatcher.store(executor, &read);

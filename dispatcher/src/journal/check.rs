@@ -9,11 +9,11 @@ use eyas_types::JobId;
 
 use super::{Journal, JournalError, JournalOptions, JournalProblem};
 
-/// Checks the journal at this path; how many jobs it has. It may be repaired and brought to the present format: check a
-/// copy.
+/// Checks the journal at this path. Returns the number of its jobs. The check may repair the journal and convert it to
+/// the present format: check a copy.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the journal is damaged.
 pub fn check_journal(path: &Path) -> Result<usize, JournalError> {
     let (until_free, is_free) = mpsc::channel::<()>();
     let journal = Journal::open(path, JournalOptions::default(), move |_| drop(until_free.clone()), |_| {})?;

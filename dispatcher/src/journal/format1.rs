@@ -76,7 +76,7 @@ impl From<Template1> for TaskTemplate {
     }
 }
 
-/// What happened to a job, in format 1.
+/// An entry of a job, in format 1.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Entry1 {
     Results { at_us: u64, results: Vec<Result1> },
@@ -97,7 +97,7 @@ pub(super) struct Result1 {
     pub outcome: Outcome1,
 }
 
-/// What an executor reported, in format 1.
+/// An executor's report on a task, in format 1.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outcome1 {
     pub status: Status,

@@ -79,7 +79,7 @@ impl From<Template2> for TaskTemplate {
     }
 }
 
-/// What happened to a job, in format 2.
+/// An entry of a job, in format 2.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Entry2 {
     Results { ends: Vec<JobEnd2>, samples: Vec<Sample> },

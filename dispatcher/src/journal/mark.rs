@@ -39,7 +39,7 @@ pub(super) struct Mark {
     path: PathBuf,
 }
 
-/// Where the mark of a journal is.
+/// Path of the mark of a journal.
 pub(super) fn path_of(journal: &Path) -> PathBuf {
     journal.with_extension("mark")
 }

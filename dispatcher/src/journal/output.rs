@@ -21,7 +21,7 @@ use super::{JournalProblem, OUTPUTS, open_private};
 /// many results are read at once.
 pub(super) const OUTPUT_BESIDE_BYTES: u64 = 64 << 10;
 
-/// Where the output of one of an entry's results is.
+/// The place of a result's captured output in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct OutputPlace {
     /// Index of the result in its entry.

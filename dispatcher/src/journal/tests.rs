@@ -45,7 +45,7 @@ fn wait_for(written: &mpsc::Receiver<Vec<WrittenRecord>>, what: WrittenRecord) {
     while !written.recv_timeout(Duration::from_secs(30)).unwrap().contains(&what) {}
 }
 
-/// What the tables have of a job, in order.
+/// Entries of a job in the tables, in order.
 fn entries_of(journal: &Journal, job: JobId) -> Vec<Entry> {
     let read = journal.database.begin_read().unwrap();
     let mut all = BTreeMap::new();
@@ -355,7 +355,7 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     assert_eq!(lengths, [0, 9, 7, 0]);
     close(journal);
     assert_eq!(check_journal(&path).unwrap(), 1);
-    // What was never acknowledged is cut off; what was is missed.
+    // Bytes that were never acknowledged are cut off; missing acknowledged bytes are an error.
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, [&whole[..], b"cut short"].concat()).unwrap();
     std::fs::write(folder.path().join("journal.output/8"), "of a job that is forgotten").unwrap();

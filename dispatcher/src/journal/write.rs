@@ -19,7 +19,7 @@ use super::{
 /// Bytes of a job or a snapshot in one row.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
-/// What the journal's thread has.
+/// State of the journal's thread.
 pub(super) struct JournalWriter {
     database: Arc<Database>,
     outputs: OutputFiles,

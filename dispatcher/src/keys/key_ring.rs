@@ -17,7 +17,7 @@ pub(crate) const MAX_KEYS: usize = 10_000;
 /// All secrets of a dispatcher.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KeyRing {
-    /// Of the next key.
+    /// Number of the next key.
     next: u32,
     authority: Authority,
     /// The dispatcher's own.
@@ -27,12 +27,12 @@ pub(crate) struct KeyRing {
     keys: Vec<Key>,
 }
 
-/// What members share, to know each other where there are no certificates.
+/// Shared secrets, by which members recognise each other where there are no certificates.
 #[derive(Clone, Serialize, Deserialize)]
 struct Secrets {
     data: [u8; SHARED_BYTES],
     nodes: [u8; SHARED_BYTES],
-    /// Until when those that were replaced are accepted.
+    /// Time until which replaced secrets are accepted, seconds since 1970.
     until_unix_s: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ impl KeyRing {
         Ok(Some((Principal::Key(id, KeyRole::Executor), own)))
     }
 
-    /// What the cluster trusts, without tokens of jobs.
+    /// Keys that the cluster trusts, without tokens of jobs.
     pub fn trust(&self) -> Trust {
         let refusal = |key: &Key| match key.state {
             State::Replaced => Some((key.id, TrustRefusal::Replaced)),

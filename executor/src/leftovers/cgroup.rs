@@ -20,7 +20,7 @@ const MEMBERS: &str = "cgroup.procs";
 /// One tree of groups.
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// Its controllers as in `/proc/PID/cgroup`; empty for version 2.
+    /// Controllers of the hierarchy as in `/proc/PID/cgroup`; empty for version 2.
     controllers: String,
     /// The mount point, and the group that is mounted there.
     mounted: PathBuf,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::process::procfs::start_and_state;
 
-/// The name of a process. As text: its number, its start, its namespace of process numbers, and its host's boot id.
+/// A unique name of a process: its id, start time, namespace of process ids, and the boot id of its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     process: i32,
@@ -50,7 +50,7 @@ impl Incarnation {
         Ok(Incarnation { process, started, namespace: fs::metadata("/proc/self/ns/pid")?.ino(), boot })
     }
 
-    /// The process's number, if this process can see it.
+    /// The process id, if this process can see the other one.
     pub fn local(&self) -> Option<i32> {
         let own = Incarnation::own().ok()?;
         (own.boot == self.boot && own.namespace == self.namespace).then_some(self.process)

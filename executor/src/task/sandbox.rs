@@ -51,7 +51,7 @@ pub(crate) enum SandboxError {
     DanglingLink {
         /// The link.
         name: Name,
-        /// Its target.
+        /// Target of the link.
         target: Name,
     },
     /// A symbolic link to a folder above itself.
@@ -191,7 +191,7 @@ impl Sandbox {
 /// A file or empty folder that a task has written and one of its outputs names.
 pub(crate) struct CollectedOutput {
     pub path: PathBuf,
-    /// Its name in the destination folder.
+    /// Name of the file in the destination folder.
     pub name: Name,
     /// An empty folder.
     pub is_folder: bool,
@@ -218,7 +218,7 @@ fn kind_of(path: &Path, name: &Name) -> Result<Option<FileKind>, SandboxError> {
     }
 }
 
-/// What tells a staged input from a file that has replaced it.
+/// Properties of a staged input by which a file that has replaced it is noticed.
 #[derive(PartialEq, Eq)]
 struct StagedMark {
     inode: (u64, u64),

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// A file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileView {
-    /// Its name.
+    /// Name of the file.
     pub name: FileName,
     /// The file's id, 32 hexadecimal digits, which a new name does not change.
     pub id: String,
-    /// Its size.
+    /// Size of the file.
     pub size_bytes: u64,
     /// When it was written or last appended to, microseconds since 1970.
     pub modified_us: u64,
@@ -40,11 +40,11 @@ pub struct ChunkView {
     pub object: ObjectId,
     /// Position in the file.
     pub offset: u64,
-    /// Its size.
+    /// Size of the chunk.
     pub size_bytes: u64,
     /// CRC-64/NVME of its content: 16 hexadecimal digits.
     pub checksum: String,
-    /// Its replicas.
+    /// Replicas of the chunk.
     pub replicas: Vec<ReplicaView>,
 }
 
@@ -68,13 +68,13 @@ pub struct FilesNodeView {
     pub is_member: bool,
     /// Number of chunks on the node, if it answers.
     pub chunks: Option<u64>,
-    /// Their bytes.
+    /// Size of these chunks together.
     pub bytes: Option<u64>,
     /// Bytes available for further chunks; `None` if the node is missing.
     pub free_bytes: Option<u64>,
     /// Damaged copies of chunks that the node keeps in addition, if it answers.
     pub damaged: Option<u64>,
-    /// Their bytes.
+    /// Size of these copies together.
     pub damaged_bytes: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ pub struct FilesNodeView {
 pub struct FilesUsageView {
     /// Files in the folder.
     pub files: u64,
-    /// Their sizes.
+    /// Size of these files together.
     pub bytes: u64,
     /// All nodes, if no folder was given.
     pub nodes: Vec<FilesNodeView>,

@@ -57,7 +57,7 @@ pub struct WaitView {
     pub class: String,
     /// Requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Size of these requests together.
     pub bytes: u64,
     /// Average waiting time, microseconds.
     pub mean_us: f64,

@@ -8,7 +8,7 @@ use super::Blocks;
 use crate::event::{Effect, WorkerId};
 use crate::measures::duration_us;
 
-/// Maximum number of copies of a block, of which one at a time is worked on.
+/// Maximum number of copies of a block. Workers read one of them at a time.
 const MAX_COPIES: u32 = 3;
 
 /// Number of idle workers that look for work at a time; they take turns.

@@ -59,7 +59,7 @@ pub(crate) struct AssignedChunks {
     pub chunks: Vec<u32>,
 }
 
-/// What is known before the first chunk is given.
+/// Facts that are known before the first chunk is given.
 pub(crate) struct AssignmentInput<'a> {
     pub chunks: &'a ChunkTable,
     /// The chunks to divide.

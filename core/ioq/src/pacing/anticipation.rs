@@ -48,7 +48,7 @@ pub(crate) struct Anticipation {
     wasted_holds: u32,
 }
 
-/// Where a stream was left, and what came of waiting for it.
+/// The end of a stream, and the results of earlier waits for it.
 #[derive(Clone, Copy, Debug)]
 struct StreamHistory {
     end: u64,

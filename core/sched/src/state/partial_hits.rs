@@ -60,7 +60,7 @@ impl PartialHits {
         self.has_forgotten = false;
     }
 
-    /// Whether a task of that share and turn would be forgotten at once, whatever object it lacks.
+    /// Whether a task with this share and turn would be forgotten at once, regardless of the object that it lacks.
     pub fn is_outdone_at_best(&self, share: LocalShare, turn: u32) -> bool {
         let worst = self.hits.back().filter(|_| self.hits.len() == MAX_PARTIAL);
         worst.is_some_and(|worst| (core::cmp::Reverse(share), turn) > (core::cmp::Reverse(worst.share), worst.order))
