@@ -1,9 +1,9 @@
-//! Builds the library that `eyas io run` loads into programs, so that the `eyas` command carries it: one file is then all
-//! that a node needs, and `cargo install --path cli` is enough.
+//! Builds the library that `eyas io run` loads into programs, so that the `eyas` command contains it: a node then needs
+//! only this one file, and `cargo install --path cli` is enough.
 //!
-//! The library is a package of this workspace (`coordinator/preload`), and cargo has no stable way for a binary to depend
-//! on such a library's file. So cargo is called once more, with a target folder of its own: sharing the outer one would
-//! wait for the lock that the outer cargo holds.
+//! The library is a package of this workspace (`coordinator/preload`). Cargo has no stable way for a binary to depend
+//! on the file of such a library, so this script calls cargo once more. The inner cargo has a target folder of its own,
+//! because the outer cargo holds the lock of the outer folder.
 
 use std::env;
 use std::error::Error;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let library = build(&workspace, &folder.join("preload"))?;
     let content = fs::read(&library).map_err(|e| format!("cannot read {}: {e}", library.display()))?;
     fs::write(folder.join(LIBRARY), &content)?;
-    // The name of the file that is written for the loader: another content gets another name.
+    // The hash is part of the name of the file for the loader, so that different contents have different names.
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     println!("cargo:rustc-env=EYAS_PRELOAD_HASH={:016x}", hasher.finish());
@@ -39,13 +39,13 @@ fn build(workspace: &Path, target_folder: &Path) -> Result<PathBuf, Box<dyn Erro
     if profile == "release" {
         cargo.arg("--release");
     }
-    // Lints, documentation and coverage of the outer build are not for this one.
+    // The inner build must not use the wrappers and folders of the outer build, such as those of clippy.
     for variable in ["RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
         cargo.env_remove(variable);
     }
     let status = cargo.status()?;
     if !status.success() {
-        return Err(format!("{LIBRARY} cannot be built ({status}); see the messages above").into());
+        return Err(format!("{LIBRARY} could not be built ({status}); the messages above say why").into());
     }
     Ok(target_folder.join(target).join(profile).join(LIBRARY))
 }

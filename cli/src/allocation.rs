@@ -1,29 +1,29 @@
-//! What a batch system has given to a process: its node's name, processors and memory. A process that may run on all of its
-//! machine's processors may still have been given only some of them.
+//! The allocation of this process by a batch system: name of the node, processors and memory. A process that can run on
+//! all processors of its machine may have been allocated only some of them.
 
 use std::path::Path;
 
-/// Mebibytes, in which batch systems count memory.
+/// Bytes in a mebibyte, the unit in which batch systems count memory.
 const MIB: u64 = 1 << 20;
 
-/// A part of an allocation: what one executor has.
+/// The part of an allocation that one executor has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allocation {
-    /// The node, as the batch system calls it; with a number if several executors share it.
+    /// Name of the node in the batch system, with a number if several executors share the node.
     pub name: Option<String>,
-    /// Whole processors.
+    /// Number of whole processors.
     pub processors: Option<u32>,
-    /// Bytes.
-    pub memory: Option<u64>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Allocation {
-    /// The one that this process is in, if it is in any.
+    /// The allocation of this process, if it has one.
     pub fn current() -> Option<Self> {
         Allocation::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// The same by an environment.
+    /// The allocation that an environment describes.
     fn of(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name).and_then(|text| text.trim().parse::<u64>().ok()).filter(|n| *n > 0);
         if variable("SLURM_JOB_ID").is_some() {
@@ -41,17 +41,17 @@ impl Allocation {
     }
 }
 
-/// `sbatch(1)` and `srun(1)`, OUTPUT ENVIRONMENT VARIABLES.
+/// The allocation that Slurm describes: see `sbatch(1)` and `srun(1)`, OUTPUT ENVIRONMENT VARIABLES.
 fn slurm(variable: &dyn Fn(&str) -> Option<String>, number: &dyn Fn(&str) -> Option<u64>) -> Allocation {
     let node: usize = variable("SLURM_NODEID").and_then(|text| text.parse().ok()).unwrap_or(0);
-    // Only in a step: how many processes it has on each node.
+    // Set only in a step: the number of its processes on each node.
     let beside = variable("SLURM_STEP_TASKS_PER_NODE").and_then(|text| at(&text, node)).unwrap_or(1).max(1);
     let on_node = number("SLURM_CPUS_ON_NODE");
     let processors = match (beside, number("SLURM_CPUS_PER_TASK"), on_node) {
         (2.., Some(each), _) => Some(each),
         (_, each, on_node) => on_node.map(|count| (count / beside).max(1)).or(each),
     };
-    let memory = match (number("SLURM_MEM_PER_NODE"), number("SLURM_MEM_PER_CPU")) {
+    let memory_bytes = match (number("SLURM_MEM_PER_NODE"), number("SLURM_MEM_PER_CPU")) {
         (Some(per_node), _) => Some(per_node.saturating_mul(MIB) / beside),
         (None, Some(per_processor)) => processors.map(|count| count.saturating_mul(per_processor).saturating_mul(MIB)),
         (None, None) => None,
@@ -60,10 +60,10 @@ fn slurm(variable: &dyn Fn(&str) -> Option<String>, number: &dyn Fn(&str) -> Opt
         Some(local) if beside > 1 => format!("{name}-{local}"),
         _ => name,
     });
-    Allocation { name, processors: processors.and_then(|count| u32::try_from(count).ok()), memory }
+    Allocation { name, processors: processors.and_then(|count| u32::try_from(count).ok()), memory_bytes }
 }
 
-/// The number of one node in a list such as `4(x2),1`.
+/// The number for one node in a list such as `4(x2),1`, which means 4, 4, 1.
 fn at(list: &str, node: usize) -> Option<u64> {
     let mut before = 0;
     list.split(',').find_map(|part| {
@@ -76,7 +76,7 @@ fn at(list: &str, node: usize) -> Option<u64> {
     })
 }
 
-/// The least memory that a control group above this process leaves it.
+/// The smallest memory limit of the control groups that contain this process, bytes.
 pub(crate) fn memory_limit() -> Option<u64> {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let groups = memberships.lines().filter_map(|line| {
@@ -92,7 +92,7 @@ pub(crate) fn memory_limit() -> Option<u64> {
     });
     let limits = groups.flat_map(|(root, path, file)| {
         let limit = move |group: &Path| std::fs::read_to_string(Path::new(root).join(group).join(file)).ok();
-        // `max` is no number, and no limit.
+        // `max` means that there is no limit; it does not parse as a number.
         Path::new(path).ancestors().filter_map(move |group| limit(group)?.trim().parse().ok()).collect::<Vec<u64>>()
     });
     limits.min()
@@ -110,11 +110,11 @@ mod tests {
     }
 
     fn part(name: Option<&str>, processors: Option<u32>, memory_mib: Option<u64>) -> Option<Allocation> {
-        Some(Allocation { name: name.map(str::to_owned), processors, memory: memory_mib.map(|mib| mib * MIB) })
+        Some(Allocation { name: name.map(str::to_owned), processors, memory_bytes: memory_mib.map(|mib| mib * MIB) })
     }
 
     #[test]
-    fn what_batch_systems_say_is_what_an_executor_has() {
+    fn an_executor_has_what_batch_systems_allocate() {
         let batch = [("SLURM_JOB_ID", "7"), ("SLURMD_NODENAME", "c1"), ("SLURM_CPUS_ON_NODE", "8")];
         let with = |more: &[(&'static str, &'static str)]| given(&[&batch[..], more].concat());
         // In the script of a batch job, and in steps with one process or several on each node.
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(given(&[("PBS_JOBID", "7.pbs"), ("PBS_NUM_PPN", "2")]), part(None, Some(2), None));
         assert_eq!(given(&[("LSB_JOBID", "7"), ("LSB_DJOB_NUMPROC", "6")]), part(None, Some(6), None));
         assert_eq!(given(&[("SGE_TASK_ID", "undefined"), ("NSLOTS", "5")]), part(None, Some(5), None));
-        // Nonsense, and none.
+        // A value that is not a number, and no allocation.
         assert_eq!(given(&[("PBS_JOBID", "7.pbs"), ("NCPUS", "many")]), part(None, None, None));
         assert_eq!(given(&[("NCPUS", "4"), ("SLURM_CPUS_ON_NODE", "4")]), None);
     }

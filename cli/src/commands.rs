@@ -1,7 +1,7 @@
-//! The commands of `eyas`: which there are, and what runs for each.
+//! The commands of `eyas`, and the dispatch of each to its handler.
 //!
-//! A command has its arguments and its handler in one file. Commands do not use each other; what several need is in the
-//! files beside this one.
+//! A command has its arguments and its handler in one file. Commands do not use each other; code that several commands
+//! share is in the files beside this one.
 
 mod access;
 mod catalog;
@@ -33,7 +33,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::error::CliError;
 use crate::global::GlobalArgs;
 
-/// Runs many short tasks over much shared data: tasks run where their data is, and nodes share what they have read.
+/// Runs many short tasks over shared data: tasks run where their data is, and nodes pass on the data that they have
+/// read.
 #[derive(Parser)]
 #[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Eyas {
@@ -65,10 +66,10 @@ pub(crate) enum Command {
     Catalog(catalog::CatalogCommand),
     /// Copy objects to executors before tasks need them
     Push(push::PushArgs),
-    /// Use files of the cluster's own file system, which executors started with --dfs keep
+    /// Use the cluster's own file system, which is on the disks of executors started with --dfs
     #[command(subcommand)]
     Dfs(Box<dfs::DfsCommand>),
-    /// Run a program over the blocks of files of the cluster's file system; it reads a block on standard input
+    /// Run a program over the blocks of files in the cluster's file system; it reads them on standard input
     Map(Box<map::MapArgs>),
     /// Order the reads and writes of programs on slow shared storage
     #[command(subcommand)]
@@ -85,13 +86,13 @@ pub(crate) enum Command {
     Start(Box<start::StartCommand>),
     /// Stop the cluster: its executors, then its dispatcher
     Stop,
-    /// List the clusters of this machine, or remove what a stopped cluster has left
+    /// List the clusters of this machine, or remove the files of stopped clusters
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// Simulate a cluster: the real decisions on modelled nodes, disks and networks
+    /// Simulate a cluster: the real scheduling code on simulated nodes, disks and networks
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// Estimate how long a workload takes on a cluster, with the papers' abstract model
+    /// Estimate the run time of a workload on a cluster, with the papers' abstract model
     Model(Box<model::ModelArgs>),
     /// Print a completion script for a shell
     Completion(completion::CompletionArgs),

@@ -8,27 +8,28 @@ use eyas_session::{Access, SessionError};
 use crate::error::CliError;
 use crate::global::{GlobalArgs, WhichJob};
 
-/// Connects to the dispatcher of the cluster that is meant.
+/// Connects to the dispatcher of the selected cluster.
 pub(crate) async fn connect(global: &GlobalArgs) -> Result<Client, CliError> {
     connect_to(&global.cluster()?.access()?, global).await
 }
 
-/// The same with an access file that was read before.
+/// Connects with an access file that was already read.
 pub(crate) async fn connect_to(access: &Access, global: &GlobalArgs) -> Result<Client, CliError> {
     Client::connect(access).await.map_err(|error| explain(error, access, global))
 }
 
-/// Says what to do about a dispatcher that does not answer: most likely it was stopped.
+/// Adds to the error of an unreachable dispatcher what to do: most likely the cluster was stopped.
 fn explain(error: ClientError, access: &Access, global: &GlobalArgs) -> CliError {
     let ClientError::Session(SessionError::Unreachable { address, source }) = error else { return error.into() };
     let (cluster, option) = (&access.cluster, global.cluster_option());
     let remove = match global.access {
         Some(_) => String::new(),
-        None => format!("; `eyas cluster remove {}` removes what a stopped cluster has left", global.cluster_name()),
+        None => format!("; `eyas cluster remove {}` removes the files of a stopped cluster", global.cluster_name()),
     };
     format!(
-        "the cluster `{cluster}` does not answer: nothing listens at its dispatcher's address {address} ({source}). If it \
-         was stopped, start it again with `eyas start local {option}` or `eyas start dispatcher {option}`{remove}"
+        "the cluster `{cluster}` does not answer: nothing listens at its dispatcher's address {address} ({source}). If \
+         the cluster was stopped, start it again with `eyas start local {option}` or \
+         `eyas start dispatcher {option}`{remove}"
     )
     .into()
 }
@@ -38,7 +39,7 @@ pub(crate) fn unexpected<T>() -> Result<T, CliError> {
     Err(ClientError::Unexpected.into())
 }
 
-/// The id of the job that is meant.
+/// The id of the selected job.
 pub(crate) async fn job_of(client: &mut Client, which: WhichJob) -> Result<JobId, CliError> {
     match which {
         WhichJob::Id(job) => Ok(job),

@@ -1,4 +1,4 @@
-//! Processes in the background: started, waited for until they can be used, and waited for until they have ended.
+//! Processes in the background: starting them, waiting until they are ready, and waiting until they have ended.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::{log, print};
 pub(crate) const UP_DEADLINE: Duration = Duration::from_secs(30);
 /// A running dispatcher answers within this time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
-/// Number of log lines that are shown if a process does not start.
+/// Number of lines of the log that an error shows if a process does not start.
 const LINES_SHOWN: usize = 5;
 /// Time between two checks whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -46,13 +46,13 @@ pub(crate) async fn refuse_if_running(cluster: &Cluster, global: &GlobalArgs) ->
 pub(crate) struct Detached {
     /// Path of its log.
     pub log: PathBuf,
-    /// Its messages: jobs that go on.
-    pub news: Vec<String>,
+    /// Messages of the process: the jobs that continue.
+    pub messages: Vec<String>,
 }
 
 /// Prints the messages of a process in the background.
-pub(crate) fn pass_on(news: &[String]) {
-    news.iter().for_each(|line| print::complain(format!("{}\n", shown(line)).as_bytes()));
+pub(crate) fn print_messages(messages: &[String]) {
+    messages.iter().for_each(|line| print::bytes_to_stderr(format!("{}\n", shown(line)).as_bytes()));
 }
 
 /// Starts this command in the background, without `--detach`, and returns once the process is ready.
@@ -63,11 +63,11 @@ pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, Cl
     let mut log = File::options().create(true).append(true).read(true).open(&log_path).map_err(cannot)?;
     let before = log.metadata().map_err(cannot)?.len();
     let mut command = Command::new(own_path()?);
-    // In a group of its own: the terminal's interrupts are not for it.
+    // In a process group of its own, the process gets no interrupts of the terminal.
     command.args(std::env::args_os().skip(1).filter(|word| word != "--detach")).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone()?);
     match wait_until_ready(&mut command.spawn()?).await {
-        Ok(news) => Ok(Detached { log: log_path, news }),
+        Ok(messages) => Ok(Detached { log: log_path, messages }),
         Err(e) => {
             let said = log::added(&mut log, before, LINES_SHOWN);
             Err(format!("{what} did not start: {e}. Its log, {}, says:\n{said}", log_path.display()).into())
@@ -75,7 +75,7 @@ pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, Cl
     }
 }
 
-/// Waits until a process prints [`READY`]; returns the lines that it printed before.
+/// Waits until a process prints [`READY`]; returns the lines that it printed before that.
 pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>, CliError> {
     let output = process.stdout.take().ok_or("its output is not piped")?;
     let mut lines = BufReader::new(output).lines();
@@ -92,7 +92,7 @@ pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>,
     timeout(UP_DEADLINE, ready).await.map_err(|_| format!("it was not ready within {} s", UP_DEADLINE.as_secs()))?
 }
 
-/// The name of this process, and of its parent if the parent is eyas, too.
+/// The names of this process, and of its parent if the parent is also eyas.
 pub(crate) fn own_names() -> Vec<String> {
     let is_eyas = |process: &Incarnation| {
         let program = |process: String| std::fs::read_link(format!("/proc/{process}/exe")).ok();
@@ -104,7 +104,7 @@ pub(crate) fn own_names() -> Vec<String> {
     own.into_iter().chain(parent).map(|process| process.to_string()).collect()
 }
 
-/// Returns when those of the named processes that are on this machine have ended.
+/// Waits until all of the named processes that run on this machine have ended.
 pub(crate) async fn wait_until_ended(names: &[String]) {
     let processes = names.iter().filter_map(|name| name.parse::<Incarnation>().ok());
     let mut here: Vec<_> = processes.filter(|process| process.local().is_some()).collect();

@@ -1,4 +1,4 @@
-//! Waiting until enough nodes of the cluster's file system have joined.
+//! Waiting for the nodes of the cluster's file system.
 
 use eyas_client::files::{DfsClient, Gathering};
 use eyas_client::types::units::format_count;
@@ -6,11 +6,12 @@ use eyas_client::types::units::format_count;
 use crate::error::CliError;
 use crate::print::say;
 
-/// Waits until this many nodes have joined, or all that exist, and says so if there is something to wait for.
+/// Waits until this number of nodes have joined the file system, or all nodes that exist. Prints a message if it has to
+/// wait.
 pub(crate) async fn gather(files: &DfsClient, nodes: usize) -> Result<(), CliError> {
     let say = |Gathering { joined, wanted }| {
         let wanted = format_count(wanted as u64, "node");
-        say!("waiting until {wanted} of the file system have joined; {joined} so far");
+        say!("waiting until {wanted} have joined the file system; {joined} so far");
     };
     let gathering = files.gather(nodes, say).await?;
     if !gathering.is_enough() {

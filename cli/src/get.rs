@@ -1,4 +1,4 @@
-//! `eyas job get` and `eyas task get`: outputs that are kept in the cluster become files on this machine.
+//! `eyas job get` and `eyas task get`: copies outputs that are kept in the cluster to files on this machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,14 +9,13 @@ use eyas_client::types::{JobId, Name};
 use eyas_client::{Brought, Client, Wish};
 use eyas_store::name_of;
 
-use crate::error::CliError;
-use crate::error::INTERRUPTED;
+use crate::error::{CliError, INTERRUPTED, ValueError};
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::interrupted;
 use crate::print::{self, say};
 use crate::show;
 
-/// Where files are copied to.
+/// Destination of the files.
 #[derive(Args)]
 pub(crate) struct DestinationArgs {
     /// Destination folder; it is created if necessary
@@ -29,14 +28,8 @@ pub(crate) struct DestinationArgs {
     reconnect: ReconnectArgs,
 }
 
-fn parse_folder(text: &str) -> Result<PathBuf, String> {
-    if text.contains("://") {
-        return Err(
-            "name a folder of this machine; for another destination, write `to` beside the output in the job file"
-                .into(),
-        );
-    }
-    Ok(text.into())
+fn parse_folder(text: &str) -> Result<PathBuf, ValueError> {
+    if text.contains("://") { Err(ValueError::LocalFolder(text.into())) } else { Ok(text.into()) }
 }
 
 /// Prints the path of each file as it appears.
@@ -56,9 +49,9 @@ pub(crate) async fn get(
     let see = |what: Brought<'_>| match what {
         Brought::File(path) => {
             if !global.json {
-                // A path that cannot be printed does not stop the copies; the first error is returned at the end.
-                let now = print::path(path);
-                printed = std::mem::replace(&mut printed, Ok(())).and(now);
+                // An error of printing does not stop the copies; the first such error is returned at the end.
+                let result = print::path(path);
+                printed = std::mem::replace(&mut printed, Ok(())).and(result);
             }
             brought.push(name_of(path));
         }
@@ -69,7 +62,7 @@ pub(crate) async fn get(
         Brought::Waits(_) => {}
     };
     let got = tokio::select! {
-        // Before the first file exists that would stay behind.
+        // Checked first, so that an interrupt that has already come leaves no file.
         biased;
         () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
         got = client.get(&wish, reconnect.patience(), see) => got?,

@@ -1,30 +1,33 @@
-//! Options that several commands share: which cluster is meant, how answers are printed, how long a lost dispatcher is
-//! waited for, and how jobs are named.
+//! Options that several commands share: the cluster, the format of answers, reconnection to the dispatcher, and the id
+//! of a job.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use eyas_client::types::id::IdError;
 use eyas_client::types::{JobId, units};
 use eyas_client::{Cluster, ClusterError, DEFAULT_CLUSTER};
+use thiserror::Error;
 
 /// Options of every command.
 #[derive(Args)]
 pub(crate) struct GlobalArgs {
-    /// Use the cluster with this name [default: $EYAS_CLUSTER, else `default`; `eyas run` starts a cluster of its own]
+    /// Use the cluster with this name [default: $EYAS_CLUSTER, else `default`; without a cluster, `eyas run` starts
+    /// a temporary one]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub cluster: Option<String>,
     /// Use the cluster of this access file [default: $EYAS_ACCESS]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "cluster", help_heading = "Global options")]
     pub access: Option<PathBuf>,
-    /// Print the answer as JSON with a `schema_version`; what tasks and programs print stays as it is
+    /// Print the answer as JSON with a `schema_version`; output of tasks and programs is printed unchanged
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
 }
 
 impl GlobalArgs {
-    /// The cluster that is meant.
+    /// The selected cluster.
     pub fn cluster(&self) -> Result<Cluster, ClusterError> {
         match (&self.access, &self.cluster) {
             (Some(access), _) => Ok(Cluster::with_access(access)),
@@ -39,13 +42,13 @@ impl GlobalArgs {
         self.access.is_some() || self.cluster.is_some() || is_set("EYAS_ACCESS") || is_set("EYAS_CLUSTER")
     }
 
-    /// The name of the cluster that is meant.
+    /// The name of the selected cluster.
     pub fn cluster_name(&self) -> String {
         let implied = || std::env::var("EYAS_CLUSTER").ok().filter(|name| !name.is_empty());
         self.cluster.clone().or_else(implied).unwrap_or_else(|| DEFAULT_CLUSTER.into())
     }
 
-    /// The option that makes a command use this cluster.
+    /// The option that selects this cluster, for messages.
     pub fn cluster_option(&self) -> String {
         match &self.access {
             Some(access) => format!("--access {}", access.display()),
@@ -54,7 +57,7 @@ impl GlobalArgs {
     }
 }
 
-/// What a command does when it loses the dispatcher.
+/// Reconnection of commands that wait for the dispatcher.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct ReconnectArgs {
     /// Keep reconnecting to a lost dispatcher for this long
@@ -63,6 +66,7 @@ pub(crate) struct ReconnectArgs {
 }
 
 impl ReconnectArgs {
+    /// Time during which the command tries to reconnect.
     pub fn patience(self) -> Duration {
         Duration::from_micros(self.reconnect)
     }
@@ -75,13 +79,18 @@ pub(crate) enum WhichJob {
     Last,
 }
 
-impl FromStr for WhichJob {
-    type Err = String;
+/// Neither the id of a job nor `last`.
+#[derive(Debug, Error)]
+#[error("{0}; `last` is the job that was submitted last")]
+pub(crate) struct WhichJobError(#[from] IdError);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for WhichJob {
+    type Err = WhichJobError;
+
+    fn from_str(text: &str) -> Result<Self, WhichJobError> {
         match text {
             "last" => Ok(WhichJob::Last),
-            id => id.parse().map(WhichJob::Id).map_err(|e| format!("{e}; `last` is the job that was submitted last")),
+            id => Ok(WhichJob::Id(id.parse()?)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Hints for command lines that clap refuses: what the user most likely meant, and what to type.
+//! Hints for command lines that clap refuses: the most likely mistake, and what to type instead.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,10 +7,10 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use eyas_client::types::shown;
 
-/// Commands whose last words, after `--`, are a command of the user.
+/// Commands that run a command of the user, which follows after `--`.
 const WITH_COMMAND: [&[&str]; 3] = [&["run"], &["map"], &["io", "run"]];
 
-/// Lets every option take a negative number, so that a wrong one is refused as a value of its option.
+/// Lets every option take a negative number, so that the error for such a number names the option.
 pub(crate) fn with_negative_numbers(command: Command) -> Command {
     command
         .mut_args(|arg| {
@@ -20,7 +20,7 @@ pub(crate) fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Adds a hint to an error about a word that no option takes.
+/// Adds a hint to an error about an unexpected word.
 pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg)
@@ -32,19 +32,19 @@ pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Err
     error
 }
 
-/// What to say of an unexpected word of a command that runs a command of the user.
+/// The hint for an unexpected word, if the command is one that runs a command of the user.
 fn hint(unexpected: &str, words: &[OsString]) -> Option<String> {
     let begins = |names: &&&[&str]| names.iter().zip(words.iter().skip(1)).all(|(name, word)| *word == **name);
     let names = WITH_COMMAND.iter().find(begins)?;
     if unexpected.starts_with('-') || words.iter().any(|word| word == "--") && !follows_file(unexpected, words) {
         return None;
     }
-    let place = words.iter().position(|word| word == unexpected)?;
+    let index = words.iter().position(|word| word == unexpected)?;
     if follows_file(unexpected, words) {
-        let option = words[..place].iter().rev().find(|word| word.as_encoded_bytes().starts_with(b"-"))?;
+        let option = words[..index].iter().rev().find(|word| word.as_encoded_bytes().starts_with(b"-"))?;
         let option = shown(option.as_encoded_bytes()).to_string();
         return Some(format!(
-            "the shell has replaced a pattern by the names of files: write the pattern in quotes, such as {option} '{}'",
+            "the shell has replaced a pattern by names of files: write the pattern in quotes, such as {option} '{}'",
             pattern_of(unexpected)
         ));
     }
@@ -52,18 +52,18 @@ fn hint(unexpected: &str, words: &[OsString]) -> Option<String> {
     Some(format!(
         "write `--` before the command that {} runs: eyas {} -- {}",
         names.join(" "),
-        line(&words[1..place]),
-        line(&words[place..])
+        line(&words[1..index]),
+        line(&words[index..])
     ))
 }
 
-/// Whether a word is the name of a file, and stands behind another one: a shell puts names there for a pattern.
+/// Whether a word names a file and follows a word that names a file: most likely a shell has expanded a pattern.
 fn follows_file(unexpected: &str, words: &[OsString]) -> bool {
-    let Some(place) = words.iter().position(|word| word == unexpected).filter(|place| *place > 1) else { return false };
-    Path::new(unexpected).exists() && Path::new(&words[place - 1]).exists()
+    let Some(index) = words.iter().position(|word| word == unexpected).filter(|index| *index > 1) else { return false };
+    Path::new(unexpected).exists() && Path::new(&words[index - 1]).exists()
 }
 
-/// A pattern that the name of a file could have come from.
+/// A pattern that matches the name of a file.
 fn pattern_of(name: &str) -> String {
     let path = Path::new(name);
     let file = path.extension().map_or("*".to_owned(), |ending| format!("*.{}", shown(ending.as_encoded_bytes())));
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_shown_behind_two_dashes() {
+    fn the_command_is_shown_after_two_dashes() {
         let words = ["eyas", "run", "--each", "*.no", "wc", "-l"].map(OsString::from);
         let hint = hint("wc", &words).unwrap();
         assert!(hint.ends_with("eyas run --each '*.no' -- wc -l"), "{hint}");

@@ -1,4 +1,4 @@
-//! The user's wish to stop, by Ctrl-C or SIGTERM, in all commands that wait for something.
+//! Interrupts by Ctrl-C or a signal, for all commands that wait.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,47 +12,47 @@ use tokio::sync::watch;
 use crate::error::INTERRUPTED;
 use crate::print::say;
 
-/// The first interrupt is answered by ending in good order, the second at once.
+/// After the first interrupt, the command cleans up and ends; after the second, it ends at once.
 pub(crate) struct Interrupt {
-    told: watch::Receiver<bool>,
-    last_words: Arc<Mutex<Option<String>>>,
+    is_received: watch::Receiver<bool>,
+    final_message: Arc<Mutex<Option<String>>>,
 }
 
 impl Interrupt {
     pub fn listen() -> Self {
-        let (tell, told) = watch::channel(false);
-        let last_words = Arc::<Mutex<Option<String>>>::default();
-        let words = last_words.clone();
+        let (sender, is_received) = watch::channel(false);
+        let final_message = Arc::<Mutex<Option<String>>>::default();
+        let words = final_message.clone();
         tokio::spawn(async move {
             interrupted(false).await;
-            tell.send_replace(true);
+            sender.send_replace(true);
             interrupted(false).await;
             if let Some(words) = words.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                 say!("{words}");
             }
             std::process::exit(INTERRUPTED.into());
         });
-        Interrupt { told, last_words }
+        Interrupt { is_received, final_message }
     }
 
-    /// Returns once it has come.
-    pub async fn comes(&mut self) {
-        if self.told.wait_for(|has_come| *has_come).await.is_err() {
+    /// Returns after the first interrupt.
+    pub async fn received(&mut self) {
+        if self.is_received.wait_for(|is_received| *is_received).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// What is to be known by a user who ends this command at once.
-    pub fn last_words(&self, words: Option<String>) {
-        *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = words;
+    /// Sets the message that is printed if the user ends this command at once.
+    pub fn set_final_message(&self, words: Option<String>) {
+        *self.final_message.lock().unwrap_or_else(PoisonError::into_inner) = words;
     }
 }
 
-/// Returns when this process is told to end: by a signal that terminals and batch systems end jobs with, or, if `owned`,
-/// by the end of standard input.
+/// Returns when this process must end: after one of the signals with which terminals and batch systems end processes,
+/// or, if `owned`, at the end of standard input.
 pub(crate) async fn interrupted(owned: bool) {
     let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::from_raw(Signal::XCPU.as_raw())];
-    // Under `nohup` the end of the terminal is none of ours.
+    // Under `nohup`, the end of the terminal must not end this process.
     if !is_ignored(Signal::HUP) {
         kinds.push(SignalKind::hangup());
     }

@@ -1,5 +1,5 @@
-//! A cluster on this machine: a dispatcher and executors as child processes. They end with this process, however it ends,
-//! because their standard input ends.
+//! A cluster on this machine: a dispatcher and executors as child processes. The children also end if this process is
+//! killed, because their standard input ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,20 +18,20 @@ use crate::gather::gather;
 use crate::node_args::{NodeArgs, ShapeArgs};
 use crate::own_process::{own_path, remove_folder};
 
-/// After it was told to stop, a process has this long to end.
+/// A process must end within this time after its standard input has ended; then it is killed.
 const DOWN_DEADLINE: Duration = Duration::from_secs(20);
 /// Size of a store, unless the disk is too small for it.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 10_000_000_000;
-/// The stores of a local cluster together take at most one part in so many of the free disk space.
+/// The stores of a local cluster together take at most the free disk space divided by this.
 const FREE_DISK_DIVISOR: u64 = 2;
 
 /// The folders of a local cluster.
 pub(crate) struct LocalFolders {
-    /// Of the dispatcher: keys, journal and log.
+    /// The folder of the dispatcher: keys, journal and log.
     pub state: PathBuf,
-    /// Of the executors: stores and sandboxes.
+    /// The folder of the executors: stores and sandboxes.
     pub stores: PathBuf,
-    /// The dispatcher creates the folders, and they are removed at the end, also if this process does not live to see it.
+    /// Whether the dispatcher creates the folders, and removes them at its end, also if this process has been killed.
     pub ephemeral: bool,
 }
 
@@ -45,7 +45,8 @@ impl LocalFolders {
 /// The processes of a cluster: its dispatcher, then its executors.
 struct Processes {
     children: Vec<Child>,
-    /// Their standard inputs, whose end stops them. Not left in `Child`, whose `wait` would close it.
+    /// Standard inputs of the children; closing them stops the children. They are not left in `Child`, because
+    /// `Child::wait` closes them.
     inputs: Vec<ChildStdin>,
     folders: LocalFolders,
 }
@@ -53,8 +54,8 @@ struct Processes {
 pub(crate) struct LocalCluster {
     processes: Processes,
     pub access: Access,
-    /// Messages of the dispatcher: jobs that go on.
-    pub news: Vec<String>,
+    /// Messages of the dispatcher: the jobs that continue.
+    pub messages: Vec<String>,
 }
 
 impl LocalCluster {
@@ -66,7 +67,7 @@ impl LocalCluster {
         }
         let mut processes = Processes { children: Vec::new(), inputs: Vec::new(), folders };
         match processes.start(name, shape).await {
-            Ok((access, news)) => Ok(LocalCluster { processes, access, news }),
+            Ok((access, messages)) => Ok(LocalCluster { processes, access, messages }),
             Err(e) => {
                 processes.stop().await;
                 Err(e)
@@ -74,7 +75,7 @@ impl LocalCluster {
         }
     }
 
-    /// Waits until the cluster was stopped by a client, or `interrupted` comes.
+    /// Waits until a client stops the cluster, or `interrupted` completes; then stops all processes.
     pub async fn wait(mut self, interrupted: impl Future<Output = ()>) {
         let dispatcher = self.processes.children.first_mut().expect("a cluster has a dispatcher");
         tokio::select! {
@@ -91,7 +92,7 @@ impl LocalCluster {
 }
 
 impl Processes {
-    /// Starts them all, and waits until the executors have joined; returns the messages of the dispatcher.
+    /// Starts all processes and waits until the executors have joined. Returns the messages of the dispatcher.
     async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Access, Vec<String>), CliError> {
         let access_path = self.folders.state.join("access.toml");
         let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], self.folders.ephemeral)?;
@@ -105,8 +106,8 @@ impl Processes {
             dispatcher.args(["--window", &window.to_string()]);
         }
         let dispatcher = self.own(dispatcher.stdout(Stdio::piped()))?;
-        let news = wait_until_ready(dispatcher).await;
-        let news = news.map_err(|e| format!("the dispatcher did not start: {e}"))?;
+        let messages = wait_until_ready(dispatcher).await;
+        let messages = messages.map_err(|e| format!("the dispatcher did not start: {e}"))?;
         let access = Access::load(&access_path)?;
         let cache_bytes = shape.node.cache.unwrap_or_else(|| self.default_cache_bytes(shape.nodes));
         for number in 1..=shape.nodes {
@@ -120,14 +121,14 @@ impl Processes {
         }
         self.wait_for_executors(&access, shape.nodes as usize).await?;
         if shape.node.dfs {
-            // Files written before all nodes have joined the file system have fewer replicas.
+            // Files that are written before all nodes have joined the file system have fewer replicas.
             let files = Client::connect(&access).await?.files().await?;
             gather(&files, shape.nodes as usize).await?;
         }
-        Ok((access, news))
+        Ok((access, messages))
     }
 
-    /// The size of each store: what the disk can hold beside everything else.
+    /// The size of each store, limited by the free disk space.
     fn default_cache_bytes(&self, nodes: u32) -> u64 {
         let free_bytes = self.folders.stores.ancestors().find_map(|folder| {
             let disk = rustix::fs::statvfs(folder).ok()?;
@@ -156,7 +157,7 @@ impl Processes {
                 for process in &mut self.children {
                     if let Some(status) = process.try_wait()? {
                         return Err::<(), CliError>(
-                            format!("an executor ended at once ({status}); its own message above says why").into(),
+                            format!("an executor ended at once ({status}); its message above says why").into(),
                         );
                     }
                 }
@@ -168,7 +169,7 @@ impl Processes {
             .map_err(|_| format!("the executors did not join within {} s", UP_DEADLINE.as_secs()))?
     }
 
-    /// Stops them, and waits until they have ended and removed ephemeral folders.
+    /// Stops all processes, waits until they have ended, and removes ephemeral folders.
     async fn stop(mut self) {
         self.inputs.clear();
         for process in &mut self.children {
@@ -183,8 +184,8 @@ impl Processes {
     }
 }
 
-/// This program as an owned process. It has a process group of its own: an interrupt at the terminal is for this process
-/// alone.
+/// The command of an owned process, which is this program. The process has a process group of its own, so that an
+/// interrupt at the terminal reaches only this process.
 fn owned(words: &[&str], ephemeral: bool) -> Result<Command, CliError> {
     let mut command = Command::new(own_path()?);
     command.args(words).arg("--owned").stdin(Stdio::piped()).process_group(0);
@@ -194,27 +195,27 @@ fn owned(words: &[&str], ephemeral: bool) -> Result<Command, CliError> {
     Ok(command)
 }
 
-/// The options of an executor like `args`.
+/// The options of an executor for `args`.
 fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     let mut words = Vec::new();
-    let mut say = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     if let Some(slots) = args.slots {
-        say("slots", slots.to_string());
+        option("slots", slots.to_string());
     }
     if let Some(memory) = args.node_memory {
-        say("node-memory", memory.to_string());
+        option("node-memory", memory.to_string());
     }
-    args.node_resource.iter().for_each(|(name, amount)| say("node-resource", format!("{name}={amount}")));
-    args.label.iter().for_each(|(name, value)| say("label", format!("{name}={value}")));
-    args.accept.iter().for_each(|accept| say("accept", accept.clone()));
-    say("cache", cache_bytes.to_string());
-    say("cache-objects", args.cache_objects.to_string());
-    say("keep-free", args.keep_free.to_string());
-    say("eviction", args.eviction.name().into());
-    say("data-intensive", args.data_intensive.to_string());
-    say("data-intensive-time", format!("{}us", args.data_intensive_time));
-    say("emulate", args.emulate.to_string());
-    args.io.iter().for_each(|access| say("io", access.display().to_string()));
+    args.node_resource.iter().for_each(|(name, amount)| option("node-resource", format!("{name}={amount}")));
+    args.label.iter().for_each(|(name, value)| option("label", format!("{name}={value}")));
+    args.accept.iter().for_each(|accept| option("accept", accept.clone()));
+    option("cache", cache_bytes.to_string());
+    option("cache-objects", args.cache_objects.to_string());
+    option("keep-free", args.keep_free.to_string());
+    option("eviction", args.eviction.name().into());
+    option("data-intensive", args.data_intensive.to_string());
+    option("data-intensive-time", format!("{}us", args.data_intensive_time));
+    option("emulate", args.emulate.to_string());
+    args.io.iter().for_each(|access| option("io", access.display().to_string()));
     if args.no_overlap {
         words.push("--no-overlap".into());
     }

@@ -1,4 +1,4 @@
-//! The log of a process: what it and its parts say on standard error, with the time where that is a file.
+//! The log of this process on standard error. Lines have a time if standard error is a file.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, stderr};
@@ -9,24 +9,24 @@ use rustix::fs::{FileType, fstat};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// Whether standard error is the log of a process that goes on, and is read later.
+/// Whether standard error is the log file of a process of a cluster.
 static IS_FILE: OnceLock<bool> = OnceLock::new();
 
-/// Logs go to standard error; `EYAS_LOG` says how much, as `tracing` filters are written. `is_process` says whether this
-/// command is a process of a cluster.
+/// Starts logging to standard error. `EYAS_LOG` has the filter, in the syntax of `tracing`. `is_process` is true if
+/// this command is a process of a cluster.
 pub(crate) fn start(is_process: bool) {
     let is_file =
         || fstat(stderr().as_fd()).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile);
-    // Set once; another try would find the same.
+    // This is called once; a second call would set the same value.
     let _ = IS_FILE.set(is_process && is_file());
     let filter = tracing_subscriber::EnvFilter::try_from_env("EYAS_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
-    // What cannot be written to standard error cannot be complained of there.
+    // An error of writing to standard error cannot be reported there.
     log.log_internal_errors(false).init();
 }
 
-/// What a line in a log begins with: the time, as in those of `tracing`. Nothing where a person reads along.
+/// The beginning of a line in a log file: the time, as in lines of `tracing`. Empty on a terminal.
 pub(crate) fn stamp() -> String {
     let mut stamp = String::new();
     if IS_FILE.get() == Some(&true) && SystemTime.format_time(&mut Writer::new(&mut stamp)).is_ok() {
@@ -35,7 +35,7 @@ pub(crate) fn stamp() -> String {
     stamp
 }
 
-/// The lines that were added to a log since it had `before` bytes, the last `count` of them.
+/// The last `count` lines that were added to a log since it had `before` bytes.
 pub(crate) fn added(log: &mut File, before: u64, count: usize) -> String {
     let mut bytes = Vec::new();
     let read = log.seek(SeekFrom::Start(before)).and_then(|_| log.read_to_end(&mut bytes));
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_added_to_a_log_is_shown() {
+    fn only_new_lines_of_a_log_are_shown() {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"old 1\nold 2\n").unwrap();
         assert_eq!(added(&mut log, 12, 5), "");

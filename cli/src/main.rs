@@ -1,8 +1,8 @@
 //! The `eyas` command: one binary for users and for every process of a cluster.
 //!
-//! It turns command lines into requests and answers into text, and decides nothing. Results go to standard output,
-//! messages of eyas itself to standard error. Exit codes: 0 if everything asked for succeeded, 1 if a task or a request
-//! failed, 2 if the command line is wrong, 130 after an interrupt.
+//! It turns command lines into requests, and answers into text, and decides nothing. Results go to standard output,
+//! messages of eyas to standard error. Exit codes: 0 if everything succeeded, 1 if a task or a request failed, 2 if the
+//! command line is wrong, 130 after an interrupt.
 
 #![forbid(unsafe_code)]
 // See `print`.
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(eyas) => eyas,
         Err(wrong) => return print::explain(&hints::with_hint(wrong, &words)),
     };
-    // A guardian must outlive everything else and needs nothing.
+    // A guardian must outlive its executor; it needs neither log nor runtime.
     if let Command::Guard { executor, sandboxes } = &eyas.command {
         eyas_executor::guardian::run(executor, sandboxes);
         return ExitCode::SUCCESS;
@@ -54,12 +54,12 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(e) => return print::fail(&e.into()),
     };
-    // On a worker thread one step wakes the next without waking another thread first.
+    // On a worker thread, a task wakes the next task without waking another thread first.
     let done = runtime.block_on(async {
         let running = tokio::spawn(commands::run(eyas));
         running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
     });
-    // Reads in the background, such as one of standard input, do not hold the command back.
+    // The command does not wait for blocking reads in the background, such as a read of standard input.
     runtime.shutdown_background();
     done.unwrap_or_else(|e| print::fail(&e))
 }

@@ -1,4 +1,4 @@
-//! Options of processes that commands start: of one executor, of a cluster on one machine, and of placement.
+//! Options of the processes that commands start: of an executor, of a local cluster, and of placement.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,12 @@ use clap::Args;
 use clap::error::ErrorKind;
 use eyas_client::types::matching::Labels;
 use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
+use eyas_matching::ExpressionError;
 use eyas_store::Emulation;
 
-/// The shape of a cluster on one machine.
+use crate::error::ValueError;
+
+/// The shape of a local cluster.
 #[derive(Args, Clone)]
 pub(crate) struct ShapeArgs {
     /// Number of executors of a local cluster
@@ -33,28 +36,30 @@ pub(crate) struct PlacementArgs {
     /// Placement policy: fa, mch, mcu, gcc or cost
     #[arg(long, value_name = "POLICY", default_value = "cost")]
     pub policy: PlacementPolicy,
-    /// With gcc: while a larger share of all processors than this is busy, tasks wait for a node that holds their inputs
+    /// With --policy gcc: while more than this share of all processors is busy, tasks wait for a node that holds their
+    /// inputs; such as 0.9
     #[arg(long, value_name = "SHARE", default_value_t = 0.9, allow_negative_numbers = true, value_parser = parse_share)]
     pub utilisation: f64,
-    /// Number of waiting tasks that one decision looks at [default: 100 for each executor, at least 2,500]
+    /// Number of waiting tasks that one decision considers [default: 100 for each executor, at least 2,500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub window: Option<u64>,
 }
 
 /// A number from 0 to 1.
-pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_share(text: &str) -> Result<f64, ValueError> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| format!("`{text}` is not a share: write a number from 0 to 1, such as 0.9"))
+    share.ok_or_else(|| ValueError::Share(text.into()))
 }
 
-/// What an executor offers to tasks.
+/// The options of an executor.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Executors")]
 pub(crate) struct NodeArgs {
-    /// Number of processors of each executor [default: those of the machine or allocation, divided among local executors]
+    /// Number of processors of each executor [default: all of the machine or allocation, divided among the
+    /// executors of a local cluster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub slots: Option<u32>,
-    /// Memory of each executor [default: as for --slots]
+    /// Memory of each executor [default: all of the machine or allocation, as for --slots]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub node_memory: Option<u64>,
     /// Another resource of each executor, such as gpu=1 (may be repeated)
@@ -66,8 +71,8 @@ pub(crate) struct NodeArgs {
     /// Run only tasks for which this expression is true, such as 'task.cpus <= 2'
     #[arg(long, value_name = "EXPR", value_parser = parse_accept)]
     pub accept: Option<String>,
-    /// Size of each executor's store [default: 10GB; on a local cluster at most half of the free disk space, divided among
-    /// its executors]
+    /// Size of each executor's store [default: 10GB; in a local cluster at most half of the free disk space, divided
+    /// among its executors]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub cache: Option<u64>,
     /// Maximum number of objects in each executor's store
@@ -76,23 +81,23 @@ pub(crate) struct NodeArgs {
     /// Keep this much disk space free
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = units::parse_bytes)]
     pub keep_free: u64,
-    /// Let each executor's store hold files of the cluster's file system (`eyas dfs`), too
+    /// Also keep files of the cluster's file system (`eyas dfs`) in the executors' stores
     #[arg(long)]
     pub dfs: bool,
-    /// Send data between nodes and clients unencrypted, in a closed network; dispatcher and executors must all use this
-    /// option, or none
+    /// Send data between nodes and clients unencrypted, in a closed network; the dispatcher and all executors must use
+    /// this option, or none of them
     #[arg(long)]
     pub plain_data: bool,
-    /// Eviction policy, which chooses the objects that leave a full store: random, fifo, lru or lfu
+    /// Eviction policy, which selects the objects that a full store removes: random, fifo, lru or lfu
     #[arg(long, value_name = "POLICY", default_value = "lru")]
     pub eviction: EvictionPolicy,
-    /// A task that has at least this much data to fetch is data-intensive: other tasks use its processors meanwhile
+    /// A task with at least this much data to fetch is data-intensive: other tasks use its processors during the fetch
     #[arg(long, value_name = "SIZE", default_value = "64MB", value_parser = units::parse_bytes)]
     pub data_intensive: u64,
-    /// A task whose inputs take at least this long to fetch, at the measured rate, is data-intensive, too
+    /// A task is also data-intensive if fetching its inputs takes at least this long at the measured rate
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = units::parse_duration_us)]
     pub data_intensive_time: u64,
-    /// Fetch no inputs ahead, and let a task hold its processors while its inputs are fetched; for comparison
+    /// For comparison: fetch no inputs in advance, and let a task hold its processors while its inputs are fetched
     #[arg(long)]
     pub no_overlap: bool,
     /// Emulate slow storage and links: storage=RATE,storage-latency=DURATION,link=RATE, or none
@@ -109,14 +114,12 @@ const MAX_LABEL_BYTES: usize = 256;
 const MAX_LABELS: usize = 64;
 
 /// `NAME=VALUE` as a label.
-fn parse_label(text: &str) -> Result<(String, String), String> {
+fn parse_label(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && name.len().max(value.len()) <= MAX_LABEL_BYTES => {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => Err(format!(
-            "`{text}` is not a label: write NAME=VALUE, such as site=a, with at most {MAX_LABEL_BYTES} bytes on each side"
-        )),
+        _ => Err(ValueError::Label { text: text.into(), max_bytes: MAX_LABEL_BYTES }),
     }
 }
 
@@ -129,7 +132,9 @@ pub(crate) fn labels(given: &[(String, String)]) -> Result<Labels, clap::Error> 
     let mut labels = Labels::new();
     for (name, value) in given {
         if labels.insert(name.clone(), value.clone()).is_some() {
-            return Err(wrong(format!("the label `{name}` is given twice: an executor has one value of each label\n")));
+            return Err(wrong(format!(
+                "the label `{name}` is given twice: an executor has one value for each label\n"
+            )));
         }
     }
     if labels.len() > MAX_LABELS {
@@ -139,16 +144,16 @@ pub(crate) fn labels(given: &[(String, String)]) -> Result<Labels, clap::Error> 
 }
 
 /// Checks a match expression over tasks.
-fn parse_accept(text: &str) -> Result<String, String> {
-    eyas_matching::accept(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+fn parse_accept(text: &str) -> Result<String, ExpressionError> {
+    eyas_matching::accept(text).map(|_| text.to_owned())
 }
 
 /// `NAME=N` as a counted resource.
-pub(crate) fn parse_amount(text: &str) -> Result<(String, u64), String> {
+pub(crate) fn parse_amount(text: &str) -> Result<(String, u64), ValueError> {
     let parsed = text.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
     match parsed {
         Some((name, amount)) if !name.is_empty() => Ok((name.to_owned(), amount)),
-        _ => Err(format!("`{text}` is not a resource: write NAME=N with a whole number, such as gpu=1")),
+        _ => Err(ValueError::Resource(text.into())),
     }
 }
 
@@ -161,7 +166,7 @@ pub(crate) fn named_amounts(given: &[(String, u64)]) -> Result<Vec<(String, u64)
     amounts.sort();
     match amounts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         Some(pair) => {
-            let twice = format!("the resource `{}` is given twice: add the numbers up\n", pair[0].0);
+            let twice = format!("the resource `{}` is given twice: write the sum of the two numbers\n", pair[0].0);
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, twice))
         }
         None => Ok(amounts),
@@ -176,7 +181,7 @@ mod tests {
     fn labels_are_read_as_written() {
         let labels = |words: &[&str]| {
             let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_label(word)).collect();
-            labels(&parsed?).map_err(|e| e.to_string())
+            labels(&parsed.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
         };
         let expected = [("gpu-kind", "a=100"), ("site", "")].map(|(name, value)| (name.into(), value.into())).into();
         assert_eq!(labels(&["site=", "gpu-kind=a=100"]), Ok(expected));
@@ -191,7 +196,7 @@ mod tests {
     fn resources_are_read_as_written() {
         let amounts = |words: &[&str]| {
             let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_amount(word)).collect();
-            named_amounts(&parsed?).map_err(|e| e.to_string())
+            named_amounts(&parsed.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
         };
         assert_eq!(amounts(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
         for wrong in [&["gpu"][..], &["=1"], &["gpu=x"], &["gpu=1", "gpu=2"]] {

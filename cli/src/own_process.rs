@@ -1,39 +1,55 @@
 //! This process, and the other processes of eyas that it starts.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use crate::error::CliError;
 
-/// What a process prints when it can be used. Before that, it prints what the user should know, line by line.
+/// The line that a process prints when it is ready. Lines before it are messages for the user.
 pub(crate) const READY: &str = "ready";
-/// Number of tries to remove a folder that other processes write to, and the pause between two of them.
+/// Number of attempts to remove a folder to which other processes write.
 const REMOVE_TRIES: usize = 100;
+/// Time between two attempts to remove a folder.
 const REMOVE_EVERY: Duration = Duration::from_millis(10);
 
 /// The path of this program, for the other processes that it starts.
 pub(crate) fn own_path() -> Result<String, CliError> {
-    let path = std::env::current_exe()?;
+    let path = env::current_exe()?;
     path.into_os_string().into_string().map_err(|path| format!("the path {path:?} of eyas is not valid UTF-8").into())
+}
+
+/// The folder of this user on this node for the agents of coordinated I/O and the library that programs load.
+pub(crate) fn io_runtime_folder() -> PathBuf {
+    match env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("eyas-io"),
+        None => temporary_io_folder(),
+    }
+}
+
+/// The folder for the same content in the temporary folder, for nodes without a usable runtime folder.
+pub(crate) fn temporary_io_folder() -> PathBuf {
+    env::temp_dir().join(format!("eyas-io-{}", rustix::process::getuid().as_raw()))
 }
 
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Peers keep connections open; the usual soft limit of 1,024 descriptors is too few for them.
+/// Raises the soft limit of open files to the hard limit: connections of peers stay open, and the usual limit of 1,024
+/// descriptors is too low for them.
 pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!("the limit of open files stays as it is: {e}");
+        tracing::debug!("cannot raise the limit of open files: {e}");
     }
 }
 
-/// Removes a folder in which other processes may be removing theirs at this moment.
+/// Removes a folder in which other processes may be removing their own folders at the same time.
 pub(crate) async fn remove_folder(folder: &Path) {
     for _ in 0..REMOVE_TRIES {
         match std::fs::remove_dir_all(folder) {

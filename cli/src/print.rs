@@ -1,9 +1,9 @@
-//! The one way in which words leave this program: results to standard output, eyas's own words to standard error. A write
-//! that fails never panics. Where results cannot be written, the command ends with a message and an exit code of its own;
-//! if their reader has gone away (`| head`), it ends quietly. What cannot be said on standard error cannot be said.
+//! All output of this program: results go to standard output, messages of eyas to standard error. A failed write never
+//! panics. If results cannot be written, the command ends with a message and exit code 1; if the reader of a pipe has
+//! closed it (`| head`), the command ends quietly. Errors of writing to standard error are ignored.
 //!
-//! Names, errors and the like come from outside, and must not act on the terminal: they are shown escaped. Content (what a
-//! task has written, a file of the cluster) is passed on as it is.
+//! Names, errors and other texts from outside must not act on the terminal, and are escaped. Content (the output of a
+//! task, a file of the cluster) is passed on unchanged.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::error::{BROKEN_PIPE, CliError};
 use crate::log;
 
-/// Results could not be written.
+/// A result could not be written to standard output.
 #[derive(Debug)]
 pub(crate) struct PrintError(io::Error);
 
@@ -36,19 +36,19 @@ impl From<io::Error> for PrintError {
 }
 
 impl PrintError {
-    /// Whether the reader has gone away, which is no failure of this command.
+    /// Whether the reader of the pipe has closed it, which is not a failure of this command.
     pub fn is_broken_pipe(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
 }
 
-/// Prints a line of results, as `println!` does; its error is to be passed on.
+/// Prints a line of results, as `println!` does. Returns an error that the caller must pass on.
 macro_rules! out {
     () => { $crate::print::text("\n") };
     ($($words:tt)*) => { $crate::print::line(format_args!($($words)*)) };
 }
 
-/// Says something to the user, on a line that begins with `eyas:`.
+/// Prints a message for the user on standard error, on a line that begins with `eyas:`.
 macro_rules! say {
     ($($words:tt)*) => { $crate::print::speak(format_args!($($words)*)) };
 }
@@ -65,14 +65,14 @@ pub(crate) fn text(lines: &str) -> Result<(), PrintError> {
     bytes(shown_lines(lines).to_string().as_bytes())
 }
 
-/// Prints content, as it is.
+/// Prints content unchanged.
 pub(crate) fn bytes(content: &[u8]) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     out.write_all(content)?;
     Ok(out.flush()?)
 }
 
-/// Prints a path on a line: for a person as it can be shown, for a program as it is.
+/// Prints a path on a line: escaped on a terminal, unchanged otherwise.
 pub(crate) fn path(path: &Path) -> Result<(), PrintError> {
     let path = path.as_os_str().as_bytes();
     match io::stdout().is_terminal() {
@@ -81,7 +81,7 @@ pub(crate) fn path(path: &Path) -> Result<(), PrintError> {
     }
 }
 
-/// Prints a value as JSON. What a terminal would act on is in its strings only, and escaped there.
+/// Prints a value as JSON. Only strings can have characters that act on a terminal; such characters are escaped.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     let mut json = String::new();
     for c in serde_json::to_string_pretty(value)?.chars() {
@@ -96,16 +96,16 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
 
 /// See [`say!`].
 pub(crate) fn speak(words: fmt::Arguments<'_>) {
-    complain(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words.to_string())).as_bytes());
+    bytes_to_stderr(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words.to_string())).as_bytes());
 }
 
-/// Writes content to standard error, as it is.
-pub(crate) fn complain(content: &[u8]) {
-    // There is nowhere else to say it.
+/// Writes content to standard error, unchanged.
+pub(crate) fn bytes_to_stderr(content: &[u8]) {
+    // An error cannot be reported anywhere else.
     let _ = io::stderr().lock().write_all(content);
 }
 
-/// What a command that failed says, and its exit code.
+/// Prints the error of a command, and returns the exit code.
 pub(crate) fn fail(error: &CliError) -> ExitCode {
     if let Some(wrong) = error.downcast_ref::<clap::Error>() {
         return explain(wrong);
@@ -117,15 +117,15 @@ pub(crate) fn fail(error: &CliError) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What is said of a wrong command line; or the help or version that was asked for, which is a result.
+/// Prints an error in the command line, or the requested help or version, and returns the exit code.
 pub(crate) fn explain(wrong: &clap::Error) -> ExitCode {
     let words = wrong.render().to_string();
     let is_harmless = shown_lines(&words).to_string() == words;
-    // As clap does it, in colours, unless it repeats a word that would act on the terminal.
+    // clap prints in colours, but repeats words that may act on the terminal; such a message is escaped instead.
     let printed = match wrong.use_stderr() {
         true if is_harmless => wrong.print().or(Ok(())),
         true => {
-            complain(shown_lines(&words).to_string().as_bytes());
+            bytes_to_stderr(shown_lines(&words).to_string().as_bytes());
             Ok(())
         }
         false => wrong.print().and_then(|()| io::stdout().flush()),

@@ -1,4 +1,4 @@
-//! Answers as text and as JSON.
+//! Answers of the dispatcher as tables and sentences, or as JSON.
 
 use eyas_client::Seen;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::print::{self, out, say};
 
-/// Rows under headings, as wide as they need to be.
+/// A table whose columns are as wide as their widest cell.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -22,7 +22,7 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
-        // One line each, whatever is in a name.
+        // Escaped, so that a name with a line break stays on one line.
         self.rows.push(cells.into_iter().map(|cell| shown(&cell).to_string()).collect());
     }
 
@@ -185,7 +185,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
     objects(&explanation.inputs)
 }
 
-/// What is said when the dispatcher of a watched job is lost, and when it is back.
+/// Prints that the dispatcher of a watched job is lost, or is back.
 pub(crate) fn seen(seen: &Seen) {
     match seen {
         Seen::Lost(why) => say!("{why}; trying to reconnect"),
@@ -194,14 +194,14 @@ pub(crate) fn seen(seen: &Seen) {
     }
 }
 
-/// What is said of a job that goes on when its cluster is started again.
+/// The message about a job that continues when its cluster is started again.
 pub(crate) fn unfinished(job: &JobView) -> String {
     let (left, all) = (job.tasks.total() - job.tasks.ended(), format_count(job.tasks.total(), "task"));
     let name = shown(&job.name);
-    format!("eyas: job {0} (`{name}`) goes on: {left} of {all} are left; `eyas job cancel {0}` cancels it", job.job)
+    format!("eyas: job {0} (`{name}`) continues: {left} of {all} are left; `eyas job cancel {0}` cancels it", job.job)
 }
 
-/// The command line of words, as it could be typed into a shell.
+/// A command line, quoted as for a shell.
 pub(crate) fn command_line(words: &[Name]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
     let quoted = |word: &Name| match word.is_empty() || !word.iter().all(is_plain) {
@@ -211,7 +211,7 @@ pub(crate) fn command_line(words: &[Name]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// What a person needs beside the status of a failed task: a line for each fact, then the end of its standard error.
+/// Details of a failed task beside its status: id, item, command, and the last lines of its standard error.
 pub(crate) fn details(failure: &FailureView) -> Vec<String> {
     let FailureView { id, item, command, stderr, .. } = failure;
     let mut lines = Vec::new();
@@ -229,21 +229,21 @@ pub(crate) fn details(failure: &FailureView) -> Vec<String> {
     lines
 }
 
-/// What is said of a failed task.
+/// The message about a failed task.
 pub(crate) fn failure(task: &str, failure: &FailureView) -> String {
     let lines = details(failure).into_iter().map(|line| format!("\n  {line}"));
     format!("task {task} did not succeed: {}{}", failure.status, lines.collect::<String>())
 }
 
-/// What is said of output that was not kept.
+/// The message about captured output that was cut off.
 pub(crate) fn cut(bytes: u64) -> String {
     format!(
-        "{bytes} bytes of output were cut off: they exceed --capture, or the output that the dispatcher keeps; let tasks \
-         write large output to files"
+        "{bytes} bytes of output were cut off: the output exceeds --capture, or the dispatcher's limit for captured \
+         output; let tasks write large output to files"
     )
 }
 
-/// A rate with enough digits to tell it from zero: `0.29`, `4.5`, `120`.
+/// A rate with enough digits to distinguish it from 0: `0.29`, `4.5`, `120`.
 pub(crate) fn format_rate(rate: f64) -> String {
     match rate {
         10.0.. => format!("{rate:.0}"),
@@ -254,7 +254,7 @@ pub(crate) fn format_rate(rate: f64) -> String {
     }
 }
 
-/// What is said of a job when it has ended.
+/// The message about a job that has ended.
 pub(crate) fn summary(job: &JobView) -> String {
     let tasks = &job.tasks;
     let seconds = job.elapsed_us as f64 / 1e6;
@@ -269,7 +269,7 @@ pub(crate) fn summary(job: &JobView) -> String {
         words += &format!(", {} of them reused", job.reused);
     }
     if job.recomputed > 0 {
-        words += &format!(", {} ran again because outputs that they kept were lost", job.recomputed);
+        words += &format!(", {} ran again because their kept outputs were lost", job.recomputed);
     }
     let rate = tasks.ended() as f64 / seconds.max(1e-6);
     words += &format!(" in {} ({}/s)", format_duration_us(job.elapsed_us), format_rate(rate));

@@ -1,4 +1,4 @@
-//! `eyas report --trace`: a recorded job as a file that `eyas sim run` can repeat.
+//! `eyas report --trace`: writes a recorded job as a file that `eyas sim run` can simulate again.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,7 +13,7 @@ use eyas_sim::trace::{Heading, TracedOutput, TracedTask, VERSION};
 use crate::error::CliError;
 use crate::print::say;
 
-/// Writes the trace of a job, as far as its tasks have succeeded.
+/// Writes the trace of the succeeded tasks of a job.
 pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Result<(), CliError> {
     let wrong = |e: std::io::Error| format!("cannot write {}: {e}", path.display());
     let mut out = BufWriter::new(File::create(path).map_err(wrong)?);

@@ -1,5 +1,5 @@
-//! Waiting for a job, for all commands that do (`run`, `submit --wait`, `job wait` and `map`): a progress bar, warnings about
-//! tasks that can never run, and what the user should know after an interrupt.
+//! Waiting for jobs, for `run`, `submit --wait`, `job wait` and `map`: a progress bar, warnings about tasks that can
+//! never run, and messages after an interrupt.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -19,29 +19,29 @@ use crate::interrupt::Interrupt;
 use crate::print::say;
 use crate::show;
 
-/// Failed tasks of a job that are described; of others, the number is given.
+/// Maximum number of failed tasks that are described; further failed tasks are only counted.
 pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
-/// Time between two frames of a bar that shows only that work goes on.
+/// Time between two frames of the animation while a job is prepared.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The progress of a job on standard error. Messages are always printed, the bar only on a terminal.
-pub(crate) struct JobProgress {
+/// Shows the progress of a job on standard error. Messages are always printed, the bar only on a terminal.
+pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
-    /// Warnings that were printed.
+    /// Warnings that were already printed.
     warned: BTreeSet<String>,
 }
 
-impl JobProgress {
+impl ProgressDisplay {
     pub fn begin() -> Self {
-        JobProgress::on(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10)))
+        ProgressDisplay::on(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10)))
     }
 
-    /// Messages beside a bar of the caller's own.
+    /// Uses a bar of the caller.
     pub fn on(bar: ProgressBar) -> Self {
-        JobProgress { bar, warned: BTreeSet::new() }
+        ProgressDisplay { bar, warned: BTreeSet::new() }
     }
 
-    /// Shows how a job is prepared and sent.
+    /// Shows the preparation and submission of a job.
     pub fn preparing(&self) -> impl FnMut(Preparing) + Send + 'static + use<> {
         let bar = self.bar.clone();
         move |step| {
@@ -50,7 +50,7 @@ impl JobProgress {
                 bar.enable_steady_tick(TICK);
             }
             bar.set_message(match step {
-                Preparing::Sources(count) => format!("looked at {}", format_count(count, "file")),
+                Preparing::Sources(count) => format!("checked {}", format_count(count, "file")),
                 Preparing::Tasks(count) => format!("prepared {}", format_count(count, "task")),
                 Preparing::Sent(count, all) => format!("sent {count} of {}", format_count(all, "task")),
                 Preparing::Accepting(count) => {
@@ -106,7 +106,7 @@ impl JobProgress {
     }
 }
 
-/// Rates and remaining time of a job, beside its bar.
+/// The rates and the remaining time of a job, beside its bar.
 fn standing(view: &JobView) -> String {
     let (done, total) = (view.tasks.ended(), view.tasks.total());
     let seconds = view.elapsed_us as f64 / 1e6;
@@ -126,16 +126,16 @@ fn standing(view: &JobView) -> String {
     )
 }
 
-/// Submits a job. Returns `None`, and says so, if an interrupt comes before the job is accepted.
+/// Submits a job. If an interrupt comes before the job is accepted, prints a message and returns `None`.
 pub(crate) async fn submit(
     client: &mut Client,
     draft: Draft,
-    progress: &JobProgress,
+    progress: &ProgressDisplay,
     interrupt: &mut Interrupt,
 ) -> Result<Option<JobId>, CliError> {
-    interrupt.last_words(Some("the job may have been accepted: look for it with `eyas job list`".into()));
-    let submitted = client.submit_unless(draft, interrupt.comes()).await;
-    interrupt.last_words(None);
+    interrupt.set_final_message(Some("the job may have been accepted: look for it with `eyas job list`".into()));
+    let submitted = client.submit_unless(draft, interrupt.received()).await;
+    interrupt.set_final_message(None);
     let job = submitted?;
     if job.is_none() {
         progress.suspend(|| say!("interrupted; no job was submitted"));
@@ -148,29 +148,29 @@ async fn wait(
     client: &mut Client,
     job: JobId,
     patience: Duration,
-    progress: &mut JobProgress,
+    progress: &mut ProgressDisplay,
     interrupt: &mut Interrupt,
 ) -> Result<Option<JobView>, CliError> {
     let watched = tokio::select! {
         watched = client.watch(job, false, patience, |seen| progress.see(&seen)) => Some(watched),
-        () = interrupt.comes() => None,
+        () = interrupt.received() => None,
     };
     Ok(watched.transpose()?)
 }
 
-/// What is said of a job that no command waits for any longer.
-pub(crate) fn goes_on(job: JobId) -> String {
+/// The message about a job that continues when this command no longer waits for it.
+pub(crate) fn continues(job: JobId) -> String {
     format!(
-        "job {job} goes on: wait for it again with `eyas job wait {job}`, or cancel it with `eyas job cancel {job}`"
+        "job {job} continues: wait for it again with `eyas job wait {job}`, or cancel it with `eyas job cancel {job}`"
     )
 }
 
-/// Waits for the end of jobs, one after the other, and says how each has ended.
+/// Waits for the end of all jobs in turn, and prints the result of each.
 pub(crate) async fn wait_for_all(
     client: &mut Client,
     jobs: &[JobId],
     reconnect: ReconnectArgs,
-    mut progress: JobProgress,
+    mut progress: ProgressDisplay,
     mut interrupt: Interrupt,
     global: &GlobalArgs,
 ) -> Result<ExitCode, CliError> {
@@ -179,15 +179,15 @@ pub(crate) async fn wait_for_all(
         let watched = wait(client, *job, reconnect.patience(), &mut progress, &mut interrupt).await;
         let Some(view) = watched.inspect_err(|_| progress.clear())? else {
             progress.clear();
-            jobs[index..].iter().for_each(|job| say!("{}", goes_on(*job)));
+            jobs[index..].iter().for_each(|job| say!("{}", continues(*job)));
             return Ok(ExitCode::from(INTERRUPTED));
         };
         if !global.json {
-            let whose = if jobs.len() > 1 { format!("job {job}: ") } else { String::new() };
+            let prefix = if jobs.len() > 1 { format!("job {job}: ") } else { String::new() };
             if view.tasks.failed > 0 {
                 say_failures(client, &view, &progress).await?;
             }
-            progress.suspend(|| say!("{whose}{}", show::summary(&view)));
+            progress.suspend(|| say!("{prefix}{}", show::summary(&view)));
         }
         ended.push(view);
     }
@@ -199,8 +199,8 @@ pub(crate) async fn wait_for_all(
     Ok(if have_succeeded { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// Says which tasks of an ended job failed, and why.
-async fn say_failures(client: &mut Client, job: &JobView, progress: &JobProgress) -> Result<(), CliError> {
+/// Prints the failed tasks of an ended job, and the reasons.
+async fn say_failures(client: &mut Client, job: &JobView, progress: &ProgressDisplay) -> Result<(), CliError> {
     let ToClient::Failures(failures) = client.ask(FromClient::Failures { job: job.job, tasks: Vec::new() }).await?
     else {
         return unexpected();

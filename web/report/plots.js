@@ -1,4 +1,5 @@
-// The charts of a sweep: what was measured over what was varied, a line for each choice of all else.
+// The charts of a sweep: each shows one measured value over the varied parameter, with one line for each combination of
+// the other parameters.
 (() => {
   "use strict";
 
@@ -8,9 +9,10 @@
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const figures = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-  const text = (value, unit) => (value === null || value === undefined ? "–" : `${figures.format(value)} ${unit}`.trim());
+  const text = (value, unit) =>
+    value === null || value === undefined ? "–" : `${figures.format(value)} ${unit}`.trim();
 
-  // A single value stands in the middle of its axis.
+  // A single value is shown in the middle of its axis.
   const [first, last] = [axis.values[0], axis.values[axis.values.length - 1]];
   const margin = last > first ? (last - first) * 0.04 : Math.max(1, first / 2);
 
@@ -30,7 +32,7 @@
     const series = plot.lines.map((line, i) => ({
       label: line.label,
       stroke: () => color(colors[i % colors.length]),
-      // Colours come again, with other dashes.
+      // After the last colour, colours are repeated with other dashes.
       dash: i < colors.length ? undefined : [3 + 3 * Math.floor(i / colors.length), 3],
       width: 1.75,
       spanGaps: true,

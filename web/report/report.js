@@ -1,7 +1,7 @@
-// The charts of a job's report, after the summary views of the data diffusion papers: demand and throughput, hit rates,
-// queue, processors, utilisation and tasks over time. All of them share one time axis, one cursor and one zoom.
+// The charts of a job's report, which show the summary views of the data diffusion papers: demand and throughput, hit
+// rates, queue, processors, utilisation and tasks over time. All charts share one time axis, one cursor and one zoom.
 //
-// The page's data are columns of numbers, a row a sample, as the job was sampled; here they become rates and shares.
+// The data of the page are columns of numbers with one value for each sample; this script computes rates and shares.
 (() => {
   "use strict";
 
@@ -44,8 +44,8 @@
 
   // ---- From samples to lines ----
 
-  // One grid of times for all charts: the beginning, and every end of an interval, the baseline's too. What a sample says
-  // holds from the end of the one before to its own.
+  // One grid of times for all charts: the beginning, and every end of an interval, also of the baseline. A sample is valid
+  // from the end of the sample before to its own end.
   const startOf = (columns) => Math.max(0, columns.at_us[0] - columns.interval_us[0]);
   const courses = baseline ? [job, baseline] : [job];
   const ends = new Set(courses.flatMap((columns) => columns.at_us));
@@ -79,7 +79,7 @@
       percent(counts[i], columns.local_count[i] + columns.peer_count[i] + columns.persistent_count[i]),
     );
 
-  // The average over time, of the intervals in which there is a value.
+  // The average over time of the intervals that have a value.
   const average = (values) => {
     let [all, time] = [0, 0];
     for (let i = 1; i < values.length; i += 1) {
@@ -95,10 +95,10 @@
 
   // ---- What is drawn ----
 
-  // What a legend says while no sample is pointed at is its chart's `rest`: the average over time, the maximum, or the
-  // line's own `overall`. A line's `as` is `stack` (on top of the ones after it), `area`, `line` or `dashes`; it may be
-  // `thin`; `color` names a colour of the style. One that `bursts` may leave the chart at its top: the tasks of a job
-  // that is submitted at once arrive at once, and everything else would be a flat line beneath.
+  // `rest` of a chart selects the number that its legend shows while the cursor is elsewhere: the average over time, the
+  // maximum, or the `overall` of each line. `as` of a line is `stack` (on top of the stacked lines after it), `area`,
+  // `line` or `dashes`; a line may be `thin`; `color` is a colour of the style. A line that `bursts` may be cut at the top
+  // of the chart: the tasks of a job arrive all at once, and would make every other line look flat.
   const columns = job;
   const bySource = (values) => [
     { label: "Persistent", color: "persistent", as: "stack", values: values("persistent") },
@@ -118,7 +118,7 @@
   const charts = [
     {
       title: "Demand and throughput",
-      note: "Input bytes of the tasks that arrived, and of those that ended, by where they came from",
+      note: "Input bytes of arrived tasks (demand), and of ended tasks by source (throughput)",
       wide: true,
       height: 300,
       unit: "rate",
@@ -140,7 +140,7 @@
     },
     {
       title: "Hit rates",
-      note: "Share of the inputs found in the executor's own store, at a peer, or only in persistent storage",
+      note: "Share of inputs from the executor's own store, from a peer, and from persistent storage",
       wide: true,
       height: 190,
       unit: "percent",
@@ -152,7 +152,7 @@
     },
     {
       title: "Queue",
-      note: "Tasks ready to run, and tasks at executors",
+      note: "Number of tasks that are ready to run, and of tasks at executors",
       unit: "count",
       rest: "maximum",
       lines: [
@@ -162,7 +162,7 @@
     },
     {
       title: "Tasks per second",
-      note: "How fast tasks arrived and ended",
+      note: "Rates at which tasks arrived and ended",
       unit: "perSecond",
       rest: "average",
       lines: [
@@ -172,7 +172,7 @@
     },
     {
       title: "Executors and processors",
-      note: "What the cluster had, and what tasks kept busy",
+      note: "Number of executors, of their processors, and of busy processors",
       unit: "count",
       rest: "maximum",
       lines: [
@@ -183,7 +183,7 @@
     },
     {
       title: "Utilisation",
-      note: "Share of the processors with a task",
+      note: "Share of processors that run a task",
       unit: "percent",
       rest: "overall",
       lines: [
@@ -226,7 +226,7 @@
     perSecond: () => ({ axis: "tasks/s", factor: 1, text: (value) => `${figures(value)} /s` }),
   };
 
-  // Each stacked line with the stacked lines after it beneath; the ones that are switched off are not counted.
+  // Adds to each stacked line the visible stacked lines after it.
   const stacked = (lines, values, shown) => {
     const sums = gridUs.map(() => 0);
     const data = [...values];
@@ -292,7 +292,7 @@
       width: Math.max(200, room.clientWidth / (chart.wide ? 1 : 2) - 30),
       height: chart.height ?? 190,
       padding: [8, 12, 0, 0],
-      // The grid is drawn over the areas, or it would be seen only where nothing happened.
+      // The grid is drawn over the areas; under them, it would be hidden.
       drawOrder: ["series", "axes"],
       scales: {
         x: { time: false, range: (_plot, min, max) => (min === null ? [whole.min, whole.max] : [min, max]) },
@@ -337,7 +337,7 @@
           stroke: () => color("card"),
           fill: (_plot, i) => color(chart.lines[i - 1].color),
         },
-        // The sample whose interval the cursor is in, not the one whose end is nearest.
+        // The sample whose interval contains the cursor, not the sample whose end is nearest.
         dataIdx: (_plot, _series, nearest, at) =>
           time[nearest] < at && nearest + 1 < time.length ? nearest + 1 : nearest,
       },
@@ -373,7 +373,7 @@
     picture.tabIndex = 0;
     picture.setAttribute("role", "img");
     const said = chart.lines.map(
-      (line, i) => `${line.label}: ${chart.rest} ${summary(i)}, most ${unit.text(largest(values[i]))}`,
+      (line, i) => `${line.label}: ${chart.rest} ${summary(i)}, maximum ${unit.text(largest(values[i]))}`,
     );
     picture.setAttribute(
       "aria-label",
@@ -381,7 +381,7 @@
     );
     picture.addEventListener("keydown", (event) => walk(plot, event));
     plot.root.querySelectorAll(".u-series:not(.time) th").forEach((label, i) => {
-      // By the colour's name, so that the mark follows light, dark and print.
+      // The colour is given by name, so that the mark follows the light, dark and print styles.
       const { as, color: name } = chart.lines[i];
       const mark = label.querySelector(".u-marker");
       mark.style.cssText =
@@ -400,7 +400,7 @@
     });
   };
 
-  // The arrow keys take the cursor from sample to sample, Escape ends a zoom.
+  // The arrow keys move the cursor from sample to sample; Escape ends a zoom.
   const walk = (plot, event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === "Escape") zoom(whole);
@@ -434,7 +434,7 @@
   }
   new ResizeObserver(fit).observe(room);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
-  // Paper is white, and as wide as it is: the charts are drawn anew for it, and again after.
+  // The charts are drawn again for the colours and width of paper, and again after printing.
   const print = (on) => {
     document.documentElement.classList.toggle("print", on);
     for (const plot of plots) plot.setCursor({ left: -10, top: -10 });

@@ -1,4 +1,4 @@
-//! `eyas access …`: the cluster's keys.
+//! `eyas access …`: shows, replaces and revokes the cluster's keys.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,14 +38,13 @@ pub(crate) enum AccessCommand {
         #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration_us)]
         grace: u64,
     },
-    /// Revoke a key at once; open sessions of the key end, also those of executors
+    /// Revoke a key at once, and end its open sessions, also those of executors
     Revoke {
         /// The key's id, as `eyas access show` lists it
         key: KeyId,
     },
 }
 
-/// `eyas access …`
 pub(crate) async fn access(what: AccessCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     match what {
         AccessCommand::Show { role: Some(role), output: Some(file) } => {
@@ -65,8 +64,8 @@ pub(crate) async fn access(what: AccessCommand, global: &GlobalArgs) -> Result<E
             let keys = keys(KeysRequest::Rotate { role, grace_s }, global).await?;
             print(&keys, global)?;
             say!(
-                "the cluster's folder has the new access file, and connected executors have a new key. Old access files \
-                 are accepted for {}; write new ones with `eyas access show --role ROLE -o FILE`",
+                "the cluster's folder has the new access file, and connected executors have a new key. Old access \
+                 files are accepted for {}; write new ones with `eyas access show --role ROLE -o FILE`",
                 format_duration_us(grace_s * 1_000_000)
             );
         }

@@ -1,4 +1,4 @@
-//! `eyas catalog …`: which executors hold an object.
+//! `eyas catalog …`: shows which executors hold an object.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Res
     let id: Option<ObjectId> = object.as_str().and_then(|object| object.parse().ok());
     let source = match id {
         Some(_) => Name::default(),
-        // An output that is kept in the cluster has no place in persistent storage.
+        // The `eyas://` name of a kept output is its source.
         None if object.starts_with(b"eyas://") => object.clone(),
         None if object.is_url() => url_of(&object)?,
         None => {
@@ -63,7 +63,8 @@ async fn ask_catalog(client: &mut Client, object: Option<ObjectId>, source: Name
     }
 }
 
-/// The dispatcher knows an object that no job reads by its id alone, which is made of the source and its present version.
+/// Looks up an object by its id, which is made from its source and present version. The dispatcher knows an object that
+/// no job reads only by its id.
 async fn find_by_version(client: &mut Client, source: &Name) -> Result<Vec<ObjectView>, CliError> {
     let mut draft = Draft::new("catalog");
     if draft.look_at(std::slice::from_ref(source)).await.is_err() {

@@ -1,4 +1,4 @@
-//! `eyas cluster …`: the clusters whose folders are on this machine.
+//! `eyas cluster …`: lists and removes the clusters whose folders are on this machine.
 
 use std::io;
 use std::path::Path;
@@ -24,25 +24,25 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
 pub(crate) enum ClusterCommand {
     /// List the clusters of this machine: state, size, folders
     List,
-    /// Remove what stopped clusters have left: keys, journal, log and stores
+    /// Remove the files of stopped clusters: keys, journal, log and stores
     Remove {
         /// Names of the clusters
         #[arg(required = true)]
         names: Vec<String>,
-        /// Also remove a cluster whose dispatcher's host does not answer, so that nobody knows whether it runs
+        /// Also remove a cluster if the host of its dispatcher does not answer: the cluster may still be running
         #[arg(long)]
         force: bool,
     },
 }
 
-/// Whether the dispatcher of a cluster runs.
+/// Whether the dispatcher of a cluster is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClusterState {
-    /// It answers.
+    /// The dispatcher answers.
     Running,
-    /// Its host answers, and nothing that belongs to the cluster listens there; or it was never started.
+    /// The host answers, but no dispatcher of this cluster listens there; or the cluster was never started.
     Stopped,
-    /// Its host does not answer.
+    /// The host does not answer.
     Unreachable,
 }
 
@@ -59,7 +59,7 @@ impl ClusterState {
             Ok(Err(ClientError::Session(SessionError::Unreachable { .. } | SessionError::NotTrusted { .. }))) => {
                 ClusterState::Stopped
             }
-            // It answers, though not as this user wishes.
+            // The dispatcher answers with an error, such as a refused key.
             Ok(Err(_)) => ClusterState::Running,
             Err(_) => ClusterState::Unreachable,
         }
@@ -127,8 +127,8 @@ async fn remove(name: &str, force: bool, global: &GlobalArgs) -> Result<(), CliE
         }
         ClusterState::Unreachable if !force => {
             return Err(format!(
-                "the host of the dispatcher of cluster `{name}` does not answer, so that the cluster may be running: if it \
-                 was stopped, remove it with `eyas cluster remove --force {name}`"
+                "the host of the dispatcher of cluster `{name}` does not answer, so the cluster may be running: if the \
+                 cluster was stopped, remove it with `eyas cluster remove --force {name}`"
             )
             .into());
         }
@@ -151,7 +151,7 @@ async fn remove(name: &str, force: bool, global: &GlobalArgs) -> Result<(), CliE
     Ok(())
 }
 
-/// Bytes of the files in a folder and in the folders within it. Folders that cannot be read count nothing.
+/// Total size of the files in a folder and its subfolders. Folders that cannot be read count as empty.
 fn size_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {

@@ -1,4 +1,4 @@
-//! `eyas completion` and `eyas man`: files that are made from the command line's own tree.
+//! `eyas completion` and `eyas man`: files that are generated from the definition of the command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

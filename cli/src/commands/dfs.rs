@@ -1,4 +1,4 @@
-//! `eyas dfs …`: files of the cluster's file system.
+//! `eyas dfs …`: reads, writes and manages files of the cluster's file system.
 
 use std::collections::BTreeSet;
 use std::fs::File as LocalFile;
@@ -15,8 +15,7 @@ use eyas_store::name_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::connect;
-use crate::error::CliError;
-use crate::error::INTERRUPTED;
+use crate::error::{CliError, INTERRUPTED};
 use crate::gather::gather;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
@@ -30,20 +29,20 @@ use arguments::FileShapeArgs;
 
 pub(crate) use arguments::DfsCommand;
 
-/// Looked at to see whether a file is text.
-const LOOKED_AT_BYTES: usize = 8 << 10;
+/// Number of bytes at the beginning of a file that decide whether it is text.
+const PROBE_BYTES: usize = 8 << 10;
 
-/// Does what is asked, unless it is interrupted; what was begun leaves nothing then.
+/// Runs the command until it ends or an interrupt comes. An interrupted command leaves no incomplete file.
 pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     if let DfsCommand::Recover { anew: true, .. } = command {
         client.ask(FromClient::ForgetFiles).await?;
-        say!("the next node that joins says which file system this cluster has, or begins another");
+        say!("the next node that joins determines the file system of this cluster, or starts a new one");
         return Ok(ExitCode::SUCCESS);
     }
-    let waits = || say!("the dispatcher has just started; waiting until an executor that keeps files is back");
+    let waits = || say!("the dispatcher has just started; waiting for an executor that keeps files");
     let files = client.files_seeing(waits).await?;
-    let session = Session { files, json: global.json };
+    let session = DfsSession { files, json: global.json };
     tokio::select! {
         biased;
         () = interrupted(false) => Ok(ExitCode::from(INTERRUPTED)),
@@ -51,12 +50,12 @@ pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<Exit
     }
 }
 
-struct Session {
+struct DfsSession {
     files: DfsClient,
     json: bool,
 }
 
-impl Session {
+impl DfsSession {
     async fn act(self, command: DfsCommand) -> Result<ExitCode, CliError> {
         match command {
             DfsCommand::Put { sources, name, recursive, shape } => self.put(&sources, &name, recursive, shape).await?,
@@ -77,7 +76,7 @@ impl Session {
             DfsCommand::Append { source, name } => self.append(&source, &name).await?,
             DfsCommand::Rename { from, to } => self.files.rename(&from, &to).await?,
             DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
-            DfsCommand::Du { folder } => self.sum_up(folder).await?,
+            DfsCommand::Du { folder } => self.usage(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
             DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,
             DfsCommand::Format { .. } => self.remove_all("").await.map(drop)?,
@@ -101,7 +100,7 @@ impl Session {
                 (false, _) => name.to_owned(),
                 (true, Some(base)) => format!("{}/{base}", name.trim_end_matches('/')),
                 (true, None) => {
-                    return Err(format!("{} has no name of its own to put it under", source.display()).into());
+                    return Err(format!("{} has no file name: give the name of the new file", source.display()).into());
                 }
             };
             match source.is_dir() {
@@ -113,7 +112,7 @@ impl Session {
                         all.push((path, format!("{}/{rest}", named.trim_end_matches('/'))));
                     }
                 }
-                true => return Err(format!("{} is a folder: put it with -r", source.display()).into()),
+                true => return Err(format!("{} is a folder: write it with -r", source.display()).into()),
                 false => all.push((source.clone(), named)),
             }
         }
@@ -177,18 +176,18 @@ impl Session {
             .unwrap_or_else(|| PathBuf::from(folder.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(".")));
         for listing in listed {
             let rest = listing.name.as_str()[rooted(folder).len()..].trim_start_matches('/');
-            // A file of the folder's own name.
+            // `rest` is empty if `name` is a file and not a folder.
             let place = if rest.is_empty() { to.join(listing.name.base_name()) } else { to.join(rest) };
             let file = self.files.stat(&listing.name).await?;
             if let Some(parent) = place.parent() {
-                std::fs::create_dir_all(parent).map_err(|e| format!("cannot make {}: {e}", parent.display()))?;
+                std::fs::create_dir_all(parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
             }
             self.bring(&file, &place, force).await?;
         }
         Ok(())
     }
 
-    /// Brings what a pattern names, each file under its own name.
+    /// Copies the files that match a pattern, each under its own name.
     async fn get_all(&self, names: &[FileName], to: Option<PathBuf>, force: bool) -> Result<(), CliError> {
         let to = to.unwrap_or_default();
         if to == Path::new("-") {
@@ -201,11 +200,13 @@ impl Session {
         let mut known = BTreeSet::new();
         if let Some(twice) = names.iter().find(|name| !known.insert(name.base_name())) {
             let base = twice.base_name();
-            return Err(
-                format!("several files are called {base}: get the folder with -r, which keeps them apart").into()
-            );
+            return Err(format!(
+                "several files are named {base}: copy the folder with -r, which keeps the folders of the files"
+            )
+            .into());
         }
-        std::fs::create_dir_all(Path::new(".").join(&to)).map_err(|e| format!("cannot make {}: {e}", to.display()))?;
+        std::fs::create_dir_all(Path::new(".").join(&to))
+            .map_err(|e| format!("cannot create {}: {e}", to.display()))?;
         for name in names {
             let file = self.files.stat(name).await?;
             self.bring(&file, &to.join(name.base_name()), force).await?;
@@ -213,8 +214,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a file beside its place, and has it appear there when it is whole. What is no file, such as a pipe or a device, is
-    /// written into.
+    /// Writes a file under a temporary name, and renames it when it is complete. An existing pipe or device is written
+    /// to directly.
     async fn bring(&self, file: &File, place: &Path, force: bool) -> Result<(), CliError> {
         let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
         match place.metadata() {
@@ -222,7 +223,9 @@ impl Session {
                 let mut into = LocalFile::options().write(true).open(place).map_err(cannot)?;
                 return self.copy(file, &mut into, place).await;
             }
-            Ok(_) if !force => return Err(format!("{} is there already: --force replaces it", place.display()).into()),
+            Ok(_) if !force => {
+                return Err(format!("{} already exists: replace it with --force", place.display()).into());
+            }
             _ => {}
         }
         let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -270,7 +273,7 @@ impl Session {
         Ok(())
     }
 
-    /// The files in a folder and those within it; there has to be one.
+    /// The files of a folder and its subfolders; an error if there is no file.
     async fn within(&self, folder: &str) -> Result<Vec<FileName>, CliError> {
         let listed = self.files.list(&rooted(folder.trim_end_matches('/'))).await?;
         if listed.is_empty() {
@@ -302,12 +305,12 @@ impl Session {
         Ok(())
     }
 
-    /// Removes the files of a folder; tells whether there were any.
+    /// Removes the files of a folder; returns whether there were any.
     async fn remove_all(&self, folder: &str) -> Result<bool, CliError> {
         let listed = self.files.list(folder).await?;
         for listing in &listed {
             match self.files.remove(&listing.name).await {
-                // Somebody else removes them, too.
+                // Another client has removed the file at the same time.
                 Err(error) if error.kind == FilesErrorKind::NotFound => {}
                 removed => removed?,
             }
@@ -324,7 +327,7 @@ impl Session {
             };
             match rebalanced {
                 Ok(count) => moved += count,
-                // Whoever changes it brings it where it belongs.
+                // The file was removed or written meanwhile; a new version is placed on the right nodes when written.
                 Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::Changed) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -343,15 +346,15 @@ impl Session {
         }
         match recovery {
             Recovery::Recovered(members) => {
-                say!("the file system goes on with {}", format_count(members.len() as u64, "node"));
+                say!("the file system continues with {}", format_count(members.len() as u64, "node"));
                 Ok(ExitCode::SUCCESS)
             }
             Recovery::Missing(missing) => {
                 let words: Vec<_> = missing.iter().map(|node| format!("--without {node}")).collect();
                 say!(
-                    "nothing was done. {} missing. If they never come back, with what only they have, call\n\
-                     eyas dfs recover {}",
-                    format_count(missing.len() as u64, "node"),
+                    "nothing was changed: {} missing. To continue without them, and lose the data that only they hold, \
+                     run\neyas dfs recover {}",
+                    count_missing(missing.len()),
                     words.join(" ")
                 );
                 Ok(ExitCode::FAILURE)
@@ -359,7 +362,7 @@ impl Session {
         }
     }
 
-    async fn sum_up(&self, folder: Option<String>) -> Result<(), CliError> {
+    async fn usage(&self, folder: Option<String>) -> Result<(), CliError> {
         let listed = self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await;
         let mut nodes = Vec::new();
         if folder.is_none() {
@@ -369,7 +372,7 @@ impl Session {
             }
             nodes.extend(membership.missing().into_iter().map(views::missing));
             if let (Err(_), false) = (&listed, self.json) {
-                // Which nodes are missing is why.
+                // The missing nodes are the reason of the error.
                 views::nodes(nodes)?;
                 return Err(listed.expect_err("matched above").into());
             }
@@ -417,11 +420,15 @@ impl Session {
     }
 }
 
+fn count_missing(nodes: usize) -> String {
+    format!("{} {}", format_count(nodes as u64, "node"), if nodes == 1 { "is" } else { "are" })
+}
+
 fn chunks(file: &File) -> String {
     format_count(file.record.chunks.len() as u64, "chunk")
 }
 
-/// A folder as names have it.
+/// A folder with the slash at its beginning that names have.
 fn rooted(folder: &str) -> String {
     match folder.is_empty() || folder.starts_with('/') {
         true => folder.to_owned(),
@@ -434,7 +441,8 @@ fn base_name(path: &Path) -> Option<&str> {
 }
 
 fn not_unicode(path: &Path) -> CliError {
-    format!("the name of `{}` is not UTF-8, as names in the cluster are: rename it first", name_of(path)).into()
+    format!("the name of `{}` is not UTF-8, and names in the cluster must be: rename the file first", name_of(path))
+        .into()
 }
 
 fn of(source: &Path, error: FilesError) -> CliError {
@@ -444,7 +452,8 @@ fn of(source: &Path, error: FilesError) -> CliError {
     }
 }
 
-/// Files in a folder and those within it, in the order of their names. Links are followed to files, not to folders.
+/// The files of a folder and its subfolders, in the order of their names. Links to files are followed, links to folders
+/// are not.
 fn files_within(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
     let cannot = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
     let mut entries = std::fs::read_dir(folder).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
@@ -454,13 +463,13 @@ fn files_within(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CliError>
         match is_folder {
             true => files_within(&path, files)?,
             false if path.is_file() => files.push(path),
-            false => say!("{} is no file; left out", path.display()),
+            false => say!("{} is not a file, and is left out", path.display()),
         }
     }
     Ok(())
 }
 
-/// A source, and its size as far as it is known.
+/// Opens a source; returns its size if the source is a file.
 fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
     if source == Path::new("-") {
         return Ok((Box::new(std::io::stdin()), None));
@@ -473,16 +482,16 @@ fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> 
     Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
 }
 
-/// What the records of a source are, as far as its name and its beginning tell; and the source, from its beginning on.
+/// Guesses the record format of a source from its name and its first bytes. Returns the source from its beginning on.
 fn guess(source: &Path, mut input: Box<dyn Read + Send>) -> Result<(Format, Box<dyn Read + Send>), CliError> {
     let mut beginning = Vec::new();
-    (&mut input).take(LOOKED_AT_BYTES as u64).read_to_end(&mut beginning)?;
+    (&mut input).take(PROBE_BYTES as u64).read_to_end(&mut beginning)?;
     let is_text = !beginning.contains(&0);
     let format = Format::guess(base_name(source).unwrap_or(""), is_text);
     Ok((format, Box::new(std::io::Cursor::new(beginning).chain(input))))
 }
 
-/// What the process takes from the modes of files it makes.
+/// The mode bits that the process removes from files that it creates.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());

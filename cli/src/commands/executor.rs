@@ -1,4 +1,4 @@
-//! `eyas executor …`: the cluster's executors.
+//! `eyas executor …`: lists and stops executors.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ pub(crate) async fn executor(command: ExecutorCommand, global: &GlobalArgs) -> R
         ExecutorCommand::Stop { executor } => {
             match client.ask(FromClient::StopExecutor { executor: executor.clone() }).await? {
                 ToClient::Done(count) if global.json => show::json("executors", &count)?,
-                ToClient::Done(_) => say!("executor {executor} stops; its tasks run on other executors"),
+                ToClient::Done(_) => say!("executor {executor} is stopping; its tasks run on other executors"),
                 _ => return unexpected(),
             }
         }

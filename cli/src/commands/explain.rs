@@ -1,4 +1,4 @@
-//! `eyas explain`: why a task waits, or where it ran and why.
+//! `eyas explain`: shows why a task waits, or where it ran and why.
 
 use std::process::ExitCode;
 

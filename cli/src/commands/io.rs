@@ -28,13 +28,13 @@ use run::{IoRunArgs, agent_folder, run};
 
 #[derive(Subcommand)]
 pub(crate) enum IoCommand {
-    /// Run a program; its reads and writes of shared storage are ordered with those of other programs
+    /// Run a program, and order its reads and writes of shared storage with those of other programs
     Run(IoRunArgs),
-    /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have its access file
+    /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have the access file
     Serve(ServeArgs),
-    /// Show the requests at the coordinator, or at the agent of this node if there is no coordinator
+    /// Show the requests at the coordinator; without a coordinator, those at the agent of this node
     Status {
-        /// Print the format of Prometheus
+        /// Print metrics in the format of Prometheus
         #[arg(long)]
         metrics: bool,
     },
@@ -43,7 +43,7 @@ pub(crate) enum IoCommand {
     Agent {
         /// Folder of the agent
         folder: PathBuf,
-        /// Order the requests of this node alone
+        /// Order only the requests of this node
         #[arg(long)]
         here: bool,
         /// Run in the background
@@ -54,41 +54,44 @@ pub(crate) enum IoCommand {
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on; port 0 is the port that was used before, or any free one
+    /// Address and port to listen on; port 0 is the last port of this coordinator, or any free port
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: SocketAddr,
     /// Host name or address at which nodes reach the coordinator [default: this host's name]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
-    /// File of rules for storages and job classes (see docs/guides/io.md) [default: io/rules.toml in eyas's home, if it exists]
+    /// File of rules for storages and job classes (see docs/guides/io.md) [default: io/rules.toml in eyas's home, if it
+    /// exists]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     #[command(flatten)]
     order: OrderArgs,
 }
 
-/// How storages without rules of their own are treated.
+/// Rules for storages that the file of rules does not name.
 #[derive(Args)]
 struct OrderArgs {
     /// Order of the requests: fifo, sjf, wsjf, wsjf-paper, mlf or sojf [default: mlf]
     #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
     policy: Option<Policy>,
-    /// Join contiguous requests up to this size [default: 16MiB]
+    /// Join contiguous requests into runs of up to this size [default: 16MiB]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_run: Option<u64>,
-    /// Keep a storage idle for up to this long for a request that continues where the last one ended [default: 1ms]
+    /// Keep a storage idle for up to this long, for a request that continues where the last request ended [default:
+    /// 1ms]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     window: Option<u64>,
-    /// Number of requests at a time: 1 for one disk, more for an object store [default: found by measuring]
+    /// Number of simultaneous requests: 1 for one disk, more for an object store [default: measured]
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
-    /// Grant a request this long after the predicted end of the one before it, instead of waiting for that end
+    /// Grant a request this long after the predicted end of the request before it, instead of waiting for the actual
+    /// end
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     predict: Option<u64>,
 }
 
 impl OrderArgs {
-    /// Options take precedence over the rules for all storages.
+    /// The rules, with the values of options where they are given.
     fn overrule(self, treatment: StorageRules) -> StorageRules {
         StorageRules {
             policy: self.policy.or(treatment.policy),
@@ -101,7 +104,7 @@ impl OrderArgs {
     }
 }
 
-/// The rules in a file; without one, the rules in eyas's home, or none.
+/// The rules of a file; without a file, the rules in eyas's home, if there are any.
 fn rules(named: Option<PathBuf>) -> Result<Rules, CliError> {
     let usual = || home().ok().map(|home| home.join("io").join("rules.toml")).filter(|path| path.exists());
     Ok(named.or_else(usual).map(|path| Rules::load(&path)).transpose()?.unwrap_or_default())
@@ -110,12 +113,17 @@ fn rules(named: Option<PathBuf>) -> Result<Rules, CliError> {
 pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     match what {
         IoCommand::Run(args) => run(&args, &access_path(global)?),
-        IoCommand::Serve(args) => be_coordinator(args, access_path(global)?).await,
+        IoCommand::Serve(args) => run_coordinator(args, access_path(global)?).await,
         IoCommand::Status { metrics } => {
             let path = access_path(global)?;
             let status = match path.exists() {
                 true => status(&Access::load(&path)?).await?,
-                false => agent::status(&agent_folder(None)).map_err(|e| format!("no agent runs on this node ({e}): start a program with `eyas io run`, or a coordinator with `eyas io serve`"))?,
+                false => agent::status(&agent_folder(None)).map_err(|e| {
+                    format!(
+                        "no agent runs on this node ({e}): start a program with `eyas io run`, or a coordinator with \
+                         `eyas io serve`"
+                    )
+                })?,
             };
             show::status(&status, metrics, global.json)?;
             Ok(ExitCode::SUCCESS)
@@ -131,7 +139,7 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
                 false => OrderedBy::Coordinator(Access::load(&access_path(global)?)?),
             };
             match agent::run(&AgentConfig { folder, order, idle: agent::IDLE }) {
-                // Two were started at once.
+                // Another agent was started at the same time.
                 Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
                 Err(error) => Err(error.into()),
             }
@@ -139,7 +147,7 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
     }
 }
 
-/// Where the coordinator's access file is: where `--access` says, else in eyas's home, which nodes share.
+/// Path of the coordinator's access file: that of `--access`, else one in eyas's home, which nodes share.
 fn access_path(global: &GlobalArgs) -> Result<PathBuf, ClusterError> {
     match &global.access {
         Some(path) => Ok(path.clone()),
@@ -147,9 +155,9 @@ fn access_path(global: &GlobalArgs) -> Result<PathBuf, ClusterError> {
     }
 }
 
-/// Orders requests until it is told to stop. Started again with its old access file, it has its old port and secret, so
-/// that agents find it again.
-async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, CliError> {
+/// Runs the coordinator until an interrupt. A coordinator that finds its old access file uses the same port and secret
+/// again, so that agents can reconnect.
+async fn run_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, CliError> {
     let mut rules = rules(args.rules)?;
     rules.default = args.order.overrule(rules.default);
     let before = path.exists().then(|| Access::load(&path)).transpose()?;

@@ -1,4 +1,4 @@
-//! `eyas job …`: jobs that were submitted.
+//! `eyas job …`: manages submitted jobs.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::global::{GlobalArgs, ReconnectArgs, WhichJob};
 use crate::interrupt::Interrupt;
 use crate::print::say;
 use crate::show;
-use crate::waiting::{self, JobProgress};
+use crate::waiting::{self, ProgressDisplay};
 
 #[derive(Subcommand)]
 pub(crate) enum JobCommand {
@@ -32,7 +32,7 @@ pub(crate) enum JobCommand {
         #[command(flatten)]
         reconnect: ReconnectArgs,
     },
-    /// Copy the outputs that a job keeps in the cluster to this machine, into a folder for each task
+    /// Copy the outputs that a job keeps in the cluster to this machine, into one folder for each task
     Get {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
@@ -80,7 +80,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
             for which in jobs {
                 ids.push(job_of(&mut client, which).await?);
             }
-            let (progress, interrupt) = (JobProgress::begin(), Interrupt::listen());
+            let (progress, interrupt) = (ProgressDisplay::begin(), Interrupt::listen());
             return waiting::wait_for_all(&mut client, &ids, reconnect, progress, interrupt, global).await;
         }
         JobCommand::Get { job, destination } => {
@@ -102,7 +102,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
             if global.json {
                 show::json("tasks", &count)?;
             } else {
-                say!("job {job} goes on: {} to run again", format_count(count, "task"));
+                say!("job {job} continues: {} to run again", format_count(count, "task"));
             }
         }
         JobCommand::Release { job } => {

@@ -15,25 +15,25 @@ use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::connect_to;
-use crate::error::CliError;
-use crate::error::INTERRUPTED;
+use crate::error::{CliError, INTERRUPTED, ValueError};
 use crate::gather::gather;
 use crate::global::GlobalArgs;
 use crate::interrupt::Interrupt;
 use crate::print::{self, say};
 use crate::show;
-use crate::waiting::JobProgress;
+use crate::waiting::ProgressDisplay;
 
 #[derive(Args)]
 pub(crate) struct MapArgs {
     /// Files of the file system, or patterns
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Write the output to files part-00000, part-00001 … of this folder of the file system, when all is done [default:
-    /// standard output]
+    /// Write the output to files part-00000, part-00001 … in this folder of the file system, after the last block
+    /// [default: standard output]
     #[arg(long, value_name = "FOLDER")]
     to: Option<String>,
-    /// Sort the lines that the program writes by key (the text before the first tab), and pass them to this shell command
+    /// Sort the lines that the program writes by key (the text before the first tab), and pass them to this shell
+    /// command
     #[arg(long, value_name = "COMMAND")]
     reduce: Option<String>,
     /// Number of reducers; all lines of a key go to the same reducer
@@ -42,13 +42,13 @@ pub(crate) struct MapArgs {
     /// Shell command that combines the sorted lines of each program before they go to a reducer
     #[arg(long, value_name = "COMMAND", requires = "reduce")]
     combine: Option<String>,
-    /// Policy by which tasks get chunks: lean, static, multiwave or io-aware
+    /// Policy that assigns chunks to tasks: lean, static, multiwave or io-aware
     #[arg(long, value_name = "POLICY", default_value = "lean", value_parser = parse_policy)]
     policy: BlockPolicy,
-    /// Share of chunks that the policy lean assigns in advance: a number from 0 to 1, or `auto`
+    /// With --policy lean: share of the chunks that is assigned in advance, from 0 to 1, or `auto`
     #[arg(long, value_name = "SHARE", value_parser = parse_alpha)]
     alpha: Option<Alpha>,
-    /// Number of tasks [default: the number of slots of all executors]
+    /// Number of tasks [default: number of slots of all executors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
     /// A task that does not report for this long loses its block to other tasks
@@ -57,8 +57,8 @@ pub(crate) struct MapArgs {
     /// Number of retries after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Start the program once for each file. $EYAS_FILE and {file} in the arguments are the name of the file; {file} implies
-    /// this option
+    /// Start the program once for each file. $EYAS_FILE, and {file} in the arguments, have the name of the file; {file}
+    /// implies this option
     #[arg(long)]
     by_file: bool,
     /// A local file that the program needs, such as the program itself (may be repeated)
@@ -69,16 +69,15 @@ pub(crate) struct MapArgs {
     program: Vec<String>,
 }
 
-fn parse_policy(name: &str) -> Result<BlockPolicy, String> {
-    BlockPolicy::named(name)
-        .ok_or_else(|| format!("`{name}` is not a policy: write lean, static, multiwave or io-aware"))
+fn parse_policy(name: &str) -> Result<BlockPolicy, ValueError> {
+    BlockPolicy::named(name).ok_or_else(|| ValueError::BlockPolicy(name.into()))
 }
 
-fn parse_alpha(text: &str) -> Result<Alpha, String> {
+fn parse_alpha(text: &str) -> Result<Alpha, ValueError> {
     match text.parse() {
         _ if text == "auto" => Ok(Alpha::Auto),
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(Alpha::Fixed(share)),
-        _ => Err(format!("`{text}` is not a share: write a number from 0 to 1, or `auto`")),
+        _ => Err(ValueError::ShareOrAuto(text.into())),
     }
 }
 
@@ -108,7 +107,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     let access = global.cluster()?.access()?;
     let files = tokio::select! {
         files = named(&access, &files, global) => files?,
-        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+        () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let job = MapJob {
         policy,
@@ -124,11 +123,11 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     let mut mapping = job.begin(&access).await?;
     gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
     let bar = bar(mapping.chunks(), global.json);
-    let abandoned = "its tasks may go on: list the job with `eyas job list`, and cancel it with `eyas job cancel`";
-    interrupt.last_words(Some(abandoned.into()));
+    let abandoned = "its tasks may continue: list the job with `eyas job list`, and cancel it with `eyas job cancel`";
+    interrupt.set_final_message(Some(abandoned.into()));
     let worked = tokio::select! {
         biased;
-        () = interrupt.comes() => None,
+        () = interrupt.received() => None,
         done = work(&mut mapping, to.is_none(), &bar) => Some(done),
     };
     bar.finish_and_clear();
@@ -152,7 +151,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The files that the patterns match.
+/// The files of the file system that match the patterns.
 async fn named(access: &Access, patterns: &[String], global: &GlobalArgs) -> Result<Vec<FileName>, CliError> {
     let files = connect_to(access, global).await?.files().await?;
     let mut names = Vec::new();
@@ -164,7 +163,7 @@ async fn named(access: &Access, patterns: &[String], global: &GlobalArgs) -> Res
 
 /// Runs the job, and prints the output if `is_printed`.
 async fn work(mapping: &mut Mapping, is_printed: bool, bar: &ProgressBar) -> Result<(RunStatus, Vec<File>), CliError> {
-    let mut progress = JobProgress::on(bar.clone());
+    let mut progress = ProgressDisplay::on(bar.clone());
     let status = mapping.run(|seen| show_seen(seen, bar, &mut progress)).await?;
     let outputs = mapping.outputs().await?;
     if is_printed {
@@ -185,7 +184,7 @@ async fn print(mapping: &Mapping, files: &[File]) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut JobProgress) {
+fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut ProgressDisplay) {
     match seen {
         MapSeen::Progress(status) => bar.set_position(status.committed_chunks.into()),
         MapSeen::Tasks(view) => progress.warn(view),
@@ -193,7 +192,7 @@ fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut JobProgress) {
             let outcome = &result.outcome;
             let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
             progress.suspend(|| {
-                print::complain(&outcome.stderr);
+                print::bytes_to_stderr(&outcome.stderr);
                 if is_failed {
                     say!("task {} did not succeed: {}", result.index, outcome.status);
                 }
@@ -208,10 +207,10 @@ fn summary(view: &MapView) -> String {
     let into = |files: &Vec<FileName>| format!(" in {}", format_count(files.len() as u64, "file"));
     let into = view.files.as_ref().map_or_else(String::new, into);
     format!(
-        "{} in {}, split for others {}, {} done twice; {}{into}, after {}",
+        "{} in {}; {} split for other tasks, {} processed twice; {}{into}, after {}",
         format_count((*chunks).into(), "chunk"),
         format_count(*blocks, "block"),
-        format_count((*stolen).into(), "time"),
+        format_count((*stolen).into(), "block"),
         format_count((*speculated).into(), "block"),
         format_bytes(view.bytes),
         format_duration_us(view.elapsed_us)

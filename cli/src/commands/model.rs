@@ -1,4 +1,4 @@
-//! `eyas model`: estimates how long a workload takes, with the abstract model alone. It needs no cluster.
+//! `eyas model`: estimates the run time of a workload with the abstract model. It needs no cluster.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use eyas_sim::model::{Demand, Doubt, Limit, Prediction, predict};
 use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
-use crate::error::CliError;
+use crate::error::{CliError, ValueError};
 use crate::global::GlobalArgs;
 use crate::node_args::parse_share;
 use crate::print::out;
@@ -22,7 +22,13 @@ pub(crate) struct ModelArgs {
     #[arg(value_name = "SCENARIO")]
     file: Option<PathBuf>,
     /// Number of nodes
-    #[arg(long, value_name = "N", help_heading = "Cluster", required_unless_present = "file", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Cluster",
+        required_unless_present = "file",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     nodes: Option<u32>,
     /// Processors of each node [default: 1]
     #[arg(long, value_name = "N", help_heading = "Cluster", value_parser = clap::value_parser!(u32).range(1..))]
@@ -37,9 +43,15 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "RATE", help_heading = "Cluster", value_parser = units::parse_rate)]
     link: Option<u64>,
     /// Rate of persistent storage, for all nodes together
-    #[arg(long, value_name = "RATE", help_heading = "Cluster", required_unless_present = "file", value_parser = units::parse_rate)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        help_heading = "Cluster",
+        required_unless_present = "file",
+        value_parser = units::parse_rate
+    )]
     storage: Option<u64>,
-    /// Maximum rate of persistent storage for one node [default: --link]
+    /// Maximum rate of persistent storage for one node [default: the rate of --link]
     #[arg(long, value_name = "RATE", help_heading = "Cluster", value_parser = units::parse_rate)]
     storage_client: Option<u64>,
     /// Latency of persistent storage [default: 1ms]
@@ -49,49 +61,73 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "DURATION", help_heading = "Cluster", value_parser = units::parse_duration_us)]
     decision: Option<u64>,
     /// Number of tasks
-    #[arg(long, value_name = "N", help_heading = "Workload", required_unless_present = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Workload",
+        required_unless_present = "file",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     tasks: Option<u64>,
     /// Time that each task computes
-    #[arg(long, value_name = "DURATION", help_heading = "Workload", required_unless_present = "file", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        help_heading = "Workload",
+        required_unless_present = "file",
+        value_parser = units::parse_duration_us
+    )]
     compute: Option<u64>,
     /// Number of objects that each task reads [default: 1]
     #[arg(long, value_name = "N", help_heading = "Workload", value_parser = clap::value_parser!(u32).range(1..))]
     inputs: Option<u32>,
     /// Number of different objects
-    #[arg(long, value_name = "N", help_heading = "Workload", required_unless_present = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Workload",
+        required_unless_present = "file",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     objects: Option<u64>,
     /// Size of each object
-    #[arg(long, value_name = "SIZE", help_heading = "Workload", required_unless_present = "file", value_parser = units::parse_bytes)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        help_heading = "Workload",
+        required_unless_present = "file",
+        value_parser = units::parse_bytes
+    )]
     object_size: Option<u64>,
-    /// Tasks that arrive in a second [default: all tasks are there from the beginning]
+    /// Number of tasks that arrive per second [default: all tasks arrive at the start]
     #[arg(long, value_name = "N", help_heading = "Workload", value_parser = parse_frequency)]
     arrivals: Option<f64>,
-    /// Share of reads that go to persistent storage; 1 is the policy first-available [default: first reads, and objects for
-    /// which the stores have no room]
+    /// Share of reads that go to persistent storage; 1 for the policy first-available [default: the first read of each
+    /// object, and reads of objects for which the stores have no room]
     #[arg(long, value_name = "SHARE", help_heading = "Workload", value_parser = parse_share)]
     misses: Option<f64>,
     /// Share of the other reads that go to another node [default: 0]
     #[arg(long, value_name = "SHARE", help_heading = "Workload", value_parser = parse_share)]
     peer_hits: Option<f64>,
-    /// Let a task hold its slot while its inputs are fetched, as in the paper
+    /// Let each task hold its slot while its inputs are fetched, as in the paper
     #[arg(long, help_heading = "Workload")]
     no_overlap: bool,
 }
 
-fn parse_frequency(text: &str) -> Result<f64, String> {
+fn parse_frequency(text: &str) -> Result<f64, ValueError> {
     let per_s = text.parse().ok().filter(|per_s: &f64| *per_s > 0.0 && per_s.is_finite());
-    per_s.ok_or_else(|| format!("`{text}` is not a number of tasks a second: write for example 2.5"))
+    per_s.ok_or_else(|| ValueError::TaskRate(text.into()))
 }
 
 impl ModelArgs {
-    /// Cluster and demand of the scenario, or what is usual, with what the command line says.
+    /// Cluster and demand: the values of options, else those of the scenario, else defaults.
     fn cluster_and_demand(&self) -> Result<(Cluster, Demand), CliError> {
         let (cluster, demand) = match &self.file {
             Some(file) => {
                 let Scenario { cluster, policies, workload, .. } = Scenario::read(file)?;
                 (cluster, Demand::of(&*workload, &policies))
             }
-            None => usual(),
+            None => defaults(),
         };
         Ok((self.cluster(cluster), self.demand(demand)))
     }
@@ -103,8 +139,8 @@ impl ModelArgs {
             cluster.disk = Some(Disk { read_bytes_per_s: bytes_per_s, write_bytes_per_s: bytes_per_s });
         }
         let Storage { bytes_per_s, client_bytes_per_s, latency_ns } = cluster.storage;
-        let rate = |given: Option<u64>, usual: f64| given.map_or(usual, |rate| rate as f64);
-        let time_ns = |given: Option<u64>, usual: u64| given.map_or(usual, |us| us.saturating_mul(NS_PER_US));
+        let rate = |given: Option<u64>, defaults: f64| given.map_or(defaults, |rate| rate as f64);
+        let time_ns = |given: Option<u64>, defaults: u64| given.map_or(defaults, |us| us.saturating_mul(NS_PER_US));
         Cluster {
             nodes: self.nodes.unwrap_or(cluster.nodes),
             cpus: self.slots.unwrap_or(cluster.cpus),
@@ -135,16 +171,16 @@ impl ModelArgs {
     }
 }
 
-/// What holds of a cluster and a demand where nothing is said; what has no usual value must be said.
-fn usual() -> (Cluster, Demand) {
+/// Default values of a cluster and a demand. Zeros are placeholders for options that the user must give.
+fn defaults() -> (Cluster, Demand) {
     let cluster = Cluster {
         cpus: 1,
         card_bytes_per_s: 125e6,
         disk: Some(Disk { read_bytes_per_s: 1e9, write_bytes_per_s: 1e9 }),
         decision_ns: 10_000,
-        // No option says how large one is.
+        // No option sets its size.
         page_cache_bytes: 0,
-        // Little else of it matters here: messages and peers answer as on the papers' cluster.
+        // Latencies of messages and peers are those of the papers' cluster; they matter little here.
         ..Cluster::teragrid_64(10_000_000_000)
     };
     let demand = Demand {
@@ -161,22 +197,22 @@ fn usual() -> (Cluster, Demand) {
     (cluster, demand)
 }
 
-/// What takes the longest: as a word of JSON, and for a person.
+/// The name of a limit: as a word in JSON, and for a person.
 fn name(limit: Limit) -> (&'static str, &'static str) {
     match limit {
         Limit::Processors => ("processors", "processors"),
         Limit::PersistentStorage => ("persistent_storage", "persistent storage"),
-        Limit::StorageClients => ("storage_clients", "persistent storage, what it gives to one node"),
+        Limit::StorageClients => ("storage_clients", "persistent storage, rate for one node"),
         Limit::NetworkCards => ("network_cards", "network cards"),
         Limit::Switch => ("switch", "the switch"),
-        Limit::Fetches => ("fetches", "fetches at a time on each node"),
+        Limit::Fetches => ("fetches", "simultaneous fetches on each node"),
         Limit::Stores => ("stores", "reading and writing stores"),
         Limit::Dispatcher => ("dispatcher", "the dispatcher"),
-        Limit::Arrivals => ("arrivals", "the rate at which tasks come"),
+        Limit::Arrivals => ("arrivals", "the rate at which tasks arrive"),
     }
 }
 
-/// `eyas model`
+/// Handles `eyas model`.
 pub(crate) fn model(args: &ModelArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let (cluster, demand) = args.cluster_and_demand()?;
     let prediction = predict(&cluster, &demand)?;
@@ -228,7 +264,7 @@ fn print_table(prediction: &Prediction) -> Result<(), CliError> {
     reads.row(["persistent storage".into()].into_iter().chain(storage).collect());
     reads.print()?;
     out!()?;
-    let mut whole = show::Table::new(&["TIME", "SPEEDUP", "EFFICIENCY", "UTILISATION", "AT MOST", "LIMITED BY"]);
+    let mut whole = show::Table::new(&["TIME", "SPEEDUP", "EFFICIENCY", "UTILISATION", "MAX RATE", "LIMITED BY"]);
     whole.row(vec![
         time(prediction.time_s),
         format!("{:.1}", prediction.speedup),
@@ -239,7 +275,7 @@ fn print_table(prediction: &Prediction) -> Result<(), CliError> {
     ]);
     whole.print()?;
     out!()?;
-    let mut busy = show::Table::new(&["BUSY", "FOR", "OF THE TIME"]);
+    let mut busy = show::Table::new(&["RESOURCE", "BUSY", "SHARE OF TIME"]);
     let mut all = prediction.busy;
     all.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     for (limit, busy_s) in all.into_iter().filter(|(_, busy_s)| *busy_s > 0.0) {
@@ -249,36 +285,42 @@ fn print_table(prediction: &Prediction) -> Result<(), CliError> {
     if prediction.efficiency > 1.0 {
         let [one, all] = [prediction.one_processor_ratios, *ratios].map(|ratios| percent(ratios.storage));
         out!(
-            "\nMore than 100% because of the stores: one processor would have the store of one node, with {one} of its reads from \
-             persistent storage instead of {all}, and the memory of one node for what it reads again."
+            "\nMore than 100% because of the stores: one processor alone would have the store and the memory of only \
+             one node, and make {one} of its reads from persistent storage instead of {all}."
         )?;
     }
     if !prediction.doubts.is_empty() {
-        out!("\nThis may be off by more than 15%:")?;
+        out!("\nThis estimate may be off by more than 15%:")?;
         prediction.doubts.iter().try_for_each(|doubt| out!("- {}", reason(*doubt)))?;
     }
     Ok(())
 }
 
-/// Why a prediction is not as good as others, for a person.
+/// A reason why the prediction may be inaccurate, for a person.
 fn reason(doubt: Doubt) -> String {
     match doubt {
-        Doubt::FewTasks(tasks) => format!("a processor has {tasks:.1} tasks, so that the beginning and the end count"),
+        Doubt::FewTasks(tasks) => {
+            format!("each processor has only {tasks:.1} tasks, so the start and the end of the workload matter")
+        }
         Doubt::NearlyAsBusy(limit, share) => {
-            format!("{} would be busy {:.0}% of the time, too: waiting for both adds up", name(limit).1, 100.0 * share)
-        }
-        Doubt::FewReads(reads) => {
-            format!("an object is read {reads:.1} times, so that stores are being filled for much of the time")
-        }
-        Doubt::FewObjects(objects) => {
             format!(
-                "there are {objects:.1} objects for each that is read at a time, so that nodes wait for the same ones"
+                "{} would also be busy {:.0}% of the time, and the waits for both add up",
+                name(limit).1,
+                100.0 * share
             )
         }
-        Doubt::Short(seconds) => format!("it takes {seconds:.1} s, so that messages and waiting for peers count"),
+        Doubt::FewReads(reads) => {
+            format!("each object is read only {reads:.1} times, so the stores are being filled for much of the time")
+        }
+        Doubt::FewObjects(objects) => {
+            format!("only {objects:.1} objects exist for each simultaneous read, so nodes wait for the same objects")
+        }
+        Doubt::Short(seconds) => {
+            format!("the workload takes only {seconds:.1} s, so messages and waits for peers matter")
+        }
         Doubt::NoRoom(room) => {
             format!(
-                "stores have room for {:.0}% of the data: which objects are there depends on the policies",
+                "the stores have room for {:.0}% of the data, and the policies determine which objects are stored",
                 100.0 * room
             )
         }

@@ -24,15 +24,15 @@ pub(crate) struct PushArgs {
     /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a (may be repeated)
     #[arg(long, value_name = "EXECUTORS", default_value = "all")]
     to: Vec<String>,
-    /// How the objects reach the executors: chain; or, for comparison, spanning-tree
+    /// How the objects are copied to the executors: chain; or, for comparison, spanning-tree
     #[arg(long, value_name = "METHOD", default_value = "chain")]
     distribution: Distribution,
-    /// Return as soon as the copies have begun, and leave them running
+    /// Return as soon as the copies have started, and let them continue
     #[arg(long)]
     no_wait: bool,
 }
 
-/// Succeeds if all executors have all objects.
+/// Handles `eyas push`. The command succeeds if all executors have all objects.
 pub(crate) async fn push(args: PushArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| name.starts_with(b"eyas://"));
     let mut draft = Draft::new("push");

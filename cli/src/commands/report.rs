@@ -1,4 +1,4 @@
-//! `eyas report`: the report of a job, as a file and as a table.
+//! `eyas report`: writes the report of a job to a file, and prints it as a table.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     /// Compare with another job
     #[arg(long, value_name = "JOB")]
     baseline: Option<WhichJob>,
-    /// Write a trace to FILE: arrivals, run times and reads of the job's tasks, which `eyas sim run` can repeat
+    /// Write a trace to FILE: arrivals, run times and reads of the job's tasks, for `eyas sim run`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! `eyas run`: prepares a job, finds or starts a cluster, submits the job, prints progress and results, writes the report,
-//! and stops the cluster that it started.
+//! `eyas run`: prepares a job, connects to a cluster or starts one, submits the job, prints progress and results,
+//! writes the report, and stops the cluster that it started.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,26 +15,26 @@ use eyas_client::types::units::{self, format_count};
 use eyas_client::types::{Distribution, JobId, Name, Status, TaskId, shown};
 use eyas_client::view::{FailureView, JobReport, JobState, JobView};
 use eyas_client::{
-    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen, TaskFields,
-    array, home,
+    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen,
+    SourceError, TaskFields, array, home,
 };
 use eyas_session::Access;
 use tokio::sync::Notify;
 
 use crate::connect::{connect_to, unexpected};
-use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::error::{CliError, FAILED, INTERRUPTED, ValueError};
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::local::{LocalCluster, LocalFolders};
 use crate::node_args::{ShapeArgs, named_amounts, parse_amount};
 use crate::print::{self, PrintError, say};
-use crate::waiting::{self, JobProgress, MAX_DESCRIBED_FAILURES};
+use crate::waiting::{self, MAX_DESCRIBED_FAILURES, ProgressDisplay};
 use crate::{report as pages, show, words};
 
-/// With `--keep-order`, results that come before their turn are kept up to this size; others are asked for again when it is
-/// their turn.
-const MAX_KEPT_BYTES: usize = 64 << 20;
-/// After an interrupt, the job has this long to end.
+/// With `--keep-order`, early results are buffered up to this size. Results beyond it are dropped, and requested again
+/// when it is their turn.
+const MAX_EARLY_BYTES: usize = 64 << 20;
+/// After an interrupt, the cancelled job must end within this time.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
 /// Reports in eyas's home: the newest are kept, up to this number.
 const MAX_REPORTS: usize = 100;
@@ -43,11 +43,12 @@ const MAX_REPORT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// Run one task for each file that matches GLOB, and have the task read that file (may be repeated). Write the pattern
-    /// in quotes; s3://BUCKET/PATTERN matches objects. A command without a placeholder gets {} as its last word
+    /// Run one task for each file that matches GLOB; the task reads this file (may be repeated). Write the pattern in
+    /// quotes; s3://BUCKET/PATTERN matches objects. A command without a placeholder gets {} as its last word
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
     each: Vec<Name>,
-    /// Run one task for each line of FILE (`-`: standard input). A command without a placeholder gets {} as its last word
+    /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder gets {} as its last
+    /// word
     #[arg(long, value_name = "FILE", conflicts_with = "array", value_parser = words::name())]
     each_line: Option<Name>,
     /// Run one task for each number of a range, such as 1-100 or 0-90:10. Write {} where the command needs the number
@@ -62,14 +63,14 @@ pub(crate) struct RunArgs {
     /// A file that every task reads, or a pattern of files; may contain placeholders (may be repeated)
     #[arg(long, short = 'i', value_name = "PATH", value_parser = words::name())]
     input: Vec<Name>,
-    /// An input that is copied ahead to every executor that may run the tasks (may be repeated)
+    /// An input that is copied to every executor that may run the tasks, before the tasks need it (may be repeated)
     #[arg(long, value_name = "PATH", value_parser = words::name())]
     broadcast: Vec<Name>,
-    /// How broadcast inputs reach the executors: chain; or, for comparison, spanning-tree, which copies them before any task
-    /// starts (all inputs, if none is broadcast)
+    /// How broadcast inputs are copied to the executors: chain; or, for comparison, spanning-tree, which copies them
+    /// before the first task starts (without --broadcast: all inputs)
     #[arg(long, value_name = "METHOD", default_value = "chain")]
     distribution: Distribution,
-    /// A file, or a pattern of files, that every task writes in its sandbox, and its destination (may be repeated)
+    /// A file, or a pattern of files, that every task writes in its sandbox, and the destination (may be repeated)
     #[arg(long, short = 'o', value_name = "FILE[=DESTINATION]", value_parser = words::name())]
     output: Vec<Name>,
     /// Run each task in a folder of its own, which is removed afterwards; implied by --output
@@ -81,16 +82,16 @@ pub(crate) struct RunArgs {
     /// Set an environment variable; the value may contain placeholders (may be repeated)
     #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = words::variable())]
     env: Vec<(String, Name)>,
-    /// Processors of each task, such as 2 or 0.5
+    /// Number of processors for each task, such as 2 or 0.5
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_cpus)]
     cpus: f64,
-    /// Memory of each task
+    /// Memory for each task, such as 2GB; counted, not enforced
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
-    /// Disk space of each task's sandbox
+    /// Disk space for each task's sandbox, such as 10GB; counted, not enforced
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     disk: Option<u64>,
-    /// Another resource of each task, such as gpu=1 (may be repeated)
+    /// Another resource for each task, such as gpu=1 (may be repeated)
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     resource: Vec<(String, u64)>,
     /// Priority: tasks of higher priority go first, and may suspend running tasks of lower priority [default: 0]
@@ -99,16 +100,16 @@ pub(crate) struct RunArgs {
     /// Run tasks only on executors for which this expression is true, such as 'node.labels.site == "a"'
     #[arg(long, value_name = "EXPR")]
     requirements: Option<String>,
-    /// Prefer the free executor for which this number is highest, such as local_bytes
+    /// Prefer the free executor with the highest value of this expression, such as local_bytes
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     rank: Option<String>,
-    /// Kill a task that runs for longer than this; time during which the task is suspended does not count
+    /// Kill a task that has run for this long, not counting time during which it was suspended
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     timeout: Option<u64>,
     /// Number of retries after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Take results of earlier jobs with --reuse that ran the same command on the same inputs
+    /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
     #[arg(long)]
     reuse: bool,
     /// Keep up to this much of each task's standard output, and of its standard error [default: 1MiB]
@@ -120,8 +121,8 @@ pub(crate) struct RunArgs {
     /// Name of the job [default: the name of the program]
     #[arg(long)]
     name: Option<String>,
-    /// Write the report to FILE (.html, .csv or .json), or `none` to skip it (may be repeated) [default: a file in eyas's
-    /// home, which keeps the last 100 reports for 30 days]
+    /// Write the report to FILE (.html, .csv or .json), or `none` to skip it (may be repeated) [default: a file in
+    /// eyas's home, which keeps the last 100 reports for 30 days]
     #[arg(long, value_name = "FILE", value_parser = parse_report)]
     report: Vec<String>,
     /// Run no command: a task ends when its inputs are on its node
@@ -136,19 +137,17 @@ pub(crate) struct RunArgs {
     command: Vec<Name>,
 }
 
-fn parse_range(text: &str) -> Result<String, String> {
-    array(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+fn parse_range(text: &str) -> Result<String, SourceError> {
+    array(text).map(|_| text.to_owned())
 }
 
-fn parse_cpus(text: &str) -> Result<f64, String> {
+fn parse_cpus(text: &str) -> Result<f64, ValueError> {
     let cpus = text.parse().ok().filter(|cpus| CPUS.contains(cpus));
-    cpus.ok_or_else(|| {
-        format!("`{text}` is not a number of processors: write a number from 0.001 to 1000000, such as 2")
-    })
+    cpus.ok_or_else(|| ValueError::Processors(text.into()))
 }
 
-/// Where `--report` writes, or `none`.
-fn parse_report(text: &str) -> Result<String, String> {
+/// A path of a report, or `none`.
+fn parse_report(text: &str) -> Result<String, ValueError> {
     if text != "none" {
         pages::parse_path(text)?;
     }
@@ -157,14 +156,14 @@ fn parse_report(text: &str) -> Result<String, String> {
 
 /// Runs a job to its end.
 pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let (mut interrupt, progress) = (Interrupt::listen(), JobProgress::begin());
+    let (mut interrupt, progress) = (Interrupt::listen(), ProgressDisplay::begin());
     if args.report.is_empty() {
-        // Without a place for the report, the job is refused before it runs.
-        home().map_err(|e| format!("{e}; or write no report, with --report none"))?;
+        // The report is written to eyas's home: if there is none, the job is refused before it runs.
+        home().map_err(|e| format!("{e}; or skip the report with --report none"))?;
     }
     let drafted = tokio::select! {
         draft = draft(&args, &progress) => draft.map(Some),
-        () = interrupt.comes() => Ok(None),
+        () = interrupt.received() => Ok(None),
     };
     let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
         progress.clear();
@@ -182,7 +181,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     let folder = private_folder()?;
     let local = tokio::select! {
         local = LocalCluster::start(LocalFolders::ephemeral(&folder), "run", &args.shape) => local,
-        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+        () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
     let client = Client::connect(&access).await?;
@@ -191,10 +190,10 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     done
 }
 
-/// The folder of the cluster that this run starts, with a name that cannot be guessed. The dispatcher creates and removes
-/// it: the dispatcher outlives this process, also if this process is killed.
+/// The folder of the cluster that this command starts, with a name that cannot be guessed. The dispatcher creates and
+/// removes the folder, because the dispatcher ends after this process, also if this process is killed.
 fn private_folder() -> Result<PathBuf, CliError> {
-    // Each state has keys of its own from the system's source of randomness.
+    // Each `RandomState` has keys from the system's source of randomness.
     let random = std::collections::hash_map::RandomState::new().hash_one(unix_s());
     let temporary = std::env::temp_dir();
     if !temporary.is_dir() {
@@ -215,7 +214,7 @@ impl RunArgs {
     }
 }
 
-async fn draft(args: &RunArgs, progress: &JobProgress) -> Result<Draft, CliError> {
+async fn draft(args: &RunArgs, progress: &ProgressDisplay) -> Result<Draft, CliError> {
     let program = args.command.first().map_or("noop".into(), |program| {
         String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
     });
@@ -257,22 +256,22 @@ async fn draft(args: &RunArgs, progress: &JobProgress) -> Result<Draft, CliError
     Ok(draft)
 }
 
-/// Runs a job on a cluster. A cluster of this command's own (`is_own`) does not grow, so that a task too large for it is an
-/// error.
+/// Runs a job on a cluster. If this command has started the cluster (`is_own`), the cluster does not grow, and a task
+/// that is too large for it is an error.
 async fn run_on(
     access: &Access,
     mut client: Client,
     draft: Draft,
     args: &RunArgs,
     is_own: bool,
-    progress: JobProgress,
+    progress: ProgressDisplay,
     mut interrupt: Interrupt,
 ) -> Result<ExitCode, CliError> {
     let submitted = match is_own {
-        // Nothing of a job is left when its cluster has gone.
+        // The job ends with its cluster, so it need not be cancelled.
         true => tokio::select! {
             job = client.submit(draft) => job.map(Some).map_err(CliError::from),
-            () = interrupt.comes() => Ok(None),
+            () = interrupt.received() => Ok(None),
         },
         false => waiting::submit(&mut client, draft, &progress, &mut interrupt).await,
     };
@@ -280,14 +279,14 @@ async fn run_on(
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    interrupt.last_words((!is_own).then(|| waiting::goes_on(job)));
+    interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
     let stuck = Arc::new(Notify::new());
     let mut output = ResultPrinter::new(args.keep_order, progress, is_own.then(|| stuck.clone()));
-    // A cluster of its own is not started again by anyone.
+    // Nothing restarts the dispatcher of a cluster that this command has started.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let watched = tokio::select! {
         watched = client.watch(job, true, patience, |seen| output.see(seen)) => Ok(watched?),
-        () = interrupt.comes() => Err(INTERRUPTED),
+        () = interrupt.received() => Err(INTERRUPTED),
         () = stuck.notified() => Err(FAILED),
     };
     let (ended, code) = match watched {
@@ -303,7 +302,7 @@ async fn run_on(
                 Ok(ended) => (ended, code),
                 Err(error) if is_own => return Err(error),
                 Err(error) => {
-                    return Err(format!("{error}. If the job was not cancelled, {}", waiting::goes_on(job)).into());
+                    return Err(format!("{error}. If the job was not cancelled, {}", waiting::continues(job)).into());
                 }
             }
         }
@@ -320,7 +319,7 @@ async fn run_on(
     Ok(ExitCode::from(code))
 }
 
-/// Cancels a job and sees it to its end; results from before are not seen again.
+/// Cancels a job and waits for its end. Results that `output` has already seen are not printed again.
 async fn cancel(access: &Access, job: JobId, output: &mut ResultPrinter) -> Result<JobView, CliError> {
     let mut client = Client::connect(access).await?;
     client.ask(FromClient::Cancel { job, task: None }).await?;
@@ -332,7 +331,7 @@ async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<()
     if paths.is_empty() {
         return Ok(());
     }
-    // The watch's connection may have been cut in the middle of an answer.
+    // The connection of the watch may have been closed in the middle of an answer, so a new one is opened.
     let report = fetch_report(&mut Client::connect(access).await?, job).await?;
     for path in paths {
         pages::write(&path, &report, None)?;
@@ -351,7 +350,7 @@ async fn fetch_report(client: &mut Client, job: JobId) -> Result<JobReport, CliE
     }
 }
 
-/// Removes the reports in eyas's home that are too old or too many. Whatever cannot be removed stays for the next run.
+/// Removes the reports in eyas's home that are too old or too many. Errors are ignored: the next run tries again.
 fn remove_old_reports(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_report = |name: &OsStr| Path::new(name).extension().is_some_and(|ending| ending == "html");
@@ -368,7 +367,7 @@ fn remove_old_reports(folder: &Path) {
     }
 }
 
-/// What a job without a report has left.
+/// Where the results of the job are, for the message that the report could not be written.
 fn where_results_are(args: &RunArgs) -> String {
     let destination = |output: &Name| {
         let (file, to) = words::split_once(output).unwrap_or((output, b"the current folder"));
@@ -380,7 +379,7 @@ fn where_results_are(args: &RunArgs) -> String {
 }
 
 fn report_again(job: JobId) -> String {
-    format!(" `eyas report {job} -o FILE` writes the report elsewhere.")
+    format!(" `eyas report {job} -o FILE` writes the report to another file.")
 }
 
 fn report_paths(args: &RunArgs, job: JobId) -> Result<Vec<PathBuf>, CliError> {
@@ -394,33 +393,35 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Results on standard output, progress on standard error.
+/// Prints results on standard output, and progress on standard error.
 struct ResultPrinter {
     keep_order: bool,
-    /// The index whose turn it is, and later results; `None` where the output was dropped to save memory.
+    /// With `keep_order`, the index of the next result to print.
     next: u32,
-    ahead: BTreeMap<u32, Option<TaskResult>>,
-    kept_bytes: usize,
-    /// Results seen so far, by index: a second watch shows those of the first again.
+    /// With `keep_order`, later results; `None` if the result was dropped to save memory.
+    early: BTreeMap<u32, Option<TaskResult>>,
+    /// Size of the results in `early`.
+    early_bytes: usize,
+    /// Indices of the results seen so far: a second watch reports all results again.
     seen: std::collections::HashSet<u32>,
     failures: u64,
-    /// Failed tasks whose results are still to come or to be printed.
+    /// Descriptions of failed tasks whose results have not been printed yet.
     described: BTreeMap<u32, FailureView>,
     /// Bytes that tasks wrote beyond the limit on captured output.
     cut_bytes: u64,
     error: Option<PrintError>,
-    progress: JobProgress,
-    /// Notified when the job cannot go on.
+    progress: ProgressDisplay,
+    /// Notified when the job cannot continue.
     stuck: Option<Arc<Notify>>,
 }
 
 impl ResultPrinter {
-    fn new(keep_order: bool, progress: JobProgress, stuck: Option<Arc<Notify>>) -> Self {
+    fn new(keep_order: bool, progress: ProgressDisplay, stuck: Option<Arc<Notify>>) -> Self {
         ResultPrinter {
             keep_order,
             next: 0,
-            ahead: BTreeMap::new(),
-            kept_bytes: 0,
+            early: BTreeMap::new(),
+            early_bytes: 0,
             seen: std::collections::HashSet::new(),
             failures: 0,
             described: BTreeMap::new(),
@@ -449,24 +450,24 @@ impl ResultPrinter {
             return self.print(&result);
         }
         let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
-        let keep = self.kept_bytes + bytes <= MAX_KEPT_BYTES || result.index == self.next;
-        self.kept_bytes += if keep { bytes } else { 0 };
-        self.ahead.insert(result.index, keep.then_some(result));
-        while let Some(Some(_)) = self.ahead.get(&self.next) {
-            if let Some(Some(result)) = self.ahead.remove(&self.next) {
-                self.kept_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
+        let keep = self.early_bytes + bytes <= MAX_EARLY_BYTES || result.index == self.next;
+        self.early_bytes += if keep { bytes } else { 0 };
+        self.early.insert(result.index, keep.then_some(result));
+        while let Some(Some(_)) = self.early.get(&self.next) {
+            if let Some(Some(result)) = self.early.remove(&self.next) {
+                self.early_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
                 self.print(&result);
             }
             self.next += 1;
         }
     }
 
-    /// Prints the results that are still kept, in order, and asks again for those that were dropped.
+    /// Prints the results that are still buffered, in order, and requests again those that were dropped.
     async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), CliError> {
         self.progress.clear();
-        let ahead = std::mem::take(&mut self.ahead);
+        let early = std::mem::take(&mut self.early);
         let mut client = None;
-        for (index, result) in ahead {
+        for (index, result) in early {
             let result = match result {
                 Some(result) => Some(result),
                 None => {
@@ -494,8 +495,8 @@ impl ResultPrinter {
     fn print(&mut self, result: &TaskResult) {
         let outcome = &result.outcome;
         let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
-        let says = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
-        if self.error.is_some() || !says {
+        let has_output = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
+        if self.error.is_some() || !has_output {
             return;
         }
         self.failures += u64::from(failed);
@@ -503,9 +504,9 @@ impl ResultPrinter {
         let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
         let written = self.progress.suspend(|| {
-            print::complain(&outcome.stderr);
+            print::bytes_to_stderr(&outcome.stderr);
             match (named, described) {
-                // All of its standard error has just been printed.
+                // The whole standard error has just been printed.
                 (true, Some(view)) => {
                     let view = FailureView { stderr: String::new(), ..view };
                     say!("{}", show::failure(&result.index.to_string(), &view));

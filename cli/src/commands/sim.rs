@@ -1,4 +1,4 @@
-//! `eyas sim …`: simulated clusters, as tables, files and pages.
+//! `eyas sim …`: simulates clusters, and shows the results as tables, files and pages.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,8 +10,7 @@ use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use crate::error::CliError;
-use crate::error::INTERRUPTED;
+use crate::error::{CliError, INTERRUPTED};
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
 
@@ -27,15 +26,15 @@ mod view;
 pub(crate) enum SimCommand {
     /// Simulate the cluster and the workload of a scenario file
     Run(run::SimRunArgs),
-    /// Simulate a scenario with all combinations of policies, store sizes and numbers of nodes
+    /// Simulate a scenario with all combinations of policies, store sizes, and numbers of nodes and dispatchers
     Sweep(sweep::SweepArgs),
-    /// Repeat the experiments of the data-diffusion paper, and print the results beside those of the paper
+    /// Simulate the experiments of the data-diffusion paper, and print the results beside those of the paper
     Paper(paper::PaperArgs),
-    /// Measure the dispatcher's index of replicas, and compare it with the distributed index of the paper
+    /// Measure the dispatcher's index of replicas, and compare it with a distributed index as in the paper
     Index(index::IndexArgs),
 }
 
-/// Simulates on a thread of its own, so that the runtime can handle an interrupt meanwhile.
+/// Simulates on a separate thread, so that the runtime can handle an interrupt.
 pub(crate) async fn sim(command: SimCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let stop = Stop::listen();
     let json = global.json;
@@ -48,35 +47,36 @@ pub(crate) async fn sim(command: SimCommand, global: &GlobalArgs) -> Result<Exit
     simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }
 
-/// Stops a simulation: after the first interrupt, results so far are printed; a second one ends the command at once.
+/// A request to stop the simulation: after the first interrupt, the command prints its results so far and ends; after
+/// the second, it ends at once.
 #[derive(Clone)]
 struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     fn listen() -> Self {
         let stop = Stop(Arc::default());
-        let told = stop.clone();
+        let requested = stop.clone();
         tokio::spawn(async move {
             interrupted(false).await;
-            told.0.store(true, Ordering::Relaxed);
+            requested.0.store(true, Ordering::Relaxed);
             interrupted(false).await;
             std::process::exit(INTERRUPTED.into());
         });
         stop
     }
 
-    fn is_wished(&self) -> bool {
+    fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Whether the simulation continues; asked again and again while it runs.
+    /// Whether the simulation continues, in the form that the simulator asks for.
     fn go_on(&self) -> ControlFlow<()> {
-        if self.is_wished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// The exit code of the command.
     fn code(&self, is_complete: bool) -> ExitCode {
-        match (self.is_wished(), is_complete) {
+        match (self.is_requested(), is_complete) {
             (true, _) => ExitCode::from(INTERRUPTED),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
@@ -91,11 +91,11 @@ fn progress(of: u64) -> ProgressBar {
     bar
 }
 
-/// A row for programs: the names of its columns, with their units, and the values.
-type Columns = Vec<(&'static str, Value)>;
+/// A row of CSV or an object of JSON: names, with their units, and values.
+type Record = Vec<(&'static str, Value)>;
 
-/// Rows as CSV, with a heading. Texts with a comma are put in quotes.
-fn csv(rows: &[Columns]) -> String {
+/// Rows as CSV under a heading. Texts with a comma are quoted.
+fn csv(rows: &[Record]) -> String {
     let names = rows.first().into_iter().map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
     let cell = |value: &Value| match value {
         Value::String(text) if text.contains(',') => format!("\"{}\"", text.replace('"', "'")),
@@ -107,8 +107,8 @@ fn csv(rows: &[Columns]) -> String {
     names.chain(rows).map(|cells: Vec<String>| cells.join(",") + "\n").collect()
 }
 
-/// A row as JSON.
-fn object(row: Columns) -> Value {
+/// A record as a JSON object.
+fn object(row: Record) -> Value {
     Value::Object(row.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 

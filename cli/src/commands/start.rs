@@ -1,4 +1,4 @@
-//! `eyas start …`: a dispatcher, an executor, a cluster on this machine.
+//! `eyas start …`: starts a dispatcher, an executor, or a local cluster.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -48,13 +48,13 @@ pub(crate) enum StartCommand {
 
 #[derive(Args)]
 pub(crate) struct DispatcherArgs {
-    /// Address and port to listen on; port 0 is the port that this cluster used before, or any free one
+    /// Address and port to listen on; port 0 is the last port of this cluster, or any free port
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:0")]
     listen: SocketAddr,
     /// Host name or address at which executors and clients reach the dispatcher [default: this host's name]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
-    /// Send data between nodes and clients unencrypted, in a closed network; all executors must use this option, too
+    /// Send data between nodes and clients unencrypted, in a closed network; all executors must also use this option
     #[arg(long)]
     plain_data: bool,
     /// Interval at which executors report; an executor that misses several reports counts as lost
@@ -75,14 +75,14 @@ pub(crate) struct ExecutorArgs {
     #[arg(long)]
     name: Option<String>,
     /// Folder for store and sandboxes, on a disk of the node. In the allocation of a batch system, each executor uses a
-    /// folder of its name in it [default: a folder in the temporary folder]
+    /// subfolder with its name [default: a folder in the temporary folder]
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
     #[command(flatten)]
     reconnect: ReconnectArgs,
     #[command(flatten)]
     node: NodeArgs,
-    /// Number of executors that share the machine, for everything that no option says
+    /// Number of executors that share the machine: each offers this part of the resources that no option sets
     #[arg(long, hide = true, default_value_t = 1)]
     share: u32,
     #[command(flatten)]
@@ -114,18 +114,18 @@ async fn local(shape: &ShapeArgs, is_detached: bool, global: &GlobalArgs) -> Res
     detach::refuse_if_running(&cluster, global).await?;
     let executors = format_count(shape.nodes.into(), "executor");
     if is_detached {
-        let Detached { log, news } = detach::detach(&cluster, "the cluster").await?;
-        detach::pass_on(&news);
+        let Detached { log, messages } = detach::detach(&cluster, "the cluster").await?;
+        detach::print_messages(&messages);
         say!("{executors} ready; log: {}", log.display());
         return Ok(());
     }
-    // Files of the cluster's file system are not to be removed with a cache.
+    // Files of the cluster's file system must not be in a cache folder, which users may remove.
     let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
     let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral: false };
     let local = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!("{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop {option}`");
-    say_ready(local.news.iter().cloned())?;
+    say_ready(local.messages.iter().cloned())?;
     local.wait(interrupted(false)).await;
     Ok(())
 }
@@ -138,8 +138,8 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         detach::refuse_if_running(&cluster, global).await?;
     }
     if args.detach {
-        let Detached { log, news } = detach::detach(&cluster, "the dispatcher").await?;
-        detach::pass_on(&news);
+        let Detached { log, messages } = detach::detach(&cluster, "the dispatcher").await?;
+        detach::print_messages(&messages);
         announce(&cluster.access()?, cluster.access_path());
         say!("its log is {}", log.display());
         return Ok(());
@@ -161,7 +161,7 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
     tokio::spawn(async move {
         interrupted(owned).await;
         stop.send_replace(true);
-        // The dispatcher may look at the switch until it ends.
+        // The sender must live until the dispatcher ends.
         std::future::pending::<()>().await;
     });
     let ended = match eyas_dispatcher::start(config, stopped).await {
@@ -169,10 +169,10 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
             if !owned {
                 announce(&running.access, &running.access_path);
             }
-            let said = say_ready(running.unfinished.iter().map(show::unfinished));
-            // If the owner is gone already, this process ends by itself.
+            let printed = say_ready(running.unfinished.iter().map(show::unfinished));
+            // If the owner has already ended, this process ends by itself.
             if !owned {
-                said?;
+                printed?;
             }
             running.wait().await
         }
@@ -184,13 +184,13 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
     Ok(ended?)
 }
 
-/// Prints messages for the user, and that this process is ready.
-fn say_ready(mut news: impl Iterator<Item = String>) -> Result<(), PrintError> {
-    news.try_for_each(|line| out!("{line}"))?;
+/// Prints messages for the user, and then the line that says that this process is ready.
+fn say_ready(mut messages: impl Iterator<Item = String>) -> Result<(), PrintError> {
+    messages.try_for_each(|line| out!("{line}"))?;
     out!("{READY}")
 }
 
-/// Says how executors join.
+/// Prints how executors join the cluster.
 fn announce(access: &Access, path: &Path) {
     say!("the dispatcher listens on {}", access.dispatcher);
     say!("start executors with `eyas start executor --access {}`", path.display());
@@ -224,7 +224,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
             bytes: args.node.cache.unwrap_or(DEFAULT_CACHE_BYTES),
             inodes: args.node.cache_objects,
             floor_bytes: args.node.keep_free,
-            // A disk with few free bytes has few free inodes, too; a thousand are left to other programs.
+            // The bound by bytes mostly bounds inodes as well; 1,000 inodes are left to other programs.
             floor_inodes: 1000,
         },
         has_files: args.node.dfs,
@@ -247,20 +247,21 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     tokio::spawn(async move {
         interrupted(owned).await;
         switch.press();
-        // The executor may look at the switch until it ends.
+        // The switch must live until the executor ends.
         std::future::pending::<()>().await;
     });
     let ended = eyas_executor::run(config, access, stop).await;
     if ephemeral {
         remove_folder(&folder).await;
-        // The dispatcher may have removed the cluster's folder just before this executor created its own in it again. A
-        // folder that is not empty belongs to another executor.
+        // The dispatcher may have removed the cluster's folder just before this executor created its own folder in it.
+        // A folder that is not empty still belongs to another executor, and is not removed.
         let _ = std::fs::remove_dir(cluster.folder());
     }
     Ok(ended?)
 }
 
-/// Reads the access file, and waits for it: a dispatcher that was started at the same time may not have written it yet.
+/// Reads the access file. Waits for the file, because a dispatcher that was started at the same time may not have
+/// written it yet.
 async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access, CliError> {
     let deadline = Instant::now() + patience;
     let mut has_said = false;
@@ -277,14 +278,15 @@ async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access
     }
 }
 
-/// Warns of a store that cannot grow to its size, or that cannot hold anything. Tasks without inputs run in any case.
+/// Warns of a store that cannot grow to its size, or that cannot hold any object. It is not an error, because tasks
+/// without inputs still run.
 fn check_store_size(args: &NodeArgs, folder: &Path) {
     let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else { return };
     let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
     let Some(most_bytes) = disk_bytes.checked_sub(args.keep_free).filter(|bytes| *bytes > 0) else {
         say!(
-            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Give less, such as --keep-free 1GB, or \
-             name a folder on another disk with --folder",
+            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Keep less free, such as \
+             --keep-free 1GB, or use a folder on another disk with --folder",
             format_bytes(args.keep_free),
             folder.display(),
             format_bytes(disk_bytes)
@@ -293,8 +295,8 @@ fn check_store_size(args: &NodeArgs, folder: &Path) {
     };
     if let Some(cache) = args.cache.filter(|bytes| *bytes > most_bytes) {
         say!(
-            "--cache {} is more than the disk of {} can hold: the disk has {} in all, and --keep-free leaves {} of it free. \
-             The store grows to {} at most",
+            "--cache {} is more than the disk of {} can hold: the disk has {} in all, and --keep-free keeps {} of it \
+             free. The store grows to {} at most",
             format_bytes(cache),
             folder.display(),
             format_bytes(disk_bytes),
@@ -313,13 +315,14 @@ fn scheduler(args: &PlacementArgs) -> eyas_sched::Config {
     eyas_sched::Config { policy: args.policy, utilisation_threshold, window, ..eyas_sched::Config::default() }
 }
 
-/// What an executor offers to tasks: the values of options, else its share of what this process may use.
+/// The resources that an executor offers to tasks: the values of options, else its share of the resources that this
+/// process may use.
 fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation) -> Result<Resources, CliError> {
     let mut machine = eyas_executor::default_capacity();
     if let Some(processors) = allocation.processors {
         machine.cpus_milli = machine.cpus_milli.min(processors.saturating_mul(1000));
     }
-    let limits = [allocation.memory, memory_limit()].into_iter().flatten();
+    let limits = [allocation.memory_bytes, memory_limit()].into_iter().flatten();
     machine.memory_bytes = limits.fold(machine.memory_bytes, u64::min);
     let share = u64::from(share.max(1));
     Ok(Resources {

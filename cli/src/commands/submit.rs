@@ -1,4 +1,4 @@
-//! `eyas submit`: the jobs of a job file.
+//! `eyas submit`: submits the job of a job file.
 
 use std::process::ExitCode;
 
@@ -12,22 +12,24 @@ use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::print::out;
 use crate::show;
-use crate::waiting::{self, JobProgress};
+use crate::waiting::{self, ProgressDisplay};
 
 #[derive(Args)]
 pub(crate) struct SubmitArgs {
-    /// The job file: TOML, or JSON lines if its name ends in .jsonl
+    /// The job file: TOML, or JSON lines if the name ends in .jsonl
     file: String,
-    /// Priority of tasks that have none in the file; tasks of higher priority go first [default: the file's, else 0]
+    /// Priority of tasks without a priority in the file; tasks of higher priority go first [default: the file's, else
+    /// 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// How inputs with `broadcast` reach the executors: chain or spanning-tree [default: the file's, else chain]
+    /// How inputs with `broadcast` are copied to the executors: chain or spanning-tree [default: the file's, else
+    /// chain]
     #[arg(long, value_name = "METHOD")]
     distribution: Option<Distribution>,
     /// Wait for the end of the job; the exit code is 0 if all tasks succeeded
     #[arg(long, short = 'w')]
     wait: bool,
-    /// Take results of earlier jobs with --reuse that ran the same command on the same inputs
+    /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
     #[arg(long)]
     reuse: bool,
     #[command(flatten)]
@@ -36,14 +38,14 @@ pub(crate) struct SubmitArgs {
 
 pub(crate) async fn submit(args: SubmitArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut interrupt = Interrupt::listen();
-    let progress = JobProgress::begin();
+    let progress = ProgressDisplay::begin();
     let submitted = submit_file(&args, global, &progress, &mut interrupt).await;
     let Some((mut client, job)) = submitted.inspect_err(|_| progress.clear())? else {
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
     };
     match global.json {
-        // There is one answer: with `--wait` it says how the job has ended.
+        // There is one answer: with `--wait`, it is the state of the ended job.
         true if args.wait => {}
         true => show::json("job", &job)?,
         false => progress.suspend(|| out!("{job}"))?,
@@ -55,16 +57,16 @@ pub(crate) async fn submit(args: SubmitArgs, global: &GlobalArgs) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Submits a job file; `None` if it is interrupted.
+/// Submits a job file; returns `None` after an interrupt.
 async fn submit_file(
     args: &SubmitArgs,
     global: &GlobalArgs,
-    progress: &JobProgress,
+    progress: &ProgressDisplay,
     interrupt: &mut Interrupt,
 ) -> Result<Option<(Client, JobId)>, CliError> {
     let mut draft = tokio::select! {
         draft = read_job_file(&args.file, args.priority, progress.preparing()) => draft?,
-        () = interrupt.comes() => return Ok(None),
+        () = interrupt.received() => return Ok(None),
     };
     if args.reuse {
         draft.reuse_results();

@@ -1,4 +1,4 @@
-//! `eyas task …`: tasks of a job.
+//! `eyas task …`: lists, shows and cancels tasks, and gets their output.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub(crate) enum TaskCommand {
         /// List only failed tasks
         #[arg(long)]
         failed: bool,
-        /// Begin with the task of this index
+        /// Start at the task with this index
         #[arg(long, value_name = "INDEX", default_value_t = 0)]
         from: u32,
         /// List up to this many tasks
@@ -38,11 +38,11 @@ pub(crate) enum TaskCommand {
         /// The task, as JOB.INDEX
         task: TaskId,
     },
-    /// Print what a task wrote to standard output; of a failed task, also what it wrote to standard error
+    /// Print the standard output of a task; for a failed task, also its standard error
     Log {
         /// The task, as JOB.INDEX
         task: TaskId,
-        /// Print what it wrote to standard error instead
+        /// Print the standard error of the task instead
         #[arg(long)]
         stderr: bool,
     },
@@ -75,7 +75,7 @@ pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<Ex
         TaskCommand::Log { task, stderr } => match client.ask(FromClient::Log { task }).await? {
             ToClient::Log(None) => {
                 return Err(format!(
-                    "task {task} has not ended, so it has no log yet: `eyas explain {task}` says what it does"
+                    "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows its state"
                 )
                 .into());
             }
@@ -89,7 +89,7 @@ pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<Ex
         TaskCommand::Cancel { task } => {
             match client.ask(FromClient::Cancel { job: task.job, task: Some(task.index) }).await? {
                 ToClient::Done(count) if global.json => show::json("tasks", &count)?,
-                ToClient::Done(0) => say!("task {task} had ended before; nothing was cancelled"),
+                ToClient::Done(0) => say!("task {task} has already ended; nothing was cancelled"),
                 ToClient::Done(count) => say!("cancelled {} of job {}: {task}", format_count(count, "task"), task.job),
                 _ => return unexpected(),
             }
@@ -98,7 +98,7 @@ pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists tasks, and says where a longer list goes on.
+/// Lists tasks. If there are more, prints the command that lists them.
 async fn list(
     client: &mut Client,
     job: JobId,
@@ -122,7 +122,8 @@ async fn list(
     if let Some(next) = next {
         let failed = if failed { " --failed" } else { "" };
         say!(
-            "the list stops after {}: list more with --limit N, or go on with `eyas task list {job}{failed} --from {next}`",
+            "the list stops after {}: list more with --limit N, or continue with \
+             `eyas task list {job}{failed} --from {next}`",
             format_count(limit.into(), "task")
         );
     }
@@ -145,7 +146,7 @@ fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
     } else {
         print::bytes(&outcome.stdout)?;
         if has_failed {
-            print::complain(&outcome.stderr);
+            print::bytes_to_stderr(&outcome.stderr);
             say!("the task did not succeed: {}", outcome.status);
         }
     }

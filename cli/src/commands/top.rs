@@ -1,5 +1,5 @@
-//! `eyas top`: a live view of a cluster, or one frame of it. The terminal is as it was before however this ends: at a
-//! key, an error, a signal or a panic.
+//! `eyas top`: a live view of a cluster, or one frame of it. The terminal is restored however the view ends: by a key,
+//! an error, a signal or a panic.
 
 mod canvas;
 mod draw;
@@ -21,37 +21,37 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::error::CliError;
-use crate::error::INTERRUPTED;
+use crate::error::{CliError, INTERRUPTED, ValueError};
 use crate::global::GlobalArgs;
 use crate::print;
 use crate::show;
-use canvas::Look;
+use canvas::DrawStyle;
 use overview::Overview;
-use screen::{Act, Screen};
-use watch::{News, Watch};
+use screen::{KeyAction, Screen};
+use watch::{Watch, WatchEvent};
 
-/// Columns of a frame that goes to no terminal.
+/// Width of a frame that is not printed on a terminal, columns.
 const PLAIN_WIDTH: u16 = 100;
-/// News, keys and requests that wait to be taken; who has more to say waits.
-const WAITING: usize = 16;
+/// Capacity of each queue between the parts of the view: events, keys and requests. A sender waits while its queue is
+/// full.
+const QUEUE_LENGTH: usize = 16;
 
 #[derive(Args)]
 pub(crate) struct TopArgs {
     /// Time between two updates; rates are averages over this time
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_interval_us)]
     interval: u64,
-    /// Print one frame as text, from two looks at the cluster, and end; --json does the same
+    /// Print one frame as text and exit, after one --interval; --json implies this option
     #[arg(long)]
     once: bool,
 }
 
-/// Minimum time between two looks at a cluster, which cost the dispatcher work.
+/// Minimum time between two updates. Each update costs the dispatcher work.
 const MIN_INTERVAL_US: u64 = 100_000;
 
-fn parse_interval_us(text: &str) -> Result<u64, String> {
-    let us = units::parse_duration_us(text).map_err(|e| e.to_string())?;
-    if us < MIN_INTERVAL_US { Err(format!("`{text}` is too short: write 100ms or more")) } else { Ok(us) }
+fn parse_interval_us(text: &str) -> Result<u64, ValueError> {
+    let us = units::parse_duration_us(text)?;
+    if us < MIN_INTERVAL_US { Err(ValueError::Interval(text.into())) } else { Ok(us) }
 }
 
 pub(crate) async fn top(args: TopArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
@@ -63,21 +63,21 @@ pub(crate) async fn top(args: TopArgs, global: &GlobalArgs) -> Result<ExitCode, 
     if !is_once && !io::stdout().is_terminal() {
         return Err("standard output is not a terminal: use --once for one frame, or --json".into());
     }
-    let first = watch.look().await?;
+    let first = watch.snapshot().await?;
     if !is_once {
         return live(watch, Screen::new(name, first), pause).await;
     }
     sleep(pause).await;
-    let overview = Overview::between(Some(&first), &watch.look().await?);
+    let overview = Overview::between(Some(&first), &watch.snapshot().await?);
     match global.json {
         true => show::json("top", &overview)?,
-        false => print::bytes(draw::plain(&name, &overview, width(), look()).as_bytes())?,
+        false => print::bytes(draw::plain(&name, &overview, width(), draw_style()).as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn look() -> Look {
-    Look::of(|name| std::env::var(name).ok())
+fn draw_style() -> DrawStyle {
+    DrawStyle::of(|name| std::env::var(name).ok())
 }
 
 fn width() -> u16 {
@@ -87,46 +87,48 @@ fn width() -> u16 {
     }
 }
 
-/// Shows the cluster until a key or a signal ends it.
+/// Shows the cluster until a key or a signal ends the view.
 async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitCode, CliError> {
     let mut signals = Signals::new()?;
-    let (to_cancel, cancels) = mpsc::channel::<JobId>(WAITING);
-    let (tell, mut news) = mpsc::channel(WAITING);
-    let mut shown = Shown::new()?;
-    let mut events = events();
-    tokio::spawn(watch.follow(pause, cancels, tell));
-    let look = look();
+    let (to_cancel, cancels) = mpsc::channel::<JobId>(QUEUE_LENGTH);
+    let (watched, mut watch_events) = mpsc::channel(QUEUE_LENGTH);
+    let mut terminal = RestoredTerminal::new()?;
+    let mut terminal_events = terminal_events();
+    tokio::spawn(watch.follow(pause, cancels, watched));
+    let style = draw_style();
     loop {
-        shown.terminal.draw(|frame| draw::screen(frame, &screen, look))?;
-        let act = tokio::select! {
-            told = news.recv() => {
-                screen.learn(told.ok_or("the view of the cluster has ended")?);
+        terminal.0.draw(|frame| draw::screen(frame, &screen, style))?;
+        let action = tokio::select! {
+            event = watch_events.recv() => {
+                screen.handle(event.ok_or("the view of the cluster has ended")?);
                 None
             }
-            event = events.recv() => match event.ok_or("the keyboard cannot be read")?? {
+            event = terminal_events.recv() => match event.ok_or("the keyboard cannot be read")?? {
                 Event::Key(key) => screen.key(key),
                 _ => None,
             },
             () = signals.any() => return Ok(ExitCode::from(INTERRUPTED)),
         };
-        match act {
-            Some(Act::Quit) => return Ok(ExitCode::SUCCESS),
-            Some(Act::Cancel(job)) if to_cancel.try_send(job).is_err() => {
-                screen.learn(News::Said(format!("job {job} was not cancelled: the dispatcher is away")));
+        match action {
+            Some(KeyAction::Quit) => return Ok(ExitCode::SUCCESS),
+            Some(KeyAction::Cancel(job)) if to_cancel.try_send(job).is_err() => {
+                screen
+                    .handle(WatchEvent::Answer(format!("job {job} was not cancelled: the dispatcher does not answer")));
             }
-            Some(Act::Cancel(_)) | None => {}
+            Some(KeyAction::Cancel(_)) | None => {}
         }
     }
 }
 
-/// Keys and changes of size. Waiting for them blocks, so that a thread does; it ends with the process.
-fn events() -> mpsc::Receiver<io::Result<Event>> {
-    let (tell, events) = mpsc::channel(WAITING);
+/// Keys, and changes of the terminal's size. Reading them blocks, so a thread of its own reads them until the process
+/// ends.
+fn terminal_events() -> mpsc::Receiver<io::Result<Event>> {
+    let (sender, events) = mpsc::channel(QUEUE_LENGTH);
     std::thread::spawn(move || {
         loop {
             let event = event::read();
             let is_last = event.is_err();
-            if tell.blocking_send(event).is_err() || is_last {
+            if sender.blocking_send(event).is_err() || is_last {
                 return;
             }
         }
@@ -134,24 +136,22 @@ fn events() -> mpsc::Receiver<io::Result<Event>> {
     events
 }
 
-/// A terminal that shows a screen of ours, and what was there before once this is dropped. A panic restores it before
-/// it is told of, as `ratatui::try_init` sees to.
-struct Shown {
-    terminal: DefaultTerminal,
-}
+/// A terminal that shows this view, and its former content after this value is dropped. After a panic, the hook that
+/// `ratatui::try_init` installs restores the terminal before the panic's message is printed.
+struct RestoredTerminal(DefaultTerminal);
 
-impl Shown {
+impl RestoredTerminal {
     fn new() -> Result<Self, CliError> {
-        ratatui::try_init().map(|terminal| Shown { terminal }).map_err(|e| {
+        ratatui::try_init().map(RestoredTerminal).map_err(|e| {
             ratatui::restore();
             format!("cannot use the terminal: {e}").into()
         })
     }
 }
 
-impl Drop for Shown {
+impl Drop for RestoredTerminal {
     fn drop(&mut self) {
-        // A second time would put the cursor back above what the panic said.
+        // Restoring a second time would move the cursor above the panic's message.
         if !std::thread::panicking() {
             ratatui::restore();
         }

@@ -1,4 +1,4 @@
-//! `eyas worker …`: the command of the tasks of `eyas map`.
+//! `eyas worker …`: the command that the tasks of `eyas map` run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::global::GlobalArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum WorkerCommand {
-    /// Work on the blocks of a run until none is left
+    /// Process blocks of a run until no block is left
     Map {
         /// The run, as NODE:RUN
         place: RunAddress,

@@ -1,17 +1,17 @@
-//! Numbers as a person reads them. Sizes and durations are written by `eyas_types::units`; here is what only a report
-//! needs: the paper's Gb/s, processor time in hours, shares, grouped counts, dates.
+//! Numbers as text for people. `eyas_types::units` formats sizes and durations; this module formats what only reports
+//! have: rates in Gb/s as in the paper, processor time in hours, shares, grouped counts, and dates.
 
 use eyas_types::units::format_duration_us;
 
-/// What is written where there is nothing to write: no time has passed, or nothing was read.
+/// Shown for a value that does not exist, such as a rate over no time.
 pub const NOTHING: &str = "–";
 
-/// A count, grouped by thousands: `250,000`.
+/// A count with its digits grouped by thousands: `250,000`.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -24,7 +24,7 @@ pub fn counted(amount: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(amount), if amount == 1 { "" } else { "s" })
 }
 
-/// A number with about three figures that matter.
+/// A number with about three significant digits.
 pub fn number(number: f64) -> String {
     match number.abs() {
         _ if !number.is_finite() => NOTHING.into(),
@@ -46,7 +46,7 @@ pub fn share(share: f64) -> String {
     }
 }
 
-/// How many times: `3.51×`.
+/// A factor: `3.51×`.
 pub fn times(ratio: f64) -> String {
     match ratio.is_finite() {
         true => format!("{}×", number(ratio)),
@@ -54,7 +54,7 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// Bytes a second in bits, as the paper has throughput: `13.9 Gb/s`.
+/// A rate in bytes per second, shown in bits per second as in the paper: `13.9 Gb/s`.
 pub fn bits_per_second(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     let (factor, unit) = match bits {
@@ -68,7 +68,7 @@ pub fn bits_per_second(bytes_per_s: f64) -> String {
     format!("{} {unit}", number(bits / factor))
 }
 
-/// A time that may be an average.
+/// A duration in microseconds, which may be a fraction because it may be an average.
 pub fn duration(us: f64) -> String {
     match us.is_finite() && us >= 0.0 {
         true => format_duration_us(us.round() as u64),
@@ -76,7 +76,7 @@ pub fn duration(us: f64) -> String {
     }
 }
 
-/// Processor time, in processor hours where it is that much: `24.1 CPU h`.
+/// Processor time, in processor hours from one hour on: `24.1 CPU h`.
 pub fn processor_time(us: u64) -> String {
     let seconds = us as f64 / 1e6;
     match seconds {
@@ -86,8 +86,8 @@ pub fn processor_time(us: u64) -> String {
     }
 }
 
-/// A moment in UTC: `2026-11-21 06:28:37`. Days to dates as in Howard Hinnant's "chrono-compatible low-level date
-/// algorithms": years begin in March, so that the leap day is a year's last.
+/// A time in UTC: `2026-11-21 06:28:37`. Dates are computed as in Howard Hinnant's "chrono-compatible low-level date
+/// algorithms": years begin in March, so that the leap day is the last day of a year.
 pub fn moment(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let day = seconds / 86_400 + 719_468;

@@ -1,13 +1,13 @@
-//! A job's samples: what is read off them besides the metrics, the columns the page's charts are drawn from, and the
-//! few rows of the table that stands in for the charts.
+//! The samples of a job: average and peak throughput, the columns for the charts of the page, and a condensed list for
+//! the table that has the same data as the charts.
 
 use eyas_wire::view::{JobReport, Sample};
 use serde::Serialize;
 
-/// Samples as columns, as they are: compact, and what the page's script turns into rates and shares. Numbers only, so
-/// that nothing that a person wrote reaches the script.
+/// The samples as columns of numbers, from which the script of the page computes rates and shares. Numbers only, so
+/// that no text from users reaches the script.
 #[derive(Serialize)]
-pub struct Columns {
+pub struct SampleColumns {
     at_us: Vec<u64>,
     interval_us: Vec<u64>,
     arrived: Vec<u64>,
@@ -26,11 +26,11 @@ pub struct Columns {
     busy_milli: Vec<u64>,
 }
 
-impl Columns {
+impl SampleColumns {
     /// The columns of `samples`.
     pub fn of(samples: &[Sample]) -> Self {
         let column = |value: fn(&Sample) -> u64| samples.iter().map(value).collect();
-        Columns {
+        SampleColumns {
             at_us: column(|s| s.at_us),
             interval_us: column(|s| s.interval_us),
             arrived: column(|s| s.arrived),
@@ -51,7 +51,7 @@ impl Columns {
     }
 }
 
-/// `amount` in `interval_us` for each second; not a number where no time passed.
+/// The rate of `amount` in `interval_us`, per second; not a number for an interval of 0.
 pub fn per_second(amount: u64, interval_us: u64) -> f64 {
     match interval_us {
         0 => f64::NAN,
@@ -59,13 +59,13 @@ pub fn per_second(amount: u64, interval_us: u64) -> f64 {
     }
 }
 
-/// Average throughput from start to finish, bytes a second (data-diffusion §5.1.4).
+/// Average throughput from start to finish, bytes per second (data-diffusion §5.1.4).
 pub fn average_throughput(report: &JobReport) -> f64 {
     per_second(report.job.reads.bytes(), report.metrics.elapsed_us)
 }
 
-/// Peak throughput, bytes a second: its 99th percentile over the job's time (data-diffusion §5.1.4), so that one short
-/// sample does not make the peak. Not a number without samples.
+/// Peak throughput, bytes per second: the 99th percentile over the time of the job (data-diffusion §5.1.4), so that one
+/// short sample does not determine the peak. Not a number without samples.
 pub fn peak_throughput(samples: &[Sample]) -> f64 {
     let mut rates: Vec<(f64, u64)> = samples
         .iter()
@@ -82,24 +82,24 @@ pub fn peak_throughput(samples: &[Sample]) -> f64 {
     peak.map_or(f64::NAN, |(rate, _)| *rate)
 }
 
-/// The same course in at most `rows` samples: neighbours become one, their counts added, and how things stood taken from
-/// the last of them.
+/// Condenses samples to at most `rows`. Neighbouring samples are merged: their counts are added, and the values that
+/// describe a state are those of the last one.
 pub fn condense(samples: &[Sample], rows: usize) -> Vec<Sample> {
     let together = samples.len().div_ceil(rows.max(1)).max(1);
-    let join = |neighbours: &[Sample]| {
+    let merge = |neighbours: &[Sample]| {
         // `chunks` gives no empty slice.
-        let mut joined = Sample { reads: Default::default(), ..*neighbours.last().expect("a chunk has samples") };
-        (joined.interval_us, joined.arrived, joined.arrived_bytes, joined.ended) = (0, 0, 0, 0);
+        let mut merged = Sample { reads: Default::default(), ..*neighbours.last().expect("a chunk has samples") };
+        (merged.interval_us, merged.arrived, merged.arrived_bytes, merged.ended) = (0, 0, 0, 0);
         for sample in neighbours {
-            joined.interval_us += sample.interval_us;
-            joined.arrived += sample.arrived;
-            joined.arrived_bytes += sample.arrived_bytes;
-            joined.ended += sample.ended;
-            joined.reads += sample.reads;
+            merged.interval_us += sample.interval_us;
+            merged.arrived += sample.arrived;
+            merged.arrived_bytes += sample.arrived_bytes;
+            merged.ended += sample.ended;
+            merged.reads += sample.reads;
         }
-        joined
+        merged
     };
-    samples.chunks(together).map(join).collect()
+    samples.chunks(together).map(merge).collect()
 }
 
 #[cfg(test)]

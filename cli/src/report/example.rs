@@ -1,5 +1,5 @@
-//! Jobs to test reports with: the paper's monotonically increasing workload (data-diffusion §5.1, equation 12) as a
-//! fluid model, so that the pages that tests make look like figures 17 and 20.
+//! Example jobs for tests of reports: the monotonically increasing workload of the paper (data-diffusion §5.1, equation
+//! 12) as a fluid model, so that the pages of tests look like figures 17 and 20.
 
 use eyas_types::outcome::{Amount, Reads};
 use eyas_types::{JobId, TaskId};
@@ -11,12 +11,12 @@ const FILES: f64 = 10_000.0;
 const INTERVAL_S: f64 = 6.0;
 const EXECUTORS: f64 = 64.0;
 
-/// Figure 20: good-cache-compute with room for the whole working set. Demand rises, replicas spread, hits follow.
+/// Figure 20: good-cache-compute with room for the whole working set. Demand rises, replicas spread, and hits increase.
 pub fn diffusion() -> JobReport {
     monotonically_increasing(true)
 }
 
-/// Figure 17: every read from persistent storage, 4.4 Gb/s at most.
+/// Figure 17: every read is from persistent storage, with 4.4 Gb/s at most.
 pub fn persistent_only() -> JobReport {
     monotonically_increasing(false)
 }
@@ -41,7 +41,7 @@ pub fn empty() -> JobReport {
     }
 }
 
-/// A job whose names and failures try to act.
+/// A job whose names and failures try to act as markup, script and terminal control.
 pub fn hostile() -> JobReport {
     let act = "</script><script>alert(1)</script><img src=x onerror=\"alert(2)\"> & 'q' \u{1b}[31mred\u{0}";
     let mut report = diffusion();
@@ -84,7 +84,7 @@ fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> Job
     }
 }
 
-/// Noise from -1 to 1, the same every time.
+/// Deterministic noise from -1 to 1.
 struct Noise(u64);
 
 impl Noise {
@@ -108,12 +108,12 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
     while ended_all < TASKS {
         at_s += INTERVAL_S;
         let arrived = (arrival_rate(at_s - INTERVAL_S) * INTERVAL_S).min(TASKS - arrived_all).round();
-        // Executors come some seconds after the queue has grown, and each is slow to arrive.
+        // Executors start some seconds after the queue has grown.
         let wanted = 1.0 + arrived / INTERVAL_S / 15.0 + waiting / 400.0;
         executors += ((wanted - executors) * 0.1).clamp(0.0, 2.0);
         let here = executors.floor().min(EXECUTORS);
         let hit = if diffuse { (replicas / FILES).min(0.985) } else { 0.0 };
-        // What 2 processors of an executor can do, and what persistent storage gives to all: 4.4 Gb/s.
+        // The limits by the 2 processors of each executor, and by persistent storage with 4.4 Gb/s.
         let by_processors = here * 16.5 * INTERVAL_S * (1.0 + 0.04 * noise.next());
         let by_storage = 55.0 * INTERVAL_S * (1.0 + 0.08 * noise.next()) / (1.0 - hit);
         let ended = (waiting + arrived).min(by_processors).min(by_storage).min(TASKS - ended_all).round();
@@ -125,7 +125,7 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         let amount = |count: f64| Amount { count: count as u64, bytes: count as u64 * INPUT_BYTES };
         let from =
             Reads { local: amount(ended - missed - by_peers), peer: amount(by_peers), persistent: amount(missed) };
-        // A miss makes a replica of a file that had none, as often as not yet cached files are drawn.
+        // A miss of a file without a replica makes a replica.
         replicas += FILES * (1.0 - replicas / FILES) * (1.0 - (-missed / FILES).exp());
         let load = (ended / by_processors).max(if ended >= by_storage.floor() { 0.97 } else { 0.0 }).min(1.0);
         let busy_milli = ((load * here * 2000.0) as u64).min(here as u64 * 2000);

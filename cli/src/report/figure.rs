@@ -1,5 +1,5 @@
-//! The job's metrics in words: what each is called, what it came to, what it means, and where the paper defines it. The
-//! page and the terminal show the same list.
+//! The metrics of a job for people: the name, value and meaning of each, and the section of the paper that defines it.
+//! The page and the terminal show the same list.
 
 use super::amount::{NOTHING, bits_per_second, counted, duration, number, processor_time, share, times};
 use super::course::{average_throughput, peak_throughput};
@@ -7,19 +7,19 @@ use eyas_types::outcome::Amount;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::JobReport;
 
-/// One metric.
+/// A metric that is one number.
 pub struct Figure {
-    /// What it is called.
+    /// Name of the metric.
     pub name: &'static str,
-    /// The paper's sign for it.
+    /// Symbol of the metric in the paper.
     pub sign: &'static str,
-    /// What it came to, with its unit.
+    /// Value with its unit.
     pub value: String,
-    /// What belongs to it: a peak, an average.
+    /// A second value beside the first, such as the peak beside the average.
     pub beside: String,
-    /// What it means, in a line.
+    /// Meaning of the metric, in a line.
     pub meaning: &'static str,
-    /// Where the paper has it, in data-diffusion.
+    /// Section of data-diffusion that defines the metric.
     pub section: &'static str,
 }
 
@@ -27,7 +27,7 @@ pub struct Figure {
 pub fn figures(report: &JobReport) -> [Figure; 5] {
     let metrics = &report.metrics;
     let elapsed_us = metrics.elapsed_us as f64;
-    // Before any time has passed a ratio of times is 0 because there is none, not because it is bad.
+    // Before any time has passed, a ratio of times is unknown, and not 0.
     let measured = |ratio| if metrics.elapsed_us == 0 { f64::NAN } else { ratio };
     let processors = number(known(metrics.held_cpu_us) / elapsed_us);
     let mut figures = [
@@ -36,15 +36,15 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "",
             value: bits_per_second(average_throughput(report)),
             beside: format!("peak {}", bits_per_second(peak_throughput(&report.samples))),
-            meaning: "Input bytes read each second, from every source. The peak is the 99th percentile.",
+            meaning: "Input bytes read per second, from all sources. The peak is the 99th percentile.",
             section: "§5.1.4",
         },
         Figure {
             name: "Speedup",
             sign: "SP",
             value: times(measured(metrics.speedup)),
-            beside: format!("{} of work in a row", duration(metrics.serial_us as f64)),
-            meaning: "How many times faster than its tasks one after another on one processor.",
+            beside: format!("{} of work in sequence", duration(metrics.serial_us as f64)),
+            meaning: "Run time of all tasks in sequence on one processor, divided by the elapsed time.",
             section: "§3.1, eq. 6",
         },
         Figure {
@@ -52,7 +52,7 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "EF",
             value: share(measured(metrics.efficiency.unwrap_or(f64::NAN))),
             beside: format!("of {processors} processors"),
-            meaning: "Speedup over the average number of processors: 100\u{a0}% is all of them at work all the time.",
+            meaning: "Speedup divided by the average number of processors; 100\u{a0}% if all are always busy.",
             section: "§3.1, eq. 7",
         },
         Figure {
@@ -60,7 +60,7 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "SL",
             value: times(measured(metrics.slowdown)),
             beside: format!("ideal {}", duration(elapsed_us / metrics.slowdown)),
-            meaning: "Elapsed time over the ideal, with endless processors and data at hand: 1 is perfect.",
+            meaning: "Elapsed time divided by the ideal time with unlimited processors and local data; 1 is the ideal.",
             section: "§5.1.6",
         },
         Figure {
@@ -68,7 +68,7 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "PI",
             value: number(measured(metrics.performance_index.unwrap_or(f64::NAN))),
             beside: "per CPU hour".into(),
-            meaning: "Speedup for each processor hour held: what the job gave for what it cost.",
+            meaning: "Speedup for each processor hour held: the gain of the job for its cost.",
             section: "§5.1.5",
         },
     ];
@@ -80,48 +80,48 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
     figures
 }
 
-/// Processor time, microseconds; not a number where samples were lost.
+/// Processor time, microseconds; not a number if samples were lost.
 fn known(us: Option<u64>) -> f64 {
     us.map_or(f64::NAN, |us| us as f64)
 }
 
-/// A whole and its parts, for a bar.
-pub struct Split {
-    /// What the whole is called.
+/// A metric that is a whole and its parts, shown as a bar.
+pub struct Breakdown {
+    /// Name of the whole.
     pub name: &'static str,
-    /// The paper's sign for it.
+    /// Symbol of the metric in the paper.
     pub sign: &'static str,
     /// The whole, with its unit.
     pub value: String,
-    /// What it means, in a line.
+    /// Meaning of the metric, in a line.
     pub meaning: &'static str,
-    /// Where the paper has it, in data-diffusion.
+    /// Section of data-diffusion that defines the metric.
     pub section: &'static str,
-    /// Its parts.
-    pub parts: Vec<Part>,
-    /// What is said where the parts come to nothing.
+    /// The parts, in the order of the bar.
+    pub parts: Vec<BreakdownPart>,
+    /// Shown instead of the parts if the whole is 0 or unknown.
     pub nothing: &'static str,
 }
 
 /// A part of a whole.
-pub struct Part {
-    /// What it is called.
+pub struct BreakdownPart {
+    /// Name of the part.
     pub name: &'static str,
-    /// How much of the whole, in any unit that all parts share.
+    /// Size, in a unit that all parts share.
     pub size: f64,
-    /// How much, with its unit.
+    /// Size as text, with its unit.
     pub value: String,
-    /// Names its colour.
+    /// CSS class of the part's colour.
     pub class: &'static str,
 }
 
-impl Split {
-    /// A part's share of the whole, from 0 to 1; not a number where there is no whole.
-    pub fn share(&self, part: &Part) -> f64 {
+impl Breakdown {
+    /// The share of a part in the whole, from 0 to 1; not a number if the whole is 0.
+    pub fn share(&self, part: &BreakdownPart) -> f64 {
         part.size / self.parts.iter().map(|part| part.size).sum::<f64>()
     }
 
-    /// Whether there is something to show.
+    /// Whether the whole is known and not 0.
     pub fn is_something(&self) -> bool {
         let whole: f64 = self.parts.iter().map(|part| part.size).sum();
         whole.is_finite() && whole > 0.0
@@ -129,19 +129,19 @@ impl Split {
 }
 
 /// The metrics of a job that are a whole and its parts.
-pub fn splits(report: &JobReport) -> [Split; 3] {
-    let mut splits = all_splits(report);
-    for split in &mut splits {
-        if !split.is_something() {
-            split.value = NOTHING.into();
+pub fn breakdowns(report: &JobReport) -> [Breakdown; 3] {
+    let mut breakdowns = all_breakdowns(report);
+    for breakdown in &mut breakdowns {
+        if !breakdown.is_something() {
+            breakdown.value = NOTHING.into();
         }
     }
-    splits
+    breakdowns
 }
 
-fn all_splits(report: &JobReport) -> [Split; 3] {
+fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
     let (metrics, reads) = (&report.metrics, &report.job.reads);
-    let part = |name, size, value, class| Part { name, size, value, class };
+    let part = |name, size, value, class| BreakdownPart { name, size, value, class };
     let time = |name, us: f64, class| part(name, us, duration(us), class);
     let read = |name, amount: &Amount, class| {
         let value = format!("{}, {}", format_bytes(amount.bytes), counted(amount.count, "input"));
@@ -151,11 +151,11 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
     let unused_us = held_us.saturating_sub(metrics.used_cpu_us);
     let is_known = metrics.held_cpu_us.is_some();
     [
-        Split {
+        Breakdown {
             name: "Response time",
             sign: "AR = WQ + TK + D",
             value: duration(metrics.response_us),
-            meaning: "From a task's being ready to the news of its end, on average.",
+            meaning: "Average time from when a task is ready until the dispatcher learns of its end.",
             section: "§5.1.7",
             parts: vec![
                 time("Queue", metrics.queue_us, "queue"),
@@ -164,24 +164,24 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
             ],
             nothing: "No task has ended yet.",
         },
-        Split {
+        Breakdown {
             name: "Inputs",
             sign: "HR",
             value: format_bytes(reads.bytes()),
-            meaning: "Where tasks found their inputs: in their own executor's store, a peer's, or persistent storage.",
+            meaning: "Sources of inputs: the store of the task's executor, a peer's store, or persistent storage.",
             section: "§5.1.3",
             parts: vec![
                 read("Local", &reads.local, "local"),
                 read("Peer", &reads.peer, "peer"),
                 read("Persistent", &reads.persistent, "persistent"),
             ],
-            nothing: "No input has been read.",
+            nothing: "No input has been read yet.",
         },
-        Split {
+        Breakdown {
             name: "CPU time held",
             sign: "CPU_T",
             value: processor_time(held_us),
-            meaning: "Processor time the job kept from others, used by its tasks or not.",
+            meaning: "Processor time that was reserved for the job, whether its tasks used it or not.",
             section: "§5.1.5",
             parts: vec![
                 part(
@@ -193,8 +193,8 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
                 part("Not used", unused_us as f64, processor_time(unused_us), "unused"),
             ],
             nothing: match is_known {
-                true => "No processor has been held.",
-                false => "It is not known: samples were lost when the dispatcher was restarted.",
+                true => "No processor has been held yet.",
+                false => "Not known: samples were lost when the dispatcher was restarted.",
             },
         },
     ]
@@ -202,22 +202,22 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
 
 /// A metric of the job beside the baseline's.
 pub struct Comparison {
-    /// What it is called.
+    /// Name of the metric.
     pub name: &'static str,
-    /// This job's.
+    /// Value for this job.
     pub this: String,
-    /// The baseline's.
+    /// Value for the baseline.
     pub baseline: String,
-    /// This job's over the baseline's; not a number where they cannot be divided.
+    /// This job's value divided by the baseline's; not a number if that is not possible.
     pub ratio: f64,
-    /// Whether more is better; `None` where it is neither.
+    /// Whether more is better; `None` if more is neither better nor worse.
     pub more_is_better: Option<bool>,
-    /// What it means, in a line.
+    /// Meaning of the metric, in a line.
     pub meaning: &'static str,
 }
 
-/// The job beside a baseline, with the paper's relative metrics first: `SP = T(baseline) / T(this)` and
-/// `PI = SP / CPU_T`, the larger of the two being 1 (data-diffusion §5.1).
+/// The metrics of the job beside those of a baseline. The relative metrics of the paper come first: `SP = T(baseline) /
+/// T(this)` and `PI = SP / CPU_T`, scaled so that the larger of the two jobs' indices is 1 (data-diffusion §5.1).
 pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> {
     let (this, that) = (&report.metrics, &baseline.metrics);
     let speedup = that.elapsed_us as f64 / this.elapsed_us as f64;
@@ -233,13 +233,19 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
     };
     let cpu = |us: f64| if us.is_nan() { NOTHING.into() } else { processor_time(us as u64) };
     vec![
-        row("Speedup", [speedup, 1.0], &times, Some(true), "SP: the baseline's elapsed time over this job's (§5.1.5)"),
+        row(
+            "Speedup",
+            [speedup, 1.0],
+            &times,
+            Some(true),
+            "SP: elapsed time of the baseline divided by that of this job (§5.1.5)",
+        ),
         row(
             "Performance index",
             [index / best, base_index / best],
             &number,
             Some(true),
-            "PI: speedup over CPU time, the better of the two being 1 (§5.1.5)",
+            "PI: speedup divided by CPU time; 1 for the better of the two jobs (§5.1.5)",
         ),
         row("Elapsed time", [this.elapsed_us as f64, that.elapsed_us as f64], &duration, Some(false), "T (§5.1)"),
         row(
@@ -254,7 +260,7 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             [average_throughput(report), average_throughput(baseline)],
             &bits_per_second,
             Some(true),
-            "Input bytes from every source, start to finish (§5.1.4)",
+            "Input bytes from all sources, over the elapsed time (§5.1.4)",
         ),
         row(
             "Throughput, peak",
@@ -264,13 +270,19 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             "99th percentile (§5.1.4)",
         ),
         row("Response time", [this.response_us, that.response_us], &duration, Some(false), "AR, on average (§5.1.7)"),
-        row("Slowdown", [this.slowdown, that.slowdown], &times, Some(false), "SL, against the ideal (§5.1.6)"),
+        row(
+            "Slowdown",
+            [this.slowdown, that.slowdown],
+            &times,
+            Some(false),
+            "SL, elapsed time divided by the ideal time (§5.1.6)",
+        ),
         row(
             "Efficiency",
             [this.efficiency, that.efficiency].map(|share| share.unwrap_or(f64::NAN)),
             &share,
             Some(true),
-            "EF, speedup a processor (§3.1, eq. 7)",
+            "EF, speedup for each processor (§3.1, eq. 7)",
         ),
         row("From local stores", [this.local_share, that.local_share], &share, Some(true), "Of input bytes (§5.1.3)"),
         row("From peers", [this.peer_share, that.peer_share], &share, None, "Of input bytes (§5.1.3)"),
@@ -303,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lost_samples_would_tell_is_left_out() {
+    fn metrics_that_need_lost_samples_are_left_out() {
         let mut report = example::diffusion();
         let metrics = &mut report.metrics;
         (metrics.efficiency, metrics.held_cpu_us, metrics.performance_index) = (None, None, None);
@@ -312,18 +324,18 @@ mod tests {
             let figure = figures(&report).into_iter().find(|figure| figure.name == name).unwrap();
             assert_eq!((figure.value.as_str(), figure.beside.as_str()), (NOTHING, ""));
         }
-        let [.., held] = splits(&report);
+        let [.., held] = breakdowns(&report);
         assert_eq!((held.value.as_str(), held.is_something()), (NOTHING, false));
         assert!(held.nothing.contains("samples were lost"));
     }
 
     #[test]
-    fn nothing_measured_is_nothing_shown() {
+    fn a_job_without_measurements_shows_no_numbers() {
         let empty = example::empty();
         for figure in figures(&empty) {
             assert!(!figure.value.contains("NaN") && !figure.beside.contains("NaN"), "{}", figure.name);
             assert!(!figure.value.contains("inf") && !figure.beside.contains("inf"), "{}", figure.name);
         }
-        assert!(splits(&empty).iter().all(|split| !split.is_something()));
+        assert!(breakdowns(&empty).iter().all(|breakdown| !breakdown.is_something()));
     }
 }

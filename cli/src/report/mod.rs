@@ -1,10 +1,10 @@
-//! A job's report: the paper's summary views (data-diffusion §5.1, figures 17 to 23) and its metrics, as a page for a
-//! browser, as tables for programs and as text for a terminal.
+//! The report of a job: the summary views (data-diffusion §5.1, figures 17 to 23) and metrics of the paper, as a page
+//! for a browser, as tables for programs, and as text for a terminal.
 //!
-//! It shows and converts and decides nothing: what a figure means and how it was measured is `eyas_wire::view`'s. The
-//! page is one file that never asks a network for anything, so that it can be mailed, archived and opened years later.
-//! Names, failures and warnings were written by others: no form lets them act, neither as markup, as script nor as
-//! terminal control.
+//! This module shows and converts, and decides nothing: `eyas_wire::view` defines the figures and how they are
+//! measured. The page is one file that loads nothing from a network, so that it can be mailed, archived and opened
+//! years later. Names, failures and warnings come from users: no format lets them act as markup, script or terminal
+//! control.
 
 mod amount;
 mod course;
@@ -20,81 +20,81 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::CliError;
+use crate::error::{CliError, ValueError};
 
-pub use plots::{Axis, Line, Plot, plots};
+pub use plots::{Axis, Plot, PlotLine, plots};
 
-/// The report as one self-contained HTML page. With a `baseline`, the job is compared with it: speedup and performance
-/// index as the paper has them, and its throughput as a faint line.
+/// The report as one self-contained HTML page. With a `baseline`, the page compares the two jobs: by the speedup and
+/// the performance index of the paper, and with the throughput of the baseline as a thin line.
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     page::html(report, baseline)
 }
 
-/// What a report is written as; the ending of its file's name says which.
+/// The format of a report; the extension of the file name selects it.
 #[derive(Clone, Copy)]
-pub enum Form {
+pub enum ReportFormat {
     /// A page for a browser.
     Page,
-    /// The job's course.
+    /// The samples of the job.
     Csv,
-    /// All of it.
+    /// Everything: job, samples, metrics and failures.
     Json,
 }
 
-impl Form {
-    /// That of a file; none if its name has another ending.
+impl ReportFormat {
+    /// The format of a file; `None` if its name has another extension.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
-            "html" | "htm" => Some(Form::Page),
-            "csv" => Some(Form::Csv),
-            "json" => Some(Form::Json),
+            "html" | "htm" => Some(ReportFormat::Page),
+            "csv" => Some(ReportFormat::Csv),
+            "json" => Some(ReportFormat::Json),
             _ => None,
         }
     }
 
-    /// The report in this form.
+    /// The report in this format.
     pub fn text(self, report: &JobReport, baseline: Option<&JobReport>) -> String {
         match self {
-            Form::Page => html(report, baseline),
-            Form::Csv => csv(report),
-            Form::Json => json(report),
+            ReportFormat::Page => html(report, baseline),
+            ReportFormat::Csv => csv(report),
+            ReportFormat::Json => json(report),
         }
     }
 }
 
-/// A path whose ending names the form of a report.
-pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
+/// A path whose extension selects the format of a report.
+pub(crate) fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
     let path = PathBuf::from(text);
-    match Form::of(&path) {
+    match ReportFormat::of(&path) {
         Some(_) => Ok(path),
-        None => Err(format!("`{text}` does not name the form of a report: end the name in .html, .csv or .json")),
+        None => Err(ValueError::ReportPath(text.into())),
     }
 }
 
-/// Writes a report in the form that the ending of its path names.
+/// Writes a report in the format that the extension of its path selects.
 pub(crate) fn write(path: &Path, report: &JobReport, baseline: Option<&JobReport>) -> Result<(), CliError> {
-    let form = Form::of(path)
+    let format = ReportFormat::of(path)
         .ok_or_else(|| format!("{}: the name of a report ends in .html, .csv or .json", path.display()))?;
-    let text = form.text(report, baseline);
+    let text = format.text(report, baseline);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|e| format!("cannot create the folder {}: {e}", folder.display()))?;
     }
     std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
 }
 
-/// Whether a report is of a simulated job: nobody has submitted that.
+/// Whether a job was simulated: such a job has no time of submission.
 fn is_simulated(job: &JobView) -> bool {
     job.submitted_unix_ms == 0
 }
 
-/// The course of the job, one row a sample, every column with its unit in its name.
+/// The samples of the job, one in each row. The names of the columns end in their units.
 pub fn csv(report: &JobReport) -> String {
     let names: Vec<&str> = CSV_COLUMNS.iter().map(|(name, _)| *name).collect();
     let mut csv = names.join(",");
     csv.push('\n');
     for sample in &report.samples {
-        for (place, (_, value)) in CSV_COLUMNS.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (_, value)) in CSV_COLUMNS.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             // Writing to a String cannot fail.
             let _ = write!(csv, "{comma}{}", value(sample));
         }
@@ -103,15 +103,15 @@ pub fn csv(report: &JobReport) -> String {
     csv
 }
 
-/// The whole report with the version of its form: `{"schema_version":1,"report":{...}}`. A figure that is not a number
-/// is `null`.
+/// The whole report with its schema version: `{"schema_version":1,"report":{...}}`. A figure that is not a number is
+/// `null`.
 pub fn json(report: &JobReport) -> String {
     #[derive(Serialize)]
     struct Versioned<'a> {
         schema_version: u32,
         report: &'a JobReport,
     }
-    // Only maps with keys that are not strings, and types that refuse, can fail to become JSON: here are neither.
+    // Serialization fails only for maps whose keys are not strings, and for types that refuse; a report has neither.
     serde_json::to_string(&Versioned { schema_version: SCHEMA_VERSION, report }).expect("a report becomes JSON")
 }
 
@@ -120,10 +120,11 @@ pub fn table(report: &JobReport) -> String {
     text::table(report)
 }
 
-/// A column of the CSV: its name, and its value as a number that loses nothing.
+/// A column of the CSV: its name, and its value for a sample.
 type Column = (&'static str, fn(&Sample) -> f64);
 
-/// Columns of the CSV. Counts stay exact: an `f64` holds whole numbers up to 2^53, nine petabytes an interval.
+/// Columns of the CSV. Counts stay exact: an `f64` holds whole numbers up to 2^53, which is nine petabytes in one
+/// interval.
 const CSV_COLUMNS: [Column; 16] = [
     ("at_us", |s| s.at_us as f64),
     ("interval_us", |s| s.interval_us as f64),
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn csv_has_a_row_a_sample_and_a_name_a_column() {
+    fn csv_has_one_row_for_each_sample_and_one_name_for_each_column() {
         let report = example::diffusion();
         let csv = csv(&report);
         let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();

@@ -1,12 +1,12 @@
-//! The report as one page. The template, the style and the script are in `web/report`, the charts are drawn by uPlot;
-//! this puts them and the job's figures into one text.
+//! The report as one page. `web/report` has the template, the style and the script, and uPlot draws the charts; this
+//! file puts them and the figures of the job into one text.
 //!
-//! Everything that is read without a chart is written here, so that the page says all of it without a script too. What
-//! others wrote (names, failures, warnings) goes through [`Text`] and nowhere else; the script gets numbers only.
+//! Everything but the charts is written here, so that it can be read without a script. Text from users (names,
+//! failures, warnings) always goes through [`Escaped`]; the script gets numbers only.
 
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
-use super::course::{Columns, condense, per_second};
-use super::figure::{Figure, Split, comparisons, figures, splits};
+use super::course::{SampleColumns, condense, per_second};
+use super::figure::{Breakdown, Figure, breakdowns, comparisons, figures};
 use super::is_simulated;
 use crate::show::details;
 use eyas_types::units::format_bytes;
@@ -21,27 +21,25 @@ const SCRIPT: &str = include_str!("../../../web/report/report.js");
 pub(super) const CHART_STYLE: &str = include_str!("../../../web/report/vendor/uplot-1.6.32/uPlot.min.css");
 pub(super) const CHART_SCRIPT: &str = include_str!("../../../web/report/vendor/uplot-1.6.32/uPlot.iife.min.js");
 
-/// Rows of the table that stands in for the charts; a longer course is condensed to these. The CSV has every sample.
+/// Maximum number of rows of the table of samples. A longer list is condensed; the CSV has every sample.
 const TABLE_ROWS: usize = 60;
 
 /// The page. See [`super::html`].
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     let blank = |section: String, show: bool| if show { section } else { String::new() };
     let charts = match report.samples.is_empty() {
-        true => {
-            r#"<p class="note">No sample has been taken of this job yet, so there is no course to draw.</p>"#.into()
-        }
+        true => r#"<p class="note">No sample has been taken of this job yet, so there are no charts.</p>"#.into(),
         false => CHARTS.to_string(),
     };
     fill(
         TEMPLATE,
         &[
-            ("title", Text(&title(report)).to_string()),
+            ("title", Escaped(&title(report)).to_string()),
             ("chart_style", CHART_STYLE.into()),
             ("style", STYLE.into()),
             ("header", header(report)),
             ("figures", figures(report).iter().map(tile).collect()),
-            ("splits", splits(report).iter().map(panel).collect()),
+            ("breakdowns", breakdowns(report).iter().map(panel).collect()),
             ("comparison", baseline.map(|baseline| comparison(report, baseline)).unwrap_or_default()),
             ("charts", charts),
             ("failures", blank(failures(report), !report.failures.is_empty())),
@@ -54,15 +52,15 @@ pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     )
 }
 
-/// Where the script puts the charts.
-const CHARTS: &str = r#"<noscript><p class="note">The charts are drawn by this page's own script, which is switched off.
-The table of the course below has the same numbers.</p></noscript>
+/// The element into which the script puts the charts.
+const CHARTS: &str = r#"<noscript><p class="note">The charts need the script of this page, and scripts are disabled.
+The table below has the same numbers.</p></noscript>
 <div id="charts"></div>"#;
 
-/// Text that others wrote, made harmless in markup and in attributes in double quotes.
-pub(super) struct Text<'a>(pub &'a str);
+/// Text from users, escaped for markup and for attributes in double quotes.
+pub(super) struct Escaped<'a>(pub &'a str);
 
-impl Display for Text<'_> {
+impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for letter in self.0.chars() {
             match letter {
@@ -72,7 +70,7 @@ impl Display for Text<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(letter)?,
-                // Not allowed in HTML, and they would show as nothing.
+                // HTML does not allow control characters.
                 _ if letter.is_control() => f.write_char('\u{fffd}')?,
                 _ => f.write_char(letter)?,
             }
@@ -81,14 +79,16 @@ impl Display for Text<'_> {
     }
 }
 
-/// Puts each value in its place, `{{name}}`, in one pass: what a value says is never taken for a place.
+/// Replaces each placeholder `{{name}}` of a template by its value, in one pass: a value is never searched for
+/// placeholders.
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut page = String::with_capacity(template.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
-        // The template is a part of this program: a wrong name in it is found by any test that makes a page.
-        let (name, after) = after.split_once("}}").expect("a place in the template is closed");
-        let (_, value) = values.iter().find(|(known, _)| *known == name).expect("a place in the template has a value");
+        // The template is a part of this program: every test that makes a page finds a wrong name.
+        let (name, after) = after.split_once("}}").expect("a placeholder in the template is closed");
+        let (_, value) =
+            values.iter().find(|(known, _)| *known == name).expect("a placeholder in the template has a value");
         page.push_str(before);
         page.push_str(value);
         rest = after;
@@ -97,22 +97,22 @@ pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     page
 }
 
-/// What the script draws from, as JSON that cannot end its element: `<` is written as an escape.
+/// The data for the script, as JSON. `<` is escaped, so that the data cannot end their element.
 fn data(report: &JobReport, baseline: Option<&JobReport>) -> String {
     #[derive(Serialize)]
     struct Data {
-        job: Columns,
-        baseline: Option<Columns>,
+        job: SampleColumns,
+        baseline: Option<SampleColumns>,
     }
     let data = Data {
-        job: Columns::of(&report.samples),
-        baseline: baseline.filter(|b| !b.samples.is_empty()).map(|b| Columns::of(&b.samples)),
+        job: SampleColumns::of(&report.samples),
+        baseline: baseline.filter(|b| !b.samples.is_empty()).map(|b| SampleColumns::of(&b.samples)),
     };
     // Structs of vectors of numbers always become JSON.
     serde_json::to_string(&data).expect("columns become JSON").replace('<', "\\u003c")
 }
 
-/// The job's name, or its number if it has none.
+/// The name of the job, or its id if it has no name.
 fn title(report: &JobReport) -> String {
     match report.job.name.trim() {
         "" => format!("Job {}", report.job.job),
@@ -131,12 +131,12 @@ fn header(report: &JobReport) -> String {
     let mut html = format!(
         r#"<p class="kicker">{} <span class="state {class}">{state}</span></p><h1>{}</h1><dl class="facts">"#,
         if is_simulated(job) { "Simulated job".into() } else { format!("Job {}", job.job) },
-        Text(&title(report))
+        Escaped(&title(report))
     );
     let elapsed_us = if job.state == JobState::Running { job.elapsed_us } else { report.metrics.elapsed_us };
     let submitted = moment(job.submitted_unix_ms);
     let facts = [
-        ("Policy", Text(&report.policy).to_string()),
+        ("Policy", Escaped(&report.policy).to_string()),
         ("Tasks", tasks(report)),
         (if job.state == JobState::Running { "Running for" } else { "Elapsed" }, duration(elapsed_us as f64)),
         ("Submitted", format!(r#"<time datetime="{}Z">{submitted} UTC</time>"#, submitted.replace(' ', "T"))),
@@ -155,34 +155,34 @@ fn header(report: &JobReport) -> String {
     }
     html.push_str("</dl>");
     for warning in &job.warnings {
-        let _ = write!(html, r#"<p class="warning">{}</p>"#, Text(warning));
+        let _ = write!(html, r#"<p class="warning">{}</p>"#, Escaped(warning));
     }
     html
 }
 
-/// How many tasks there are, and how many are where.
+/// The number of tasks, in total and by state.
 fn tasks(report: &JobReport) -> String {
     let tasks = &report.job.tasks;
-    let places = [
+    let counts = [
         (tasks.succeeded, "succeeded"),
         (tasks.failed, "failed"),
         (tasks.cancelled, "cancelled"),
         (tasks.assigned, "at executors"),
         (tasks.waiting, "waiting"),
-        (tasks.blocked, "waiting for others"),
-        (report.job.retried, "tried again"),
-        (report.job.recomputed, "run again for what was lost"),
+        (tasks.blocked, "waiting for other tasks"),
+        (report.job.retried, "retried"),
+        (report.job.recomputed, "recomputed for lost outputs"),
         (report.job.reused, "reused"),
     ];
-    let places: Vec<String> = places
+    let counts: Vec<String> = counts
         .iter()
         .filter(|(tasks, _)| *tasks > 0)
-        .map(|(tasks, place)| format!("{} {place}", count(*tasks)))
+        .map(|(tasks, state)| format!("{} {state}", count(*tasks)))
         .collect();
-    format!("{} <small>{}</small>", count(tasks.total()), places.join(", "))
+    format!("{} <small>{}</small>", count(tasks.total()), counts.join(", "))
 }
 
-/// The sign and the section of a metric.
+/// The symbol of a metric and the section that defines it.
 fn origin(sign: &str, section: &str) -> String {
     match sign {
         "" => format!(r#"<span class="origin">{section}</span>"#),
@@ -194,21 +194,23 @@ fn tile(figure: &Figure) -> String {
     let Figure { name, sign, value, beside, meaning, section } = figure;
     let origin = origin(sign, section);
     format!(
-        r#"<section class="tile"><h3>{name}</h3><p class="value">{value}</p><p class="beside">{beside}</p><p class="meaning">{meaning} {origin}</p></section>"#
+        r#"<section class="tile"><h3>{name}</h3><p class="value">{value}</p><p class="beside">{beside}</p>
+<p class="meaning">{meaning} {origin}</p></section>"#
     )
 }
 
-fn panel(split: &Split) -> String {
-    let Split { name, sign, value, meaning, section, parts, nothing } = split;
+fn panel(breakdown: &Breakdown) -> String {
+    let Breakdown { name, sign, value, meaning, section, parts, nothing } = breakdown;
     let mut html = format!(r#"<section class="tile"><h3>{name}</h3><p class="value">{value}</p>"#);
-    if split.is_something() {
+    if breakdown.is_something() {
         html.push_str(r#"<div class="bar" aria-hidden="true">"#);
         for part in parts.iter().filter(|part| part.size > 0.0) {
-            let _ = write!(html, r#"<span class="{}" style="flex-grow:{:.4}"></span>"#, part.class, split.share(part));
+            let _ =
+                write!(html, r#"<span class="{}" style="flex-grow:{:.4}"></span>"#, part.class, breakdown.share(part));
         }
         html.push_str(r#"</div><table class="parts">"#);
         for part in parts {
-            let share = share(split.share(part));
+            let share = share(breakdown.share(part));
             let _ = write!(
                 html,
                 r#"<tr><th scope="row"><span class="mark {}"></span>{}</th><td>{share}</td><td>{}</td></tr>"#,
@@ -225,16 +227,17 @@ fn panel(split: &Split) -> String {
 
 fn comparison(report: &JobReport, baseline: &JobReport) -> String {
     let mut html = format!(
-        r#"<section><h2>Against the baseline</h2><p class="lead">Job {}, <q>{}</q>, under <b>{}</b>; {}.</p>
-<div class="scroll"><table class="rows"><thead><tr><th scope="col">Metric</th><th scope="col">This job</th><th scope="col">Baseline</th><th scope="col">Ratio</th><th scope="col" class="words">Meaning</th></tr></thead><tbody>"#,
+        r#"<section><h2>Comparison with the baseline</h2><p class="lead">Job {}, <q>{}</q>, under <b>{}</b>; {}.</p>
+<div class="scroll"><table class="rows"><thead><tr><th scope="col">Metric</th><th scope="col">This job</th>
+<th scope="col">Baseline</th><th scope="col">Ratio</th><th scope="col" class="words">Meaning</th></tr></thead><tbody>"#,
         baseline.job.job,
-        Text(&title(baseline)),
-        Text(&baseline.policy),
+        Escaped(&title(baseline)),
+        Escaped(&baseline.policy),
         counted(baseline.job.tasks.total(), "task")
     );
     for row in comparisons(report, baseline) {
         let ratio = times(row.ratio);
-        // What rounds to the same is neither better nor worse.
+        // A ratio that rounds to 1.00 is neither better nor worse.
         let verdict = match row.more_is_better {
             Some(more) if row.ratio.is_finite() && (row.ratio - 1.0).abs() >= 0.005 => {
                 match (row.ratio > 1.0) == more {
@@ -246,7 +249,8 @@ fn comparison(report: &JobReport, baseline: &JobReport) -> String {
         };
         let _ = write!(
             html,
-            r#"<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td>{ratio}{verdict}</td><td class="words">{}</td></tr>"#,
+            r#"<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td>{ratio}{verdict}</td>
+<td class="words">{}</td></tr>"#,
             row.name, row.this, row.baseline, row.meaning
         );
     }
@@ -267,13 +271,13 @@ fn failures(report: &JobReport) -> String {
     );
     for failure in &report.failures {
         let lines: Vec<_> = once(failure.status.clone()).chain(details(failure)).collect();
-        let _ = write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, Text(&lines.join("\n")));
+        let _ = write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, Escaped(&lines.join("\n")));
     }
     html.push_str("</dl></section>");
     html
 }
 
-/// The course as a table: what the charts show, for those who do not see them.
+/// The samples as a table, which has the same data as the charts.
 fn samples(samples: &[Sample]) -> String {
     const HEADS: [&str; 12] = [
         "Until",
@@ -290,12 +294,13 @@ fn samples(samples: &[Sample]) -> String {
         "Utilisation",
     ];
     let rows = condense(samples, TABLE_ROWS);
-    let what = match rows.len() < samples.len() {
-        true => format!("{} samples in {} rows, neighbours added up", count(samples.len() as u64), rows.len()),
+    let extent = match rows.len() < samples.len() {
+        true => format!("{} samples, merged into {} rows", count(samples.len() as u64), rows.len()),
         false => counted(samples.len() as u64, "sample"),
     };
     let mut html = format!(
-        r#"<details><summary>The course as a table <small>{what}</small></summary><div class="scroll"><table class="rows"><thead><tr>"#
+        r#"<details><summary>Samples as a table <small>{extent}</small></summary>
+<div class="scroll"><table class="rows"><thead><tr>"#
     );
     for head in HEADS {
         let _ = write!(html, r#"<th scope="col">{head}</th>"#);
@@ -331,7 +336,7 @@ mod tests {
     use super::super::example;
     use super::*;
 
-    /// The page without the parts that are the same in every page and were looked at when they were taken in.
+    /// The page without the vendored parts, which are the same in every page.
     fn of_the_job(page: &str) -> String {
         [CHART_SCRIPT, CHART_STYLE].iter().fold(page.to_string(), |page, vendored| page.replace(vendored, ""))
     }
@@ -343,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_does_not_act() {
+    fn text_from_users_does_not_act() {
         let page = html(&example::hostile(), Some(&example::hostile()));
         for act in ["<script>alert", "<img", "</script><", "onerror=\"", "\u{1b}", "\u{0}"] {
             assert!(!of_the_job(&page).contains(act), "{act}");
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_looks_like_a_place_is_a_name() {
+    fn a_name_that_looks_like_a_placeholder_stays_a_name() {
         let mut report = example::diffusion();
         report.job.name = "{{script}} {{data}}".into();
         assert_eq!(html(&report, None).matches("{{script}} {{data}}").count(), 2, "in the title and in the heading");
@@ -365,7 +370,7 @@ mod tests {
     #[test]
     fn the_page_loads_nothing() {
         let page = html(&example::diffusion(), Some(&example::persistent_only()));
-        // uPlot names its home in a comment: the one address in the page.
+        // uPlot has the address of its repository in a comment; it is the only address in the page.
         let home = "/*! https://github.com/leeoniya/uPlot (v1.6.32) */";
         let page = page.replacen(home, "", 1);
         for load in
@@ -395,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_asks_for_columns_that_there_are() {
+    fn the_script_uses_columns_that_exist() {
         let data = data_of(&html(&example::diffusion(), None));
         for (_, after) in SCRIPT.match_indices("columns.").map(|(place, found)| SCRIPT.split_at(place + found.len())) {
             let name: String = after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();

@@ -1,40 +1,40 @@
-//! Several runs side by side, as one page of charts: what was measured, over what was varied. It has the looks of a job's
-//! report, and its rules.
+//! Several runs side by side, as one page of charts: each chart shows one measured value over the varied parameter. The
+//! page has the style and the rules of a job's report.
 
-use super::page::{CHART_SCRIPT, CHART_STYLE, STYLE, Text, fill};
+use super::page::{CHART_SCRIPT, CHART_STYLE, Escaped, STYLE, fill};
 use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("../../../web/report/plots.html");
 const SCRIPT: &str = include_str!("../../../web/report/plots.js");
 
-/// What was varied: in order, and the same for all lines.
+/// The varied parameter, which all charts have on their horizontal axis.
 #[derive(Serialize)]
 pub struct Axis {
-    /// With its unit.
+    /// Name of the parameter, with its unit.
     pub label: String,
-    /// Ascending.
+    /// Values in ascending order.
     pub values: Vec<f64>,
 }
 
-/// One chart.
+/// One chart: one measured value.
 #[derive(Serialize)]
 pub struct Plot {
-    /// What was measured.
+    /// Name of the measured value.
     pub title: &'static str,
-    /// What that means.
+    /// Meaning of the value, in a line.
     pub note: &'static str,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: &'static str,
-    /// Lines, in the same order in all charts.
-    pub lines: Vec<Line>,
+    /// The lines, in the same order in all charts.
+    pub lines: Vec<PlotLine>,
 }
 
-/// What was measured of one choice of all else.
+/// The measured values of one combination of the other parameters.
 #[derive(Serialize)]
-pub struct Line {
-    /// That choice.
+pub struct PlotLine {
+    /// Name of the combination.
     pub label: String,
-    /// For each of the axis's values; nothing where it was not measured.
+    /// One value for each value of the axis; `None` where there is no measurement.
     pub values: Vec<Option<f64>>,
 }
 
@@ -45,13 +45,13 @@ pub fn plots(title: &str, lead: &str, axis: &Axis, plots: &[Plot]) -> String {
         axis: &'a Axis,
         plots: &'a [Plot],
     }
-    // Structs of texts and numbers always become JSON; `<` is escaped so that it cannot end its element.
+    // Structs of texts and numbers always become JSON. `<` is escaped so that a text cannot end the script element.
     let data = serde_json::to_string(&Data { axis, plots }).expect("plots become JSON").replace('<', "\\u003c");
     fill(
         TEMPLATE,
         &[
-            ("title", Text(title).to_string()),
-            ("lead", Text(lead).to_string()),
+            ("title", Escaped(title).to_string()),
+            ("lead", Escaped(lead).to_string()),
             ("chart_style", CHART_STYLE.into()),
             ("style", STYLE.into()),
             ("data", data),
@@ -67,13 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_what_it_plots_and_lets_no_name_act() {
+    fn a_page_shows_its_plots_and_no_name_acts_as_markup() {
         let act = "</script><script>alert(1)</script>";
         let axis = Axis { label: "Nodes".into(), values: vec![1.0, 2.0] };
-        let line = Line { label: act.into(), values: vec![Some(3.5), None] };
+        let line = PlotLine { label: act.into(), values: vec![Some(3.5), None] };
         let page = plots(act, "4 runs", &axis, &[Plot { title: "Time", note: "", unit: "s", lines: vec![line] }]);
         assert!(!page.contains("<script>alert(1)") && !page.contains("{{"));
         assert!(page.contains(r#""values":[3.5,null]"#) && page.contains("4 runs"));
-        assert!(!page.contains("http://") && !page.contains("src=\""), "the page asks for nothing");
+        assert!(!page.contains("http://") && !page.contains("src=\""), "the page loads nothing");
     }
 }

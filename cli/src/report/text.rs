@@ -1,8 +1,8 @@
-//! The metrics as text for a terminal. What others wrote is shown without its control characters: a job's name must not
-//! move a cursor or colour a screen.
+//! The metrics as text for a terminal. Text from users is shown without its control characters, so that the name of a
+//! job cannot move the cursor or colour the screen.
 
 use super::amount::{count, duration, moment, share};
-use super::figure::{figures, splits};
+use super::figure::{breakdowns, figures};
 use super::is_simulated;
 use eyas_wire::view::{JobReport, JobState};
 
@@ -21,8 +21,8 @@ pub fn table(report: &JobReport) -> String {
     let which = if is_simulated(job) { "simulated job".into() } else { format!("job {}", job.job) };
     row(&which, state.into(), format!("{}, {policy}", plain(&job.name)));
     let tasks = &job.tasks;
-    let places = format!(
-        "{} succeeded, {} failed, {} cancelled, {} tried again, {} recomputed, {} reused",
+    let counts = format!(
+        "{} succeeded, {} failed, {} cancelled, {} retried, {} recomputed, {} reused",
         count(tasks.succeeded),
         count(tasks.failed),
         count(tasks.cancelled),
@@ -30,7 +30,7 @@ pub fn table(report: &JobReport) -> String {
         count(job.recomputed),
         count(job.reused)
     );
-    row("tasks", count(tasks.total()), places);
+    row("tasks", count(tasks.total()), counts);
     let submitted = match is_simulated(job) {
         true => String::new(),
         false => format!("submitted {} UTC", moment(job.submitted_unix_ms)),
@@ -39,11 +39,11 @@ pub fn table(report: &JobReport) -> String {
     for figure in figures(report) {
         row(&figure.name.to_lowercase(), figure.value, figure.beside);
     }
-    for split in splits(report) {
-        let beside = if split.is_something() { "" } else { split.nothing };
-        row(&lower_first(split.name), split.value.clone(), lower_first(beside.trim_end_matches('.')));
-        for part in &split.parts {
-            let share = if split.is_something() { share(split.share(part)) } else { String::new() };
+    for breakdown in breakdowns(report) {
+        let beside = if breakdown.is_something() { "" } else { breakdown.nothing };
+        row(&lower_first(breakdown.name), breakdown.value.clone(), lower_first(beside.trim_end_matches('.')));
+        for part in &breakdown.parts {
+            let share = if breakdown.is_something() { share(breakdown.share(part)) } else { String::new() };
             row(&format!("  {}", part.name.to_lowercase()), share, part.value.clone());
         }
     }
@@ -56,12 +56,12 @@ pub fn table(report: &JobReport) -> String {
         .collect()
 }
 
-/// `text` in a line, without control characters.
+/// The text with its control characters replaced.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// `Response time` as it stands inside a line; `CPU time` stays.
+/// Makes the first letter lower case if the second is: `Response time` becomes `response time`, and `CPU time` stays.
 fn lower_first(name: &str) -> String {
     let mut letters = name.chars();
     match (letters.next(), letters.clone().next()) {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_aligned_and_says_units() {
+    fn the_table_is_aligned_and_has_units() {
         let table = table(&example::diffusion());
         assert!((18..=24).contains(&table.lines().count()), "{table}");
         let speedup = table.lines().find(|line| line.starts_with("speedup")).expect("speedup");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_does_not_command_the_terminal() {
+    fn a_name_cannot_control_the_terminal() {
         let table = table(&example::hostile());
         assert!(table.chars().all(|c| c == '\n' || !c.is_control()), "{table:?}");
         assert!(!super::table(&example::empty()).contains("NaN"));

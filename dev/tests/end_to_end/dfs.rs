@@ -235,8 +235,8 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
         ["dfs", "recover"].map(str::to_owned).into_iter().chain(words).collect::<Vec<_>>()
     };
     let run = |words: Vec<String>| cluster.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    run(without(&missing[1..])).exits(1).says(&["nothing was done", missing[0].as_str().unwrap()]);
-    run(without(&missing)).exits(0).says(&["goes on with 2 nodes"]);
+    run(without(&missing[1..])).exits(1).says(&["nothing was changed", missing[0].as_str().unwrap()]);
+    run(without(&missing)).exits(0).says(&["continues with 2 nodes"]);
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
     cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
     // A node that comes back after all becomes a member again.

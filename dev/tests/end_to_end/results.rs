@@ -111,7 +111,7 @@ fn a_report_is_written_where_it_was_asked() {
     assert_eq!((&json["schema_version"], &json["report"]["job"]["tasks"]["succeeded"]), (&1.into(), &5.into()));
     // The mistake is found before a task runs.
     let refused = |words: &[&str]| {
-        home.eyas(words).exits(2).says(&["`r.pdf` does not name the form of a report", ".html, .csv or .json"])
+        home.eyas(words).exits(2).says(&["`r.pdf` does not name the format of a report", ".html, .csv or .json"])
     };
     refused(&["run", "--array", "1", "--report", "r.pdf", "--", "touch", "ran"]);
     refused(&["report", "1", "-o", "r.pdf"]);

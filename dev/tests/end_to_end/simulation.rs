@@ -72,7 +72,7 @@ fn the_model_answers_with_what_can_be() {
     let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
     let stdout = home.eyas(&words).exits(0).stdout;
     assert!(stdout.contains("More than 100% because of the stores"), "{stdout}");
-    assert!(stdout.contains("This may be off by more than 15%"), "{stdout}");
+    assert!(stdout.contains("This estimate may be off by more than 15%"), "{stdout}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn an_interrupted_sweep_prints_what_is_done() {
     let sweep = home.spawn(&["sim", "sweep", "long.toml", "--policy", "cost,gcc,mcu", "--csv", "sweep.csv"]);
     wait_until("it listens to interrupts", || catches_interrupts(sweep.id()));
     signal(sweep.id(), Signal::INT);
-    finish(sweep).exits(130).says(&["interrupted; these are", "of 3 combinations"]);
+    finish(sweep).exits(130).says(&["interrupted; the table has", "of 3 combinations"]);
     assert!(home.read("sweep.csv").lines().count() <= 3);
 }
 
@@ -156,7 +156,7 @@ fn an_interrupted_experiment_of_the_paper_is_broken_off() {
     let paper = home.spawn(&["sim", "paper", "--only", "mi-fa", "--csv", "paper.csv"]);
     wait_until("it listens to interrupts", || catches_interrupts(paper.id()));
     signal(paper.id(), Signal::INT);
-    finish(paper).exits(130).says(&["interrupted; these are 0 of 1 experiments"]);
+    finish(paper).exits(130).says(&["interrupted; the table has 0 of 1 experiments"]);
     assert_eq!(home.read("paper.csv"), "", "what was broken off is no figure");
 }
 

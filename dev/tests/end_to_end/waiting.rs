@@ -73,8 +73,9 @@ fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
         signal(waiting.child.id(), Signal::INT);
         let (code, said) = waiting.end();
         assert_eq!(code, Some(130), "{words:?}: {said}");
-        let is_said = said
-            .contains("job 1 goes on: wait for it again with `eyas job wait 1`, or cancel it with `eyas job cancel 1`");
+        let is_said = said.contains(
+            "job 1 continues: wait for it again with `eyas job wait 1`, or cancel it with `eyas job cancel 1`",
+        );
         assert_eq!((is_said, &*cluster.job("1")["state"].to_string()), (job == 1, "\"running\""), "{words:?}: {said}");
     }
     assert_eq!(cluster.job("2")["state"], "cancelled", "a run ends with its command");
@@ -164,7 +165,7 @@ fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
     let eyas = |words: &[&str]| home.eyas(&[&["--cluster", "test"], words].concat());
     let start = ["start", "local", "--nodes", "1", "--slots", "1", "--detach"];
     let first = eyas(&start).exits(0);
-    assert!(!first.stderr.contains("goes on"), "{}", first.stderr);
+    assert!(!first.stderr.contains("continues"), "{}", first.stderr);
     eyas(&["submit", "job.toml"]).exits(0);
     let has_ended = || eyas(&["--json", "job", "list"]).exits(0).json("jobs")[0]["tasks"]["succeeded"] == 1;
     wait_until("its first task has ended", has_ended);
@@ -173,7 +174,7 @@ fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
         wait_until("the cluster has ended", || home.processes().is_empty());
     };
     stop();
-    let told = "job 1 (`long`) goes on: 2 of 3 tasks are left; `eyas job cancel 1` cancels it";
+    let told = "job 1 (`long`) continues: 2 of 3 tasks are left; `eyas job cancel 1` cancels it";
     eyas(&start).exits(0).says(&[told, "1 executor ready"]);
     stop();
     let mut dispatcher = home.command(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]);
@@ -183,6 +184,6 @@ fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
     eyas(&["job", "cancel", "last"]).exits(0);
     eyas(&["stop"]).exits(0);
     assert!(dispatcher.wait().expect("our own child").success());
-    assert!(!eyas(&start).exits(0).stderr.contains("goes on"));
+    assert!(!eyas(&start).exits(0).stderr.contains("continues"));
     stop();
 }

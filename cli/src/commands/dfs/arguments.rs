@@ -6,6 +6,8 @@ use clap::{Args, Subcommand};
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, NodeId};
 use eyas_client::types::units;
 
+use crate::error::ValueError;
+
 #[derive(Subcommand)]
 pub(crate) enum DfsCommand {
     /// Write local files into the file system
@@ -15,7 +17,7 @@ pub(crate) enum DfsCommand {
         sources: Vec<PathBuf>,
         /// Name of the new file; or, with a slash at the end, the folder for the new files
         name: String,
-        /// Write folders and everything in them
+        /// Write folders with all files in them
         #[arg(short, long)]
         recursive: bool,
         #[command(flatten)]
@@ -25,10 +27,10 @@ pub(crate) enum DfsCommand {
     Get {
         /// The file, or a pattern of files; or a folder, with -r
         name: String,
-        /// Destination: a file, or a folder for several files; `-` is standard output [default: the name of the file, in the
-        /// current folder]
+        /// Destination: a file, or a folder for several files; `-` is standard output [default: the name of the file,
+        /// in the current folder]
         to: Option<PathBuf>,
-        /// Copy a folder and everything in it
+        /// Copy a folder with all files in it
         #[arg(short, long)]
         recursive: bool,
         /// Replace existing files
@@ -40,7 +42,7 @@ pub(crate) enum DfsCommand {
         /// Files and patterns of files; or folders, with -r
         #[arg(required = true)]
         names: Vec<String>,
-        /// Remove folders and everything in them
+        /// Remove folders with all files in them
         #[arg(short, long)]
         recursive: bool,
     },
@@ -52,14 +54,14 @@ pub(crate) enum DfsCommand {
         /// Write all files of folders, in order of name
         #[arg(short, long)]
         recursive: bool,
-        /// Begin at this byte of each file
+        /// Start at this byte of each file
         #[arg(long, value_name = "BYTES", default_value_t = 0)]
         offset: u64,
         /// Write up to this many bytes of each file
         #[arg(long, value_name = "BYTES")]
         length: Option<u64>,
     },
-    /// List the files of a folder and of the folders in it
+    /// List the files of a folder and its subfolders
     Ls {
         /// The folder
         #[arg(default_value = "/")]
@@ -84,12 +86,12 @@ pub(crate) enum DfsCommand {
         /// The new name
         to: FileName,
     },
-    /// Show size, record format, replicas and age of a file
+    /// Show the size, record format, number of replicas and age of a file
     Stat {
         /// The file
         name: FileName,
     },
-    /// Show the total size of the files of a folder; without a folder, also what each node holds
+    /// Show the total size of the files of a folder; without a folder, also the usage of each node
     Du {
         /// The folder
         folder: Option<String>,
@@ -98,17 +100,17 @@ pub(crate) enum DfsCommand {
     ///
     /// `eyas dfs verify` lists lost chunks. The bytes of a chunk are taken from COPY if they match its checksum.
     Restore {
-        /// A local file with the same bytes
+        /// A local copy of the file
         copy: PathBuf,
         /// The file with lost chunks
         name: FileName,
     },
-    /// Check the replicas of files: missing and damaged replicas are replaced, lost chunks are listed
+    /// Check the replicas of files: replace missing and damaged replicas, and list lost chunks
     Verify {
         /// Files and folders
         #[arg(default_values_t = [String::from("/")])]
         names: Vec<String>,
-        /// Check only whether the replicas exist, and do not read them
+        /// Check only that the replicas exist, without reading them
         #[arg(long)]
         quick: bool,
     },
@@ -118,12 +120,13 @@ pub(crate) enum DfsCommand {
         #[arg(default_value = "/")]
         folder: String,
     },
-    /// Continue without nodes that are lost for good, if at least half of the nodes are missing; lists missing nodes
+    /// Continue without nodes that are permanently lost, if at least half of the nodes are missing; without options,
+    /// list the missing nodes
     Recover {
-        /// A missing node to give up, with the data that only this node holds (repeat for each missing node)
+        /// A missing node to give up, together with the data that only this node holds (repeat for each missing node)
         #[arg(long, value_name = "NODE")]
         without: Vec<NodeId>,
-        /// Forget which file system the cluster has, while no node is connected: the next node that joins decides it
+        /// Forget the file system of the cluster, while no node is connected; the next node that joins determines it
         #[arg(long, conflicts_with = "without")]
         anew: bool,
     },
@@ -135,29 +138,34 @@ pub(crate) enum DfsCommand {
     },
 }
 
-/// How files are written.
+/// Options for writing files.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct FileShapeArgs {
     /// Record format, so that chunks end between records: lines, csv, json-lines, fasta, fastq, fixed:BYTES,
     /// length-prefixed:4be or whole [default: chosen by the ending and the first bytes of the file]
     #[arg(long)]
     pub format: Option<Format>,
-    /// Size of the chunks
+    /// Size of the chunks, from 1KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_chunk_bytes)]
     pub chunk_size: u64,
     /// Number of replicas of each chunk
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_REPLICATION, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_REPLICATION,
+        value_parser = clap::value_parser!(u8).range(1..)
+    )]
     pub replicas: u8,
 }
 
-/// Smaller chunks cost more overhead than they save.
+/// Minimum size of a chunk: the overhead of smaller chunks is too high.
 const MIN_CHUNK_BYTES: u64 = 1 << 10;
-/// Larger chunks do not fit in memory.
+/// Maximum size of a chunk: a chunk must fit in memory.
 const MAX_CHUNK_BYTES: u64 = 1 << 30;
 
-fn parse_chunk_bytes(text: &str) -> Result<u64, String> {
-    match units::parse_bytes(text).map_err(|e| e.to_string())? {
+fn parse_chunk_bytes(text: &str) -> Result<u64, ValueError> {
+    match units::parse_bytes(text)? {
         bytes @ MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES => Ok(bytes),
-        _ => Err(format!("`{text}` is not a size of chunks: write a size from 1KiB to 1GiB, such as 4MiB")),
+        _ => Err(ValueError::ChunkSize(text.into())),
     }
 }

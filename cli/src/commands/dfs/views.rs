@@ -1,4 +1,4 @@
-//! How files and nodes of the file system are shown, to people and as JSON.
+//! Shows files and nodes of the file system, as tables and as JSON.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -65,17 +65,17 @@ pub(crate) fn chunks(file: &File, membership: &DfsMembership, json: bool) -> Res
     }
     let mut table = Table::new(&["CHUNK", "OFFSET", "SIZE", "NODES"]);
     let mut offset = 0;
-    for (place, chunk) in file.record.chunks.iter().enumerate() {
+    for (index, chunk) in file.record.chunks.iter().enumerate() {
         let replicas = replicas(chunk, Some(membership)).into_iter();
         let nodes: Vec<_> =
-            replicas.map(|replica| replica.address.unwrap_or(format!("{} (gone)", replica.node))).collect();
-        table.row(vec![place.to_string(), offset.to_string(), format_bytes(chunk.size_bytes), nodes.join(" ")]);
+            replicas.map(|replica| replica.address.unwrap_or(format!("{} (missing)", replica.node))).collect();
+        table.row(vec![index.to_string(), offset.to_string(), format_bytes(chunk.size_bytes), nodes.join(" ")]);
         offset += chunk.size_bytes;
     }
     table.print()
 }
 
-/// A node that is there.
+/// A connected node.
 pub(crate) fn node(member: &Member, membership: &DfsMembership, usage: Option<Usage>) -> FilesNodeView {
     FilesNodeView {
         node: member.node.to_string(),
@@ -89,7 +89,7 @@ pub(crate) fn node(member: &Member, membership: &DfsMembership, usage: Option<Us
     }
 }
 
-/// A member that is not there.
+/// A member that is not connected.
 pub(crate) fn missing(node: NodeId) -> FilesNodeView {
     let (address, chunks, bytes, free_bytes, damaged, damaged_bytes) = Default::default();
     FilesNodeView {
@@ -113,7 +113,7 @@ pub(crate) fn usage(files: u64, bytes: u64, nodes: Vec<FilesNodeView>, json: boo
     self::nodes(nodes)
 }
 
-/// What nodes there are, if any are shown.
+/// Prints the nodes, if there are any.
 pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> Result<(), CliError> {
     if nodes.is_empty() {
         return Ok(());
@@ -150,7 +150,7 @@ pub(crate) fn recovery(recovery: &Recovery) -> Result<(), CliError> {
     show::json("recovery", &view)
 }
 
-/// `verify`, of each file that was looked at
+/// `verify`: the results of all files
 pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), CliError> {
     let texts = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
     let replica = |name: &FileName, (place, node): &(usize, NodeId)| BadReplicaView {
@@ -180,19 +180,19 @@ pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), C
         out!("{name}: chunk {chunk} is missing or damaged on node {node}; it will be replaced")?;
     }
     for BadReplicaView { name, chunk, node } in &silent {
-        out!("{name}: chunk {chunk} is not verified on node {node}, which does not answer")?;
+        out!("{name}: chunk {chunk} could not be checked on node {node}, which does not answer")?;
     }
     lost.iter().try_for_each(|lost| out!("{}", sentence(lost)))?;
     let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
     say!("{files} verified, {bad} missing or damaged, {} lost", format_count(lost.len() as u64, "chunk"));
     let names: BTreeSet<_> = lost.iter().map(|lost| &lost.name).collect();
     for name in names {
-        say!("with a copy of {name} at hand, `eyas dfs restore COPY {name}` brings the lost chunks back");
+        say!("`eyas dfs restore COPY {name}` restores the lost chunks from a local copy of the file");
     }
     Ok(())
 }
 
-/// What a person is told of a lost chunk.
+/// The message about a lost chunk.
 fn sentence(lost: &LostChunkView) -> String {
     let LostChunkView { name, chunk, offset, size_bytes, damaged_on, silent } = lost;
     let last = (offset + size_bytes).saturating_sub(1);
@@ -205,12 +205,12 @@ fn sentence(lost: &LostChunkView) -> String {
         true => format!("{what} is lost: no node has a good copy{kept}"),
         false => {
             let nodes = silent.join(", ");
-            format!("{what} cannot be read: no node that answers has a good copy, {nodes} may have one{kept}")
+            format!("{what} cannot be read: no node that answers has a good copy; {nodes} may have one{kept}")
         }
     }
 }
 
-/// With its chunks, if it is said who there is.
+/// The view of a file; with a membership, also its chunks.
 fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
     let record = &file.record;
     let mut offset = 0;

@@ -1,7 +1,6 @@
-//! The library that `eyas io run` loads into programs: as a file beside the command if there is one, else the copy that the
-//! command carries, written to a private folder.
+//! The library that `eyas io run` loads into programs: a file beside the command if there is one, else the copy inside
+//! the command, which is written to a private folder.
 
-use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,15 +8,14 @@ use std::path::{Path, PathBuf};
 use eyas_coordinator::agent;
 use rustix::fs::StatVfsMountFlags;
 
-use super::run::runtime_folder;
 use crate::error::CliError;
-use crate::own_process::own_path;
+use crate::own_process::{io_runtime_folder, own_path, temporary_io_folder};
 
 const LIBRARY: &str = "libeyas_preload.so";
-/// The library, as `build.rs` has built it.
+/// The content of the library, which `build.rs` has built.
 const CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libeyas_preload.so"));
 
-/// Path of the library, for the loader.
+/// The path of the library, for the loader.
 pub(super) fn library() -> Result<PathBuf, CliError> {
     match beside_command()? {
         Some(library) => loadable(library),
@@ -25,7 +23,7 @@ pub(super) fn library() -> Result<PathBuf, CliError> {
     }
 }
 
-/// A library that was installed with the command: in its folder, or where packages put libraries.
+/// A library that was installed with the command: in the same folder, or in the folder for libraries of packages.
 fn beside_command() -> Result<Option<PathBuf>, CliError> {
     let own = PathBuf::from(own_path()?);
     let folder = own.parent().unwrap_or(Path::new("/"));
@@ -33,11 +31,10 @@ fn beside_command() -> Result<Option<PathBuf>, CliError> {
     Ok(places.into_iter().find(|place| place.is_file()))
 }
 
-/// Writes the library to the first private folder from which the loader can take it.
+/// Writes the library to the first private folder from which the loader can load it.
 fn write_private() -> Result<PathBuf, CliError> {
-    let temporary = env::temp_dir().join(format!("eyas-io-{}", rustix::process::getuid().as_raw()));
     let mut refusals = Vec::new();
-    for folder in [runtime_folder(), temporary] {
+    for folder in [io_runtime_folder(), temporary_io_folder()] {
         match write_to(&folder.join("lib")) {
             Ok(library) => return Ok(library),
             Err(error) => refusals.push(error.to_string()),
@@ -47,7 +44,8 @@ fn write_private() -> Result<PathBuf, CliError> {
     Err(format!("cannot write {LIBRARY} for the loader: {}", refusals.join("; ")).into())
 }
 
-/// The name has a hash of the content, so that commands of several versions do not disturb each other.
+/// Writes the library to a folder. The name of the file has a hash of the content, so that different versions of the
+/// command can be used at the same time.
 fn write_to(folder: &Path) -> Result<PathBuf, CliError> {
     agent::make_folder(folder)?;
     if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
@@ -56,7 +54,7 @@ fn write_to(folder: &Path) -> Result<PathBuf, CliError> {
     let library = loadable(folder.join(format!("libeyas_preload-{}.so", env!("EYAS_PRELOAD_HASH"))))?;
     let is_there = fs::read(&library).is_ok_and(|content| content == CONTENT);
     if !is_there {
-        // Programs that start at the same moment never see a part of the file.
+        // Written to a temporary file first, so that no program loads an incomplete library.
         let mut file = tempfile::Builder::new().prefix(".eyas-").tempfile_in(folder)?;
         file.write_all(CONTENT)?;
         file.persist(&library)?;

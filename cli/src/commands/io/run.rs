@@ -1,4 +1,4 @@
-//! `eyas io run`: replaces this process by the program, with a library that is loaded into it and an agent that answers.
+//! `eyas io run`: replaces this process by the program, into which the loader loads a library that asks an agent.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,29 +17,29 @@ use eyas_session::Access;
 use super::preload::library;
 use super::rules;
 use crate::error::CliError;
-use crate::own_process::own_path;
+use crate::own_process::{io_runtime_folder, own_path};
 use crate::print::say;
 
 /// A new agent answers within this time.
 const UP_DEADLINE: Duration = Duration::from_secs(5);
-/// Time between two checks whether it answers.
+/// Time between two checks whether the agent answers.
 const UP_STEP: Duration = Duration::from_millis(5);
 
 #[derive(Args)]
 pub(crate) struct IoRunArgs {
-    /// Order only requests for files below this path (may be repeated) [default: all file systems that nodes share, such as
-    /// NFS and Lustre]
+    /// Order only requests for files below this path (may be repeated) [default: all file systems that nodes share,
+    /// such as NFS and Lustre]
     #[arg(long, value_name = "PATH")]
     path: Vec<PathBuf>,
-    /// Order the requests of this node alone, without the coordinator
+    /// Order only the requests of this node, without the coordinator
     #[arg(long)]
     here: bool,
-    /// Order every request, also requests that gain nothing from it: for files in memory, and on storage that answers small
+    /// Order all requests, also requests that do not benefit: for files in memory, and on storage that answers small
     /// requests at once
     #[arg(long)]
     always: bool,
-    /// Job class of the requests; rules give a class a reservation, a limit and a weight [default: the class of the enclosing
-    /// `eyas io run`, or none]
+    /// Job class of the requests; rules give a class a reservation, a limit and a weight [default: the class of the
+    /// enclosing `eyas io run`, or none]
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
     /// The program and its arguments
@@ -47,7 +47,8 @@ pub(crate) struct IoRunArgs {
     program: Vec<OsString>,
 }
 
-/// Becomes the program. Without library or agent, the program runs all the same, and its requests are not ordered.
+/// Replaces this process by the program. If the library or the agent is missing, the program still runs, but its
+/// requests are not ordered.
 pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError> {
     let [program, words @ ..] = &args.program[..] else { unreachable!("there is a program") };
     let mut command = Command::new(program);
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
     Err(format!("cannot run {}: {error}", program.display()).into())
 }
 
-/// The paths as the kernel knows them, with a colon between them.
+/// The paths without symbolic links, joined with colons.
 fn real_paths(paths: &[PathBuf]) -> Result<Option<OsString>, CliError> {
     let mut real = Vec::new();
     for path in paths {
@@ -92,7 +93,7 @@ fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), CliError> 
     }
     let access = coordinator.map(Access::load).transpose()?;
     if access.is_none() {
-        // A mistake in the rules is said here; the agent could only write it to its log.
+        // An error in the rules is reported here; the agent could only write it to its log.
         rules(None)?;
     }
     let folder = agent_folder(access.as_ref());
@@ -103,22 +104,14 @@ fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), CliError> 
     Ok((agent::socket(&folder), libraries))
 }
 
-/// The folder of this user on this node.
-pub(super) fn runtime_folder() -> PathBuf {
-    match env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => PathBuf::from(folder).join("eyas-io"),
-        None => env::temp_dir().join(format!("eyas-io-{}", rustix::process::getuid().as_raw())),
-    }
-}
-
-/// The folder of the agent for programs of this user on this node that ask this coordinator, or none.
+/// The folder of this user's agent on this node, for this coordinator or for none.
 pub(crate) fn agent_folder(coordinator: Option<&Access>) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    runtime_folder()
+    io_runtime_folder()
         .join(coordinator.map_or("here".to_owned(), |access| access.dispatcher.chars().map(plain).collect()))
 }
 
-/// Whether an agent answers.
+/// Whether an agent answers in this folder.
 fn greet(folder: &Path) -> bool {
     let hello = || -> io::Result<()> {
         let mut socket = UnixStream::connect(agent::socket(folder))?;
@@ -129,7 +122,7 @@ fn greet(folder: &Path) -> bool {
     hello().is_ok()
 }
 
-/// Starts an agent, and ends: the program must not get a child process that it does not know.
+/// Starts an agent in the background. The caller then exits, so that the agent is not a child process of the program.
 pub(crate) fn detach() -> Result<(), CliError> {
     let words = env::args_os().skip(1).filter(|word| word != "--detach");
     // In a process group of its own, the agent gets no interrupts of the terminal.
@@ -137,7 +130,7 @@ pub(crate) fn detach() -> Result<(), CliError> {
     Ok(())
 }
 
-/// Starts an agent, and waits until it answers.
+/// Starts an agent, and waits until the agent answers.
 fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), CliError> {
     let log = folder.join("agent.log");
     let log_file = File::options().create(true).append(true).open(&log);

@@ -1,4 +1,4 @@
-//! How coordinated I/O stands, for people and for Prometheus.
+//! The state of coordinated I/O, as a table, as JSON, and as metrics for Prometheus.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `eyas sim index`: the dispatcher's central index of replicas, measured here, beside a distributed one.
+//! `eyas sim index`: measures the dispatcher's central index of replicas, and compares it with a distributed index.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use eyas_sim::index::{self, PAPER_LOOKUPS_PER_S};
 use eyas_sim::random::Random;
 use serde_json::json;
 
-use super::{Columns, csv, object, write};
+use super::{Record, csv, object, write};
 use crate::error::CliError;
 use crate::print::out;
 use crate::show::{self, Table};
@@ -21,20 +21,25 @@ use crate::show::{self, Table};
 #[derive(Args)]
 pub(crate) struct IndexArgs {
     /// Number of objects in the central index, each with one replica
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000)
+    )]
     entries: u32,
-    /// Write the table as CSV
+    /// Write the table to FILE, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
 
-/// Executors that hold the replicas.
+/// Number of executors that hold the replicas.
 const EXECUTORS: u32 = 1_000;
 
-/// Where the distributed index is shown: from one node to as many as the paper looks at.
+/// Numbers of nodes for which the distributed index is shown, up to the largest of the paper.
 const NODES: [u32; 8] = [1, 15, 100, 1_000, 10_000, 32_768, 100_000, index::MAX_NODES];
 
-/// What the catalog of `core/sched` does in a second, on this machine, on one core.
+/// The measured rates of the catalog of `core/sched`, on one core of this machine.
 struct Central {
     inserts_per_s: f64,
     lookups_per_s: f64,
@@ -42,7 +47,7 @@ struct Central {
 
 pub(super) fn index(args: &IndexArgs, json: bool) -> Result<ExitCode, CliError> {
     let central = measure(args.entries);
-    let rows: Vec<_> = NODES.iter().map(|nodes| columns(*nodes, &central)).collect();
+    let rows: Vec<_> = NODES.iter().map(|nodes| record(*nodes, &central)).collect();
     if let Some(path) = &args.csv {
         write(path, &csv(&rows))?;
     }
@@ -62,7 +67,7 @@ pub(super) fn index(args: &IndexArgs, json: bool) -> Result<ExitCode, CliError> 
         show::json("index", &answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["NODES", "LOOKUP", "LOOKUPS/S", "OF EYAS'S", "OF THE PAPER'S"]);
+    let mut table = Table::new(&["NODES", "LOOKUP", "LOOKUPS/S", "VS EYAS", "VS PAPER"]);
     for nodes in NODES {
         let per_s = index::lookups_per_s(nodes);
         table.row(vec![
@@ -74,23 +79,25 @@ pub(super) fn index(args: &IndexArgs, json: bool) -> Result<ExitCode, CliError> 
         ]);
     }
     table.print()?;
-    out!("A distributed index, P-RLS, by what the data diffusion paper says of it (figure 3).")?;
+    out!("LOOKUP, LOOKUPS/S: a distributed index, P-RLS, from the data diffusion paper (figure 3).")?;
     let Central { inserts_per_s, lookups_per_s } = central;
     let entries = args.entries;
     out!(
-        "EYAS'S: its catalog, here and now: {lookups_per_s:.0} lookups/s, {inserts_per_s:.0} inserts/s, {entries} entries."
+        "VS EYAS: relative to eyas's catalog on this machine: {lookups_per_s:.0} lookups/s, \
+         {inserts_per_s:.0} inserts/s, {entries} entries."
     )?;
-    out!("THE PAPER'S: a hash table, {PAPER_LOOKUPS_PER_S:.0} lookups/s.")?;
+    out!("VS PAPER: relative to the central index of the paper, a hash table: {PAPER_LOOKUPS_PER_S:.0} lookups/s.")?;
     let from = |crossover: Option<u32>| match crossover {
         Some(nodes) => format!("from {nodes} nodes on"),
-        None => format!("not with {} nodes", index::MAX_NODES),
+        None => format!("not even with {} nodes", index::MAX_NODES),
     };
-    out!("The distributed one is as fast as eyas's {}; as the paper's {}.", from(crossover), from(paper_crossover))?;
+    let (eyas, paper) = (from(crossover), from(paper_crossover));
+    out!("The distributed index is as fast as eyas's {eyas}, and as fast as the paper's central index {paper}.")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// One line of the distributed index.
-fn columns(nodes: u32, central: &Central) -> Columns {
+/// The row of the distributed index for one number of nodes.
+fn record(nodes: u32, central: &Central) -> Record {
     vec![
         ("nodes", nodes.into()),
         ("latency_s", json!(index::latency_s(nodes))),
@@ -99,8 +106,8 @@ fn columns(nodes: u32, central: &Central) -> Columns {
     ]
 }
 
-/// Tells a scheduler of so many replicas, and asks it in another order where each is. What making the events takes is
-/// counted in.
+/// Inserts this number of replicas into a scheduler's catalog, and looks them up in another order. The times include
+/// the construction of the events.
 fn measure(entries: u32) -> Central {
     let mut scheduler = Scheduler::new(Config::default());
     let mut effects = Vec::new();
@@ -109,15 +116,15 @@ fn measure(entries: u32) -> Central {
         let executor = ExecutorId(executor);
         scheduler.handle(Event::ExecutorJoined { executor, capacity, profile, held }, &mut effects);
     }
-    let mut dice = Random::new(1);
-    let mut objects: Vec<_> = (0..entries).map(|_| id(&mut dice)).collect();
+    let mut random = Random::new(1);
+    let mut objects: Vec<_> = (0..entries).map(|_| id(&mut random)).collect();
     let began = Instant::now();
     for (number, object) in objects.iter().enumerate() {
         let executor = ExecutorId(number as u32 % EXECUTORS);
         scheduler.handle(Event::Stored { executor, object: *object, size_bytes: 1_000_000 }, &mut effects);
     }
     let inserts_per_s = f64::from(entries) / began.elapsed().as_secs_f64();
-    dice.shuffle(&mut objects);
+    random.shuffle(&mut objects);
     let began = Instant::now();
     for object in &objects {
         black_box(scheduler.holders(*object).next()).expect("it is held");
@@ -125,9 +132,9 @@ fn measure(entries: u32) -> Central {
     Central { inserts_per_s, lookups_per_s: f64::from(entries) / began.elapsed().as_secs_f64() }
 }
 
-fn id(dice: &mut Random) -> ObjectId {
+fn id(random: &mut Random) -> ObjectId {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&dice.throw().to_le_bytes());
-    id[8..].copy_from_slice(&dice.throw().to_le_bytes());
+    id[..8].copy_from_slice(&random.throw().to_le_bytes());
+    id[8..].copy_from_slice(&random.throw().to_le_bytes());
     ObjectId(id)
 }

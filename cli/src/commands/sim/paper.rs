@@ -1,4 +1,4 @@
-//! `eyas sim paper`: the paper's experiments, beside what it says of them.
+//! `eyas sim paper`: simulates the experiments of the paper, and shows the results beside those of the paper.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use eyas_sim::outcome::Outcome;
 use eyas_sim::paper::{Experiment, HEADINGS, LEGEND, Measured, Repeated, with_results};
 use serde_json::json;
 
-use super::{Columns, Stop, csv, object, progress, write};
+use super::{Record, Stop, csv, object, progress, write};
 use crate::error::CliError;
 use crate::print::{out, say};
 use crate::show::{self, Table};
@@ -21,18 +21,19 @@ pub(crate) struct PaperArgs {
     /// Run only the experiment with this name (may be repeated)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Also run experiments that differ from the paper with one or two changed conditions, which may be the reason
+    /// Also repeat experiments whose results differ from the paper, with one or two changed conditions that may be the
+    /// cause
     #[arg(long)]
     sensitivities: bool,
-    /// Write the table as CSV
+    /// Write the table to FILE, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Replace the table in this document
+    /// Replace the table of results in this document
     #[arg(long, value_name = "FILE", requires = "sensitivities", conflicts_with = "only")]
     document: Option<PathBuf>,
 }
 
-/// How often is looked whether it should stop.
+/// Time between two checks for an interrupt.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCode, CliError> {
@@ -43,18 +44,18 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
     let only = &args.only;
     if let Some(unknown) = only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only)) {
         let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
-        return Err(format!("there is no experiment `{unknown}`; there are {}", names.join(", ")).into());
+        return Err(format!("there is no experiment `{unknown}`; the experiments are {}", names.join(", ")).into());
     }
     experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
     let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
     let bar = progress(names.len() as u64);
     bar.enable_steady_tick(LOOK_EVERY);
-    // By a thread of their own, which is left alone with what it has begun when it should stop.
+    // A separate thread simulates; after an interrupt, it is abandoned in the middle of an experiment.
     let (ended, ends) = mpsc::channel();
     thread::spawn(move || experiments.into_iter().all(|experiment| ended.send(Repeated::of(experiment)).is_ok()));
     let mut repeated = Vec::new();
     while let Some(name) = names.get(repeated.len())
-        && !stop.is_wished()
+        && !stop.is_requested()
     {
         bar.set_message(*name);
         match ends.recv_timeout(LOOK_EVERY) {
@@ -65,12 +66,12 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         bar.set_position(repeated.len() as u64);
     }
     bar.finish_and_clear();
-    let columns: Vec<_> = repeated.iter().map(columns).collect();
+    let records: Vec<_> = repeated.iter().map(record).collect();
     if let Some(path) = &args.csv {
-        write(path, &csv(&columns))?;
+        write(path, &csv(&records))?;
     }
     match json {
-        true => show::json("paper", &columns.into_iter().map(object).collect::<Vec<_>>())?,
+        true => show::json("paper", &records.into_iter().map(object).collect::<Vec<_>>())?,
         false => print_table(&repeated)?,
     }
     if let Some(path) = args.document.as_ref().filter(|_| repeated.len() == names.len()) {
@@ -78,13 +79,13 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         write(path, &with_results(&document, &repeated).map_err(|why| format!("{}: {why}", path.display()))?)?;
     }
     if repeated.len() < names.len() {
-        say!("interrupted; these are {} of {} experiments", repeated.len(), names.len());
+        say!("interrupted; the table has {} of {} experiments", repeated.len(), names.len());
     }
     Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
 }
 
-/// Its columns for programs.
-fn columns(of: &Repeated) -> Columns {
+/// The results of an experiment, for CSV and JSON.
+fn record(of: &Repeated) -> Record {
     let Repeated { experiment, there, eyas, .. } = of;
     let (measured, unit) = match experiment.measured {
         Measured::Makespan(_) => ("time", "s"),

@@ -1,4 +1,4 @@
-//! A sweep as charts: over the sizes of stores if there are several, else over the numbers of nodes.
+//! A sweep as charts, over the size of stores if the sweep has several sizes, else over the number of nodes.
 
 use std::collections::BTreeSet;
 
@@ -6,32 +6,36 @@ use eyas_client::types::units::format_bytes;
 
 use super::row::Row;
 use super::view;
-use crate::report::{Axis, Line, Plot, plots};
+use crate::report::{Axis, Plot, PlotLine, plots};
 
-/// What is measured: title, meaning, unit, and its value of a run.
+/// A measured value: title, meaning, unit, and the value of a run.
 type Measure = (&'static str, &'static str, &'static str, fn(&Row<'_>) -> f64);
 
 const MEASURES: [Measure; 6] = [
-    ("Time", "From the first arrival to the last end", "s", |row| row.outcome.makespan_s()),
-    ("Efficiency", "Share of the processors' time in which tasks ran", "%", |row| {
+    ("Time", "From the first arrival to the end of the last task", "s", |row| row.outcome.makespan_s()),
+    ("Efficiency", "Share of processor time in which tasks ran", "%", |row| {
         100.0 * view::metrics(row.outcome).efficiency.unwrap_or_default()
     }),
-    ("Response time", "From a task's arrival to its end, on average", "s", |row| row.outcome.mean_response_s()),
-    ("Local hits", "Share of inputs that were in the node's own store", "%", |row| {
+    ("Response time", "Average time from the arrival of a task to its end", "s", |row| row.outcome.mean_response_s()),
+    ("Local hits", "Share of inputs that were in the store of the task's node", "%", |row| {
         100.0 * row.outcome.read_shares()[0]
     }),
-    ("Read from persistent storage", "Bytes that no store had", "GB", |row| row.outcome.storage_bytes as f64 / 1e9),
-    ("Moved between nodes", "Bytes that stores gave each other", "GB", |row| row.outcome.peer_bytes as f64 / 1e9),
+    ("Read from persistent storage", "Input bytes that were read from persistent storage", "GB", |row| {
+        row.outcome.storage_bytes as f64 / 1e9
+    }),
+    ("Moved between nodes", "Input bytes that were copied from other nodes", "GB", |row| {
+        row.outcome.peer_bytes as f64 / 1e9
+    }),
 ];
 
-/// The page.
+/// The page of a sweep.
 pub(super) fn html(name: &str, rows: &[Row<'_>]) -> String {
-    let several = |of: fn(&Row<'_>) -> u64| rows.iter().map(of).collect::<BTreeSet<_>>();
-    let (caches, nodes) = (several(|row| row.cluster.cache_bytes), several(|row| row.cluster.nodes.into()));
-    let evictions = several(|row| row.policies.eviction as u64);
-    let dispatchers = several(|row| row.cluster.dispatchers.into());
+    let distinct = |of: fn(&Row<'_>) -> u64| rows.iter().map(of).collect::<BTreeSet<_>>();
+    let (caches, nodes) = (distinct(|row| row.cluster.cache_bytes), distinct(|row| row.cluster.nodes.into()));
+    let evictions = distinct(|row| row.policies.eviction as u64);
+    let dispatchers = distinct(|row| row.cluster.dispatchers.into());
     let over_caches = caches.len() > 1;
-    let place = |row: &Row<'_>| if over_caches { row.cluster.cache_bytes } else { row.cluster.nodes.into() };
+    let x_of = |row: &Row<'_>| if over_caches { row.cluster.cache_bytes } else { row.cluster.nodes.into() };
     let (label, values, unit) =
         if over_caches { ("Store of each node (GB)", &caches, 1e9) } else { ("Nodes", &nodes, 1.0) };
     let label_of = |row: &Row<'_>| {
@@ -47,7 +51,7 @@ pub(super) fn html(name: &str, rows: &[Row<'_>]) -> String {
         }
         label
     };
-    // In the order of the table.
+    // Labels are in the order of the table.
     let mut labels: Vec<String> = Vec::new();
     for row in rows {
         let label = label_of(row);
@@ -56,8 +60,8 @@ pub(super) fn html(name: &str, rows: &[Row<'_>]) -> String {
         }
     }
     let line = |label: &String, measure: fn(&Row<'_>) -> f64| {
-        let at = |value: &u64| rows.iter().find(|row| place(row) == *value && label_of(row) == *label).map(measure);
-        Line { label: label.clone(), values: values.iter().map(at).collect() }
+        let at = |value: &u64| rows.iter().find(|row| x_of(row) == *value && label_of(row) == *label).map(measure);
+        PlotLine { label: label.clone(), values: values.iter().map(at).collect() }
     };
     let charts = MEASURES.map(|(title, note, unit, measure)| {
         let lines = labels.iter().map(|label| line(label, measure)).collect();

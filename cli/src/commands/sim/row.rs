@@ -1,5 +1,5 @@
-//! What came of one run, as a row of tables, CSV and JSON. It says nothing of how long simulating took: the same scenario
-//! has the same rows.
+//! The result of one simulated run as a row of tables, CSV and JSON. Rows do not have the duration of the simulation,
+//! so that the same scenario always gives the same rows.
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_sim::cluster::{Cluster, Policies};
@@ -7,17 +7,17 @@ use eyas_sim::outcome::Outcome;
 use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
-use super::{Columns, view};
+use super::{Record, view};
 use crate::show::Table;
 
-/// One run.
+/// A simulated run and its result.
 pub(super) struct Row<'a> {
     pub cluster: &'a Cluster,
     pub policies: &'a Policies,
     pub outcome: &'a Outcome,
-    /// Tasks of the workload.
+    /// Number of tasks of the workload.
     pub tasks: u64,
-    /// What it takes at least, nanoseconds.
+    /// Lower bound of the run time, nanoseconds.
     pub bound_ns: u64,
 }
 
@@ -31,14 +31,14 @@ impl<'a> Row<'a> {
         self.outcome.done == self.tasks
     }
 
-    /// The part of the time in which the dispatcher decided that did so the most.
+    /// Share of the time that the busiest dispatcher spent on decisions.
     fn deciding_share(&self) -> f64 {
         let deciding_ns = self.outcome.most_decisions * self.cluster.decision_ns;
         deciding_ns as f64 / self.outcome.makespan_ns.max(1) as f64
     }
 
-    /// Its columns for programs, each with its unit in its name.
-    pub fn columns(&self) -> Columns {
+    /// The row for CSV and JSON; the names end in their units.
+    pub fn record(&self) -> Record {
         let Row { cluster, policies, outcome, tasks, bound_ns } = *self;
         let metrics = view::metrics(outcome);
         let [local, peer, storage] = outcome.read_shares();
@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Rows for people.
+/// The rows as a table for people.
 pub(super) fn table(rows: &[Row<'_>]) -> Table {
     let mut table = Table::new(&[
         "POLICY",

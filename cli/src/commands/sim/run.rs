@@ -1,4 +1,4 @@
-//! `eyas sim run`: one scenario.
+//! `eyas sim run`: simulates one scenario.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ pub(crate) struct SimRunArgs {
     /// Write the report to FILE (.html, .csv or .json; may be repeated)
     #[arg(long, value_name = "FILE", value_parser = pages::parse_path)]
     report: Vec<PathBuf>,
-    /// Write the figures as a row of CSV
+    /// Write the figures of the run to FILE, as one row of CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
@@ -45,14 +45,14 @@ pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode
     }
     let report = view::report(&scenario, cluster, policies, &outcome, warning);
     if let Some(path) = &args.csv {
-        write(path, &csv(&[row.columns()]))?;
+        write(path, &csv(&[row.record()]))?;
     }
     for path in &args.report {
         pages::write(path, &report, None)?;
         say!("report: {}", path.display());
     }
     if json {
-        show::json("run", &object(row.columns()))?;
+        show::json("run", &object(row.record()))?;
     } else {
         table(std::slice::from_ref(&row)).print()?;
         out!()?;
@@ -64,22 +64,22 @@ pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode
 
 /// The reason why not all tasks have ended.
 pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop) -> String {
-    let ended = format!("{} of {} tasks have ended", outcome.done, scenario.workload.tasks());
+    let ended = format!("{} of {} tasks succeeded", outcome.done, scenario.workload.tasks());
     match outcome {
         Outcome { failed: 1.., .. } | Outcome { cancelled: 1.., .. } => {
-            format!("{ended} well; {} failed, {} were cancelled", outcome.failed, outcome.cancelled)
+            format!("{ended}; {} failed, {} were cancelled", outcome.failed, outcome.cancelled)
         }
         _ if outcome.makespan_ns >= scenario.limit_ns() => {
             let limit = format_duration_us(scenario.limit_us);
             match outcome.out_of_time {
-                0 => format!("{ended} at its limit of {limit}: make `limit` longer"),
+                0 => format!("{ended} within the limit of {limit}: increase `limit` in the scenario"),
                 count => format!(
-                    "{ended} at its limit of {limit}; {count} times a task was broken off because the time of its node was over: make \
-                     `walltime` or `limit` longer"
+                    "{ended} within the limit of {limit}; the end of a node's walltime stopped a task {count} times: \
+                     increase `walltime` or `limit` in the scenario"
                 ),
             }
         }
-        _ if stop.is_wished() => format!("{ended}: it was interrupted"),
-        _ => format!("{ended}, and nothing more would happen"),
+        _ if stop.is_requested() => format!("{ended}: the simulation was interrupted"),
+        _ => format!("{ended}, and no further event would happen"),
     }
 }

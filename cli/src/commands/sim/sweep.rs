@@ -1,4 +1,5 @@
-//! `eyas sim sweep`: one scenario with all combinations of policies, stores and nodes, on all processors.
+//! `eyas sim sweep`: simulates a scenario with all combinations of policies, stores, nodes and dispatchers, on all
+//! processors of this machine.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use clap::Args;
+use clap::builder::TypedValueParser;
 use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
 use eyas_sim::cluster::{Cluster, Policies};
 use eyas_sim::outcome::Outcome;
@@ -20,15 +22,15 @@ use crate::error::CliError;
 use crate::print::say;
 use crate::show;
 
-/// Combinations of one sweep at most: what came of each is kept until all are done.
+/// Maximum number of combinations of a sweep: the results are kept in memory until the last one.
 const MAX_COMBINATIONS: usize = 10_000;
 
-/// What is swept.
+/// The values of the varied parameters in one run.
 type Combination = (Cluster, Policies);
 
 #[derive(Args)]
 pub(crate) struct SweepArgs {
-    /// Scenario file, in TOML; it has the values of everything that is not swept
+    /// Scenario file, in TOML; it has the values of all parameters that no option varies
     #[arg(value_name = "SCENARIO")]
     file: PathBuf,
     /// Placement policies, such as gcc,cost
@@ -38,20 +40,24 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
     eviction: Vec<EvictionPolicy>,
     /// Numbers of nodes, such as 32,64
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_count())]
     nodes: Vec<u32>,
     /// Numbers of dispatchers, such as 1,16
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_count())]
     dispatchers: Vec<u32>,
     /// Sizes of each node's store, such as 1GB,2GB
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = units::parse_bytes)]
     cache: Vec<u64>,
-    /// Write a web page with plots
+    /// Write a web page with plots to FILE.html
     #[arg(long, value_name = "FILE.html")]
     plots: Option<PathBuf>,
-    /// Write the table as CSV
+    /// Write the table to FILE, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+}
+
+fn parse_count() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=1_000_000)
 }
 
 pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCode, CliError> {
@@ -66,33 +72,36 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
         let (placement, nodes, cache) =
             (row.policies.placement, row.cluster.nodes, units::format_bytes(row.cluster.cache_bytes));
         let why = why_incomplete(&scenario, row.outcome, stop);
-        say!("{placement} on {nodes} nodes with {cache}: {why}");
+        say!("{placement} on {nodes} nodes with stores of {cache}: {why}");
     }
-    let columns: Vec<_> = rows.iter().map(Row::columns).collect();
+    let records: Vec<_> = rows.iter().map(Row::record).collect();
     if let Some(path) = &args.csv {
-        write(path, &csv(&columns))?;
+        write(path, &csv(&records))?;
     }
     if let Some(path) = &args.plots {
         write(path, &plots::html(&scenario.name, &rows))?;
         say!("plots: {}", path.display());
     }
     match json {
-        true => show::json("sweep", &columns.into_iter().map(object).collect::<Vec<_>>())?,
+        true => show::json("sweep", &records.into_iter().map(object).collect::<Vec<_>>())?,
         false => table(&rows).print()?,
     }
     if rows.len() < combinations.len() {
-        say!("interrupted; these are {} of {} combinations", rows.len(), combinations.len());
+        say!("interrupted; the table has {} of {} combinations", rows.len(), combinations.len());
     }
     Ok(stop.code(rows.iter().all(Row::is_complete)))
 }
 
-/// All combinations, in the order of the command line; none that could never end.
+/// All combinations in the order of the command line. Combinations that could never end are an error.
 fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<Combination>, CliError> {
     let SweepArgs { policy, eviction, nodes, cache, dispatchers, .. } = args;
     let lengths = [policy.len(), eviction.len(), nodes.len(), cache.len(), dispatchers.len()];
     let count = lengths.into_iter().fold(1, |count: usize, length| count.saturating_mul(length.max(1)));
     if count > MAX_COMBINATIONS {
-        return Err(format!("these are {count} combinations: {MAX_COMBINATIONS} are the most").into());
+        return Err(format!(
+            "{count} combinations are too many: give values for at most {MAX_COMBINATIONS} combinations"
+        )
+        .into());
     }
     let own = vec![(scenario.cluster.clone(), scenario.policies)];
     let combinations = with_each(own, policy, |(_, policies), placement| policies.placement = placement);
@@ -107,7 +116,7 @@ fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<Combination
     Ok(combinations)
 }
 
-/// Each of them with each of the values; as they are, if there are none.
+/// Combines each combination with each of the values. Without values, the combinations stay unchanged.
 fn with_each<T: Copy>(of: Vec<Combination>, values: &[T], set: fn(&mut Combination, T)) -> Vec<Combination> {
     if values.is_empty() {
         return of;
@@ -120,23 +129,23 @@ fn with_each<T: Copy>(of: Vec<Combination>, values: &[T], set: fn(&mut Combinati
     of.iter().flat_map(|combination| values.iter().map(|value| with(combination, value))).collect()
 }
 
-/// What comes of each combination, at its place; nothing where it was interrupted.
+/// The outcome of each combination, in their order; `None` for combinations that an interrupt has stopped.
 fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> Vec<Option<Outcome>> {
     let bar = progress(combinations.len() as u64);
     let outcomes: Vec<_> = combinations.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let simulate_next = || {
-        while !stop.is_wished() {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some((cluster, policies)) = combinations.get(place) else { return };
+        while !stop.is_requested() {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((cluster, policies)) = combinations.get(index) else { return };
             let mut flow = ControlFlow::Continue(());
             let outcome = scenario.run(cluster, policies, &mut |_| {
                 flow = stop.go_on();
                 flow
             });
             if flow.is_continue() {
-                // Each place is of one thread.
-                let _ = outcomes[place].set(outcome);
+                // Each index is used once, so the cell is still empty.
+                let _ = outcomes[index].set(outcome);
                 bar.inc(1);
             }
         }

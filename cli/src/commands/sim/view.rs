@@ -1,4 +1,4 @@
-//! A simulated run as the report of a job, so that one page, one CSV and one JSON show both.
+//! A simulated run as the report of a job, so that both have the same page, CSV and JSON.
 
 use eyas_client::types::{JobId, Reads};
 use eyas_client::view::{JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
@@ -6,7 +6,7 @@ use eyas_sim::cluster::{Cluster, Policies};
 use eyas_sim::outcome::Outcome;
 use eyas_sim::scenario::Scenario;
 
-/// The report of a run that came to `outcome`; `warning` says why not all of its tasks have ended.
+/// The report of a run with this `outcome`; `warning` has the reason if not all tasks have succeeded.
 pub(super) fn report(
     scenario: &Scenario,
     cluster: &Cluster,
@@ -31,7 +31,7 @@ pub(super) fn report(
         reused: 0,
         recomputed: outcome.recomputed,
         reads: outcome.reads,
-        // Nobody has submitted it.
+        // A simulated job has no time of submission.
         submitted_unix_ms: 0,
         elapsed_us: metrics.elapsed_us,
         executors: cluster.nodes.into(),
@@ -43,12 +43,12 @@ pub(super) fn report(
     JobReport { job, policy: policies.placement.to_string(), samples, metrics, failures: Vec::new() }
 }
 
-/// The course, with what the workload says of arrivals.
+/// The samples of the run, with the arrivals of the workload.
 fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sample> {
     let workload = &scenario.workload;
     let (end_us, every_us) = (outcome.makespan_ns.div_ceil(1000), outcome.course.every_ns / 1000);
     let mut arrivals = workload.arrivals().peekable();
-    let (mut at_us, mut there) = (0, 0);
+    let (mut at_us, mut unfinished) = (0, 0);
     let mut samples = Vec::with_capacity(outcome.course.samples.len());
     for part in &outcome.course.samples {
         let began_us = at_us;
@@ -61,8 +61,8 @@ fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sam
             arrived += 1;
             arrived_bytes += task.inputs.iter().map(|object| workload.size_bytes(*object)).sum::<u64>();
         }
-        there += arrived;
-        there -= part.done.min(there);
+        unfinished += arrived;
+        unfinished -= part.done.min(unfinished);
         samples.push(Sample {
             at_us,
             interval_us: at_us - began_us,
@@ -71,7 +71,7 @@ fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sam
             ended: part.done,
             reads: part.reads,
             waiting: part.waiting,
-            assigned: there.saturating_sub(part.waiting),
+            assigned: unfinished.saturating_sub(part.waiting),
             executors: part.nodes,
             capacity_milli: part.nodes * u64::from(cluster.cpus) * 1000,
             busy_milli: part.running * 1000,
@@ -80,7 +80,7 @@ fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sam
     samples
 }
 
-/// Sums and averages, by the equations of a real job's.
+/// Sums and averages, by the same equations as for a real job.
 pub(super) fn metrics(outcome: &Outcome) -> Metrics {
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
     let us = |ns: u128| ns as f64 / 1e3;

@@ -1,5 +1,5 @@
-//! How `eyas top` looks: a head of three lines, the jobs, the executors, and a line for keys, questions and notices.
-//! Draws on a buffer and decides nothing.
+//! Draws `eyas top`: three lines about the cluster, the jobs, the executors, and a line for keys, questions and
+//! notices. It draws on a buffer and decides nothing.
 
 use eyas_client::types::units::format_count;
 use ratatui::Frame;
@@ -7,38 +7,38 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::canvas::{Canvas, Look, width_of};
+use super::canvas::{Canvas, DrawStyle, width_of};
 use super::overview::Overview;
 use super::rows::{self, UNKNOWN, cpus, number, read_rates};
-use super::screen::{Lost, Pane, Screen};
+use super::screen::{Disconnection, Pane, Screen};
 use super::table::{self, Cell, Column};
 
-/// Lines above the panes.
+/// Number of lines above the panes.
 const HEAD: u16 = 3;
-/// Title and headings of a pane.
+/// Number of lines of a pane above its rows: title and headings.
 const PANE_HEAD: u16 = 2;
-/// The gauge of processors is no wider.
+/// Maximum width of the bar of busy processors, cells.
 const MAX_GAUGE: u16 = 40;
-/// A pane in a plain frame has no more rows; its title says how many there are.
+/// Maximum number of rows of a pane in a plain frame; the title of the pane has the total.
 const MAX_PLAIN_ROWS: usize = 1000;
 
-const KEYS: &str = "q quit   tab other pane   j/k up and down   c cancel job";
+const KEYS: &str = "q quit   tab switch pane   j/k down/up   c cancel job";
 
-/// Which row of a pane is to be seen, and whether keys go there.
+/// The row of a pane that must be visible, and whether keys act on the pane.
 #[derive(Clone, Copy, Default)]
 struct Focus {
     row: usize,
     is_active: bool,
 }
 
-/// Everything, on a terminal.
-pub(crate) fn screen(frame: &mut Frame, screen: &Screen, look: Look) {
+/// Draws the whole screen on a terminal.
+pub(crate) fn screen(frame: &mut Frame, screen: &Screen, style: DrawStyle) {
     let (overview, area) = (&screen.overview, frame.area());
-    let mut canvas = Canvas { buffer: frame.buffer_mut(), area, look };
+    let mut canvas = Canvas { buffer: frame.buffer_mut(), area, style };
     let height = area.height.saturating_sub(1);
     head(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, overview);
-    if let Some(lost) = &screen.lost {
-        draw_lost(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, lost);
+    if let Some(disconnection) = &screen.disconnection {
+        draw_disconnection(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, disconnection);
     }
     let focus = |pane| Focus { row: screen.row(pane), is_active: screen.pane == pane };
     let (jobs_height, executors_height) = heights(height.saturating_sub(HEAD), overview);
@@ -47,20 +47,20 @@ pub(crate) fn screen(frame: &mut Frame, screen: &Screen, look: Look) {
     foot(&mut canvas.rows(height, 1), screen);
 }
 
-/// Everything once, as text of that width.
-pub(crate) fn plain(cluster: &str, overview: &Overview, width: u16, look: Look) -> String {
+/// Draws one frame as text of this width, with all rows.
+pub(crate) fn plain(cluster: &str, overview: &Overview, width: u16, style: DrawStyle) -> String {
     let needed = |count: usize| count.min(MAX_PLAIN_ROWS) as u16 + PANE_HEAD;
     let (jobs_height, executors_height) = (needed(overview.jobs.len()), needed(overview.executors.len()));
     let area = Rect::new(0, 0, width, HEAD + jobs_height + executors_height);
     let mut buffer = Buffer::empty(area);
-    let mut canvas = Canvas { buffer: &mut buffer, area, look };
+    let mut canvas = Canvas { buffer: &mut buffer, area, style };
     head(&mut canvas, cluster, overview);
     jobs(&mut canvas.rows(HEAD, jobs_height), overview, Focus::default());
     executors(&mut canvas.rows(HEAD + jobs_height, executors_height), overview, Focus::default());
     text(&buffer)
 }
 
-/// A buffer's lines, without the blanks at their ends.
+/// The lines of a buffer, without trailing blanks.
 fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for y in 0..buffer.area.height {
@@ -69,7 +69,7 @@ fn text(buffer: &Buffer) -> String {
         while x < buffer.area.width {
             let symbol = buffer[(x, y)].symbol();
             text.push_str(symbol);
-            // A wide character takes the cells after it as well.
+            // A wide character also takes the cell after it.
             x += width_of(symbol).max(1);
         }
         text.truncate(start + text[start..].trim_end().len());
@@ -78,7 +78,8 @@ fn text(buffer: &Buffer) -> String {
     text
 }
 
-/// Rows for jobs and for executors: each what it needs, or half at least.
+/// Number of lines for the panes of jobs and of executors: what each needs, and if that is too much, at least half of
+/// `room`.
 fn heights(room: u16, overview: &Overview) -> (u16, u16) {
     let needed = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(PANE_HEAD);
     let others = room.saturating_sub(needed(overview.executors.len()));
@@ -99,18 +100,18 @@ fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     let gauge = canvas.area.width.saturating_sub(width_of(label) + width_of(&words)).min(MAX_GAUGE);
     canvas.line(1, &format!("{label}{}{words}", " ".repeat(usize::from(gauge))), Style::new());
     let share = sums.busy_milli as f64 / sums.capacity_milli.max(1) as f64;
-    canvas.bar(canvas.area.x + width_of(label), 1, gauge, share, canvas.look.colour(Color::Green));
+    canvas.bar(canvas.area.x + width_of(label), 1, gauge, share, canvas.style.colour(Color::Green));
 
     let [local, peer, persistent] = read_rates(sums.reads);
     canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}"), Style::new());
 }
 
-/// In place of what is not known while the dispatcher is away.
-fn draw_lost(canvas: &mut Canvas, cluster: &str, lost: &Lost) {
-    let alarm = canvas.look.colour(Color::Red).add_modifier(Modifier::BOLD);
-    let age = format!("{} s", lost.since_us / 1_000_000);
-    canvas.line(0, &format!("eyas {cluster}   NOT CONNECTED, trying again; what is below was seen {age} ago"), alarm);
-    canvas.line(2, &lost.why, alarm);
+/// Replaces the lines about the cluster while the dispatcher cannot be reached.
+fn draw_disconnection(canvas: &mut Canvas, cluster: &str, disconnection: &Disconnection) {
+    let alarm = canvas.style.colour(Color::Red).add_modifier(Modifier::BOLD);
+    let age_s = disconnection.age_us / 1_000_000;
+    canvas.line(0, &format!("eyas {cluster}   NOT CONNECTED, reconnecting; the data below is {age_s} s old"), alarm);
+    canvas.line(2, &disconnection.why, alarm);
 }
 
 fn jobs(canvas: &mut Canvas, overview: &Overview, focus: Focus) {
@@ -121,16 +122,16 @@ fn executors(canvas: &mut Canvas, overview: &Overview, focus: Focus) {
     pane(canvas, "Executors", &rows::EXECUTORS, &overview.executors, focus, rows::executor);
 }
 
-/// A title, headings, and the rows around the one in focus that there is room for.
+/// Draws a title, headings, and as many rows around the row in focus as there is room for.
 fn pane<T>(
     canvas: &mut Canvas,
     title: &str,
     columns: &[Column],
     lines: &[T],
     focus: Focus,
-    cells: impl Fn(&T, Look) -> Vec<Cell>,
+    cells: impl Fn(&T, DrawStyle) -> Vec<Cell>,
 ) {
-    let (look, area) = (canvas.look, canvas.area);
+    let (draw_style, area) = (canvas.style, canvas.area);
     let room = usize::from(area.height.saturating_sub(PANE_HEAD));
     let first = focus.row.saturating_sub(room / 2).min(lines.len().saturating_sub(room));
     let shown = &lines[first..(first + room).min(lines.len())];
@@ -138,12 +139,13 @@ fn pane<T>(
         count if count < lines.len() => format!("{}-{} of ", first + 1, first + count),
         _ => String::new(),
     };
-    let rule = look.rule();
+    let rule = draw_style.rule();
     let title = format!("{rule}{rule} {title}: {range}{} ", lines.len());
     let rest = usize::from(area.width.saturating_sub(width_of(&title)));
-    let style = if focus.is_active { look.colour(Color::Cyan).add_modifier(Modifier::BOLD) } else { Style::new() };
+    let style =
+        if focus.is_active { draw_style.colour(Color::Cyan).add_modifier(Modifier::BOLD) } else { Style::new() };
     canvas.line(0, &(title + &rule.repeat(rest)), style);
-    let rows: Vec<_> = shown.iter().map(|line| cells(line, look)).collect();
+    let rows: Vec<_> = shown.iter().map(|line| cells(line, draw_style)).collect();
     let chosen = focus.is_active.then(|| focus.row - first);
     table::draw(&mut canvas.rows(1, area.height), columns, &rows, chosen);
 }
@@ -152,14 +154,14 @@ fn foot(canvas: &mut Canvas, screen: &Screen) {
     let asked = screen.question.map(|job| {
         let view = screen.overview.jobs.iter().map(|line| &line.view).find(|view| view.job == job);
         let what = view.map_or_else(String::new, |view| {
-            format!(" ({}, {} to go)", view.name, format_count(view.tasks.total() - view.tasks.ended(), "task"))
+            format!(" ({}, {} left)", view.name, format_count(view.tasks.total() - view.tasks.ended(), "task"))
         });
         format!("cancel job {job}{what}? y/n")
     });
     let chosen = screen.overview.jobs.get(screen.row(Pane::Jobs)).filter(|_| screen.pane == Pane::Jobs);
     let warning = chosen.and_then(|line| Some(format!("job {}: {}", line.view.job, line.view.warnings.first()?)));
     match asked.or_else(|| screen.notice.clone()).or(warning) {
-        Some(words) => canvas.line(0, &words, canvas.look.colour(Color::Yellow).add_modifier(Modifier::BOLD)),
+        Some(words) => canvas.line(0, &words, canvas.style.colour(Color::Yellow).add_modifier(Modifier::BOLD)),
         None => canvas.line(0, KEYS, Style::new().add_modifier(Modifier::DIM)),
     }
 }
@@ -173,14 +175,14 @@ mod tests {
     use super::super::overview::Snapshot;
     use super::super::overview::tests::{executor, job};
     use super::super::screen::tests::{press, screen as example};
-    use super::super::watch::News;
+    use super::super::watch::WatchEvent;
     use super::*;
 
-    const PLAIN: Look = Look { colour: false, unicode: true };
+    const PLAIN: DrawStyle = DrawStyle { colour: false, unicode: true };
 
-    fn drawn_with(screen: &Screen, width: u16, height: u16, look: Look) -> Buffer {
+    fn drawn_with(screen: &Screen, width: u16, height: u16, style: DrawStyle) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| super::screen(frame, screen, look)).unwrap();
+        terminal.draw(|frame| super::screen(frame, screen, style)).unwrap();
         terminal.backend().buffer().clone()
     }
 
@@ -214,7 +216,7 @@ mod tests {
     #[test]
     fn a_plain_frame_is_as_long_as_it_must_be() {
         let screen = example();
-        let ascii = Look { colour: false, unicode: false };
+        let ascii = DrawStyle { colour: false, unicode: false };
         let expected = "\
 eyas sky   2 executors   2 jobs running
 cpus ######... 3.0/4.0   992 waiting   2 running   250 tasks/s
@@ -253,7 +255,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
             .collect();
         assert_eq!(reversed, [12], "the last of eight rows from line 5 on");
         // One job leaves its rows to the executors.
-        screen.learn(News::Seen(Snapshot {
+        screen.handle(WatchEvent::Snapshot(Snapshot {
             at_us: 1,
             jobs: vec![job(1, "one", 0, 10)],
             executors: (1..=30).map(|id| executor(id, 0)).collect(),
@@ -269,7 +271,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         press(&mut screen, KeyCode::Char('c'));
         assert_eq!(last(&screen), "cancel job 1 (wide, 500 tasks to go)? y/n");
         press(&mut screen, KeyCode::Char('n'));
-        screen.learn(News::Said("job 1: 7 tasks were cancelled".into()));
+        screen.handle(WatchEvent::Answer("job 1: 7 tasks were cancelled".into()));
         assert_eq!(last(&screen), "job 1: 7 tasks were cancelled");
         press(&mut screen, KeyCode::Char('x'));
         screen.overview.jobs[0].view.warnings.push("no executor has a gpu".into());
@@ -279,7 +281,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     #[test]
     fn a_lost_dispatcher_is_plain_to_see() {
         let mut screen = example();
-        screen.learn(News::Lost { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
+        screen.handle(WatchEvent::Disconnected { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
         let lines = drawn(&screen, 80, 24);
         assert_eq!(lines[0], "eyas sky   NOT CONNECTED, trying again; what is below was seen 12 s ago");
         assert_eq!(lines[2], "cannot reach sky:1: refused");
@@ -289,7 +291,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     #[test]
     fn colours_are_there_only_if_they_are_wanted() {
         let colours = |colour| {
-            let buffer = drawn_with(&example(), 80, 24, Look { colour, unicode: true });
+            let buffer = drawn_with(&example(), 80, 24, DrawStyle { colour, unicode: true });
             buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
         };
         assert_eq!(colours(false), 0);
@@ -303,7 +305,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
                 let mut screen = example();
                 press(&mut screen, key);
                 drawn(&screen, width, height);
-                screen.learn(News::Lost { why: "gone".into(), at_us: 9_000_000 });
+                screen.handle(WatchEvent::Disconnected { why: "gone".into(), at_us: 9_000_000 });
                 drawn(&screen, width, height);
             }
         }

@@ -1,5 +1,5 @@
-//! What `eyas top` shows: how a cluster stands, and rates, which are the difference of two looks at it. Pure: time
-//! comes in with each look. It never invents a rate: without an earlier look, there is none.
+//! The data of `eyas top`: the state of a cluster, and rates, which are differences between two snapshots. It is pure:
+//! each snapshot has its time. Without an earlier snapshot, there is no rate.
 
 use std::collections::BTreeMap;
 
@@ -7,92 +7,92 @@ use eyas_client::types::{ExecutorId, JobId, Reads};
 use eyas_client::view::{ExecutorView, JobState, JobView};
 use serde::Serialize;
 
-/// Tasks that must have ended between two looks for their rate to say when a job ends. Of fewer, the average since the
-/// job's submission says it better.
-const TELLING_TASKS: u64 = 10;
+/// The remaining time of a job is computed from the last interval if at least this number of tasks ended in it. With
+/// fewer tasks, the average since submission is a better estimate.
+const MIN_TASKS_FOR_ETA: u64 = 10;
 
-/// One look at a cluster.
+/// The state of a cluster at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// When; only differences matter.
+    /// Time of the snapshot on any clock; only differences matter.
     pub at_us: u64,
-    /// All jobs.
+    /// All jobs of the cluster.
     pub jobs: Vec<JobView>,
-    /// All executors.
+    /// All executors of the cluster.
     pub executors: Vec<ExecutorView>,
 }
 
-/// How a cluster stands, and what happened there since the look before.
+/// The state of a cluster, with rates since the snapshot before.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Overview {
-    /// What rates are over; `None` without an earlier look, and then there are no rates.
+    /// The interval of the rates; `None` without an earlier snapshot, and then there are no rates.
     pub interval_us: Option<u64>,
-    /// Sums.
-    pub cluster: ClusterLine,
-    /// Running ones first, the oldest first; then the others, the newest first.
-    pub jobs: Vec<JobLine>,
-    /// By name, n2 before n10.
-    pub executors: Vec<ExecutorLine>,
+    /// Sums over all jobs and executors.
+    pub cluster: ClusterRow,
+    /// Running jobs, the oldest first; then ended jobs, the newest first.
+    pub jobs: Vec<JobRow>,
+    /// In the order of their names, n2 before n10.
+    pub executors: Vec<ExecutorRow>,
 }
 
 /// The cluster as a whole.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct ClusterLine {
-    /// How many there are.
+pub(crate) struct ClusterRow {
+    /// Number of executors.
     pub executors: u64,
-    /// Their processors, thousandths.
+    /// Processors of all executors, thousandths.
     pub capacity_milli: u64,
-    /// Processors with a task, thousandths.
+    /// Processors that run a task, thousandths.
     pub busy_milli: u64,
     /// Jobs with tasks that have not ended.
     pub running_jobs: u64,
-    /// Tasks in the queue, or that wait for other tasks.
+    /// Tasks in the queue, and tasks that wait for other tasks.
     pub waiting: u64,
-    /// Tasks at executors.
+    /// Tasks that are assigned to executors.
     pub assigned: u64,
-    /// Tasks that run, as executors said last; others that are assigned are staged or next in line.
+    /// Running tasks by the last reports of executors; the other assigned tasks fetch inputs or wait for a slot.
     pub running: u64,
-    /// Tasks that ended, cancelled ones left out.
+    /// Tasks that ended in a second, without cancelled tasks.
     pub tasks_per_s: Option<f64>,
-    /// Where the inputs of ended tasks came from.
+    /// Rates by the sources of the inputs of ended tasks.
     pub reads: Option<ReadRates>,
 }
 
-/// A job, and what happened in it.
+/// A job, with its rates.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct JobLine {
+pub(crate) struct JobRow {
     #[serde(flatten)]
     pub view: JobView,
-    /// Tasks that ended, cancelled ones left out.
+    /// Tasks that ended in a second, without cancelled tasks.
     pub tasks_per_s: Option<f64>,
-    /// Until its end, if it goes on as it does.
+    /// Estimated time until the end of the job, microseconds.
     pub remaining_us: Option<u64>,
 }
 
-/// An executor, and what happened there.
+/// An executor, with its rates.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ExecutorLine {
+pub(crate) struct ExecutorRow {
     #[serde(flatten)]
     pub view: ExecutorView,
-    /// Processors with a task, thousandths.
+    /// Processors that run a task, thousandths.
     pub busy_milli: u64,
-    /// Where the inputs of its tasks came from.
+    /// Rates by the sources of the inputs of its tasks.
     pub read_rates: Option<ReadRates>,
 }
 
-/// Bytes of inputs per second, by where they came from.
+/// Bytes of inputs per second, by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct ReadRates {
-    /// The executors' own stores.
+    /// From the stores of the executors themselves.
     pub local_bytes_per_s: f64,
-    /// Peers' stores.
+    /// From the stores of other executors.
     pub peer_bytes_per_s: f64,
-    /// Persistent storage.
+    /// From persistent storage.
     pub persistent_bytes_per_s: f64,
 }
 
 impl Overview {
-    /// How the cluster stands at `later`, with rates since `earlier`.
+    /// The state of the cluster at `later`, with rates since `earlier`.
     pub fn between(earlier: Option<&Snapshot>, later: &Snapshot) -> Self {
         let rates = earlier.and_then(|earlier| Rates::between(earlier, later));
         let rates = rates.as_ref();
@@ -103,7 +103,7 @@ impl Overview {
         });
         let mut executors: Vec<_> = later.executors.iter().map(|executor| executor_line(executor, rates)).collect();
         executors.sort_by_cached_key(|line| (name_parts(&line.view.name), line.view.executor));
-        let cluster = ClusterLine {
+        let cluster = ClusterRow {
             executors: executors.len() as u64,
             capacity_milli: executors.iter().map(|line| u64::from(line.view.capacity.cpus_milli)).sum(),
             busy_milli: executors.iter().map(|line| line.busy_milli).sum(),
@@ -118,8 +118,8 @@ impl Overview {
     }
 }
 
-/// What an earlier look is needed for. Counts that fell, as those of a retried job do, are taken as unchanged; what was
-/// not there in the earlier look began at nothing.
+/// Computes rates from an earlier snapshot. A count that fell, as after the retry of a job, counts as unchanged. A job
+/// or an executor that is not in the earlier snapshot began with counts of 0.
 struct Rates<'a> {
     interval_us: u64,
     jobs: BTreeMap<JobId, &'a JobView>,
@@ -140,12 +140,12 @@ impl<'a> Rates<'a> {
         count as f64 * 1e6 / self.interval_us as f64
     }
 
-    /// Tasks of a job that ended in between.
+    /// Number of tasks of a job that ended in the interval.
     fn ended(&self, job: &JobView) -> u64 {
         tried(job).saturating_sub(self.jobs.get(&job.job).map_or(0, |earlier| tried(earlier)))
     }
 
-    /// Jobs are asked, not executors: what a task read counts also where its executor has left since.
+    /// Sums over jobs, not over executors: the reads of a task count also if its executor has left since.
     fn cluster_reads(&self, jobs: &[JobView]) -> ReadRates {
         jobs.iter().fold(ReadRates::default(), |sum, job| {
             let rates = self.reads(self.jobs.get(&job.job).map(|earlier| &earlier.reads), &job.reads);
@@ -168,36 +168,37 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// Tasks that came to an end of their own: a cancelled queue is no throughput.
+/// Tasks that ended by themselves: cancelled tasks do not count as throughput.
 fn tried(job: &JobView) -> u64 {
     job.tasks.succeeded + job.tasks.failed
 }
 
-fn job_line(job: &JobView, rates: Option<&Rates>) -> JobLine {
+fn job_line(job: &JobView, rates: Option<&Rates>) -> JobRow {
     let recent = rates.map(|rates| (rates.ended(job), rates.interval_us));
     let tasks_per_s = rates.map(|rates| rates.per_s(rates.ended(job)));
-    JobLine { view: job.clone(), tasks_per_s, remaining_us: remaining_us(job, recent) }
+    JobRow { view: job.clone(), tasks_per_s, remaining_us: remaining_us(job, recent) }
 }
 
-/// A name without the number at its end, and that number.
+/// A name without the number at its end, and the number.
 fn name_parts(name: &str) -> (String, u64) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
 }
 
-/// Until the job's end, from the tasks that ended of late and the time that took.
+/// Estimated time until the end of the job. `recent` has the number of tasks that ended in the last interval, and the
+/// length of the interval.
 fn remaining_us(job: &JobView, recent: Option<(u64, u64)>) -> Option<u64> {
     let left = job.tasks.total() - job.tasks.ended();
-    let (ended, us) = recent.filter(|(ended, _)| *ended >= TELLING_TASKS).unwrap_or((tried(job), job.elapsed_us));
+    let (ended, us) = recent.filter(|(ended, _)| *ended >= MIN_TASKS_FOR_ETA).unwrap_or((tried(job), job.elapsed_us));
     (left > 0 && ended > 0).then(|| (left as f64 / ended as f64 * us as f64) as u64)
 }
 
-fn executor_line(executor: &ExecutorView, rates: Option<&Rates>) -> ExecutorLine {
+fn executor_line(executor: &ExecutorView, rates: Option<&Rates>) -> ExecutorRow {
     let read_rates = rates.map(|rates| {
         rates.reads(rates.executors.get(&executor.executor).map(|earlier| &earlier.reads), &executor.reads)
     });
     let busy_milli = executor.assigned_milli.min(u64::from(executor.capacity.cpus_milli));
-    ExecutorLine { view: executor.clone(), busy_milli, read_rates }
+    ExecutorRow { view: executor.clone(), busy_milli, read_rates }
 }
 
 #[cfg(test)]
@@ -269,7 +270,7 @@ pub(crate) mod tests {
         later.at_us = 7_000_000;
         later.jobs[0] = job(1, "a", 140, 1000);
         later.jobs[0].reads = Reads { local: bytes(5000), peer: bytes(600), persistent: bytes(8) };
-        // A job that was not there before began at nothing.
+        // A job that is not in the earlier snapshot began with counts of 0.
         later.jobs.push(job(2, "b", 10, 10));
         later.executors[0].reads.peer = bytes(610);
 
@@ -283,7 +284,11 @@ pub(crate) mod tests {
         };
         assert_eq!(seen.cluster.reads, reads(2000.0, 300.0, 4.0));
         assert_eq!(seen.executors[0].read_rates, reads(0.0, 300.0, 0.0));
-        assert_eq!((seen.cluster.capacity_milli, seen.cluster.busy_milli), (2000, 2000), "lined up tasks are not busy");
+        assert_eq!(
+            (seen.cluster.capacity_milli, seen.cluster.busy_milli),
+            (2000, 2000),
+            "tasks that wait at an executor are not busy"
+        );
         assert_eq!((seen.cluster.waiting, seen.cluster.assigned, seen.cluster.running_jobs), (856, 4, 1));
         assert_eq!(seen.jobs[0].remaining_us, Some(43_000_000), "860 tasks at 20/s");
         assert_eq!(seen.jobs[1].remaining_us, None);
@@ -291,25 +296,26 @@ pub(crate) mod tests {
 
     #[test]
     fn no_rate_is_invented() {
-        let look = |at_us, succeeded| Snapshot { at_us, jobs: vec![job(1, "a", succeeded, 100)], executors: vec![] };
-        for earlier in [None, Some(&look(9, 0)), Some(&look(10, 0))] {
-            let seen = Overview::between(earlier, &look(9, 50));
+        let snapshot =
+            |at_us, succeeded| Snapshot { at_us, jobs: vec![job(1, "a", succeeded, 100)], executors: vec![] };
+        for earlier in [None, Some(&snapshot(9, 0)), Some(&snapshot(10, 0))] {
+            let seen = Overview::between(earlier, &snapshot(9, 50));
             assert_eq!((seen.interval_us, seen.cluster.tasks_per_s, seen.cluster.reads), (None, None, None));
             assert_eq!(seen.jobs[0].tasks_per_s, None);
         }
         // Counts fall when a job is retried; cancelled tasks are no throughput.
-        let seen = Overview::between(Some(&look(0, 50)), &look(1_000_000, 20));
+        let seen = Overview::between(Some(&snapshot(0, 50)), &snapshot(1_000_000, 20));
         assert_eq!(seen.cluster.tasks_per_s, Some(0.0));
-        let mut cancelled = look(1_000_000, 50);
+        let mut cancelled = snapshot(1_000_000, 50);
         cancelled.jobs[0].tasks = TaskCounts { succeeded: 50, cancelled: 50, ..TaskCounts::default() };
-        assert_eq!(Overview::between(Some(&look(0, 50)), &cancelled).cluster.tasks_per_s, Some(0.0));
+        assert_eq!(Overview::between(Some(&snapshot(0, 50)), &cancelled).cluster.tasks_per_s, Some(0.0));
     }
 
     #[test]
     fn few_tasks_of_late_do_not_say_when_a_job_ends() {
         let with = |ended| remaining_us(&job(1, "a", 50, 100), Some((ended, 1_000_000)));
-        assert_eq!(with(TELLING_TASKS), Some(5_000_000));
-        assert_eq!(with(TELLING_TASKS - 1), Some(10_000_000), "as in the 10 s since submission");
+        assert_eq!(with(MIN_TASKS_FOR_ETA), Some(5_000_000));
+        assert_eq!(with(MIN_TASKS_FOR_ETA - 1), Some(10_000_000), "as in the 10 s since submission");
         assert_eq!(remaining_us(&job(1, "a", 0, 100), Some((0, 1_000_000))), None);
         assert_eq!(remaining_us(&job(1, "a", 100, 100), Some((20, 1_000_000))), None);
     }

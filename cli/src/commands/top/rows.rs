@@ -1,26 +1,26 @@
-//! The columns of jobs and executors in `eyas top`, and what stands in them.
+//! The columns of jobs and executors in `eyas top`, and the cells of each row.
 
 use eyas_client::types::units::{format_bytes, format_duration_us, format_rate};
 use eyas_client::view::JobState;
 use ratatui::style::{Color, Style};
 
-use super::canvas::Look;
-use super::overview::{ExecutorLine, JobLine, ReadRates};
+use super::canvas::DrawStyle;
+use super::overview::{ExecutorRow, JobRow, ReadRates};
 use super::table::{Cell, Column};
 use crate::show;
 
-/// An executor that was not heard of for longer is marked.
+/// An executor is marked as silent when its last report is older than this.
 const SILENT_US: u64 = 10_000_000;
-/// A store that is fuller is marked.
+/// The bar of a store that is fuller than this share is yellow.
 const NEARLY_FULL: f64 = 0.95;
-/// What stands where a rate is not known.
+/// Shown in place of a rate that is not known.
 pub(crate) const UNKNOWN: &str = "-";
 
 const fn column(heading: &'static str, min: u16, max: u16, rank: u8, is_right: bool) -> Column {
     Column { heading, min, max, rank, is_right }
 }
 
-/// Columns of jobs.
+/// Columns of the table of jobs.
 pub(crate) const JOBS: [Column; 9] = [
     column("JOB", 3, 3, 0, true),
     column("NAME", 8, 32, 0, false),
@@ -33,7 +33,7 @@ pub(crate) const JOBS: [Column; 9] = [
     column("TIME", 10, 10, 6, true),
 ];
 
-/// Columns of executors.
+/// Columns of the table of executors.
 pub(crate) const EXECUTORS: [Column; 10] = [
     column("NAME", 8, 32, 0, false),
     column("CPUS", 5, 5, 2, true),
@@ -47,18 +47,18 @@ pub(crate) const EXECUTORS: [Column; 10] = [
     column("STORAGE", 10, 10, 4, true),
 ];
 
-/// A job, in the order of [`JOBS`].
-pub(crate) fn job(line: &JobLine, look: Look) -> Vec<Cell> {
-    let job = &line.view;
+/// The cells of a job, in the order of [`JOBS`].
+pub(crate) fn job(row: &JobRow, draw_style: DrawStyle) -> Vec<Cell> {
+    let job = &row.view;
     let tasks = &job.tasks;
     let style = match job.state {
-        JobState::Failed => look.colour(Color::Red),
-        JobState::Cancelled => look.colour(Color::Yellow),
-        JobState::Running if tasks.failed > 0 || !job.warnings.is_empty() => look.colour(Color::Yellow),
-        JobState::Running | JobState::Succeeded => look.colour(Color::Green),
+        JobState::Failed => draw_style.colour(Color::Red),
+        JobState::Cancelled => draw_style.colour(Color::Yellow),
+        JobState::Running if tasks.failed > 0 || !job.warnings.is_empty() => draw_style.colour(Color::Yellow),
+        JobState::Running | JobState::Succeeded => draw_style.colour(Color::Green),
     };
-    // What has ended goes nowhere.
-    let going = |words: Option<String>| match job.state {
+    // A job that has ended has no rate and no remaining time.
+    let running_only = |words: Option<String>| match job.state {
         JobState::Running => Cell::text(words.unwrap_or_else(|| UNKNOWN.into())),
         _ => Cell::text(""),
     };
@@ -68,32 +68,35 @@ pub(crate) fn job(line: &JobLine, look: Look) -> Vec<Cell> {
         Cell::Text(show::state(job.state).into(), style),
         Cell::Bar(tasks.ended() as f64 / tasks.total().max(1) as f64, style),
         Cell::text(format!("{}/{}", tasks.ended(), tasks.total())),
-        Cell::Text(tasks.failed.to_string(), if tasks.failed > 0 { look.colour(Color::Red) } else { Style::new() }),
-        going(line.tasks_per_s.map(|rate| format!("{}/s", number(rate)))),
-        going(line.remaining_us.map(format_duration_us)),
+        Cell::Text(
+            tasks.failed.to_string(),
+            if tasks.failed > 0 { draw_style.colour(Color::Red) } else { Style::new() },
+        ),
+        running_only(row.tasks_per_s.map(|rate| format!("{}/s", number(rate)))),
+        running_only(row.remaining_us.map(format_duration_us)),
         Cell::text(format_duration_us(job.elapsed_us)),
     ]
 }
 
-/// An executor, in the order of [`EXECUTORS`].
-pub(crate) fn executor(line: &ExecutorLine, look: Look) -> Vec<Cell> {
-    let executor = &line.view;
+/// The cells of an executor, in the order of [`EXECUTORS`].
+pub(crate) fn executor(row: &ExecutorRow, draw_style: DrawStyle) -> Vec<Cell> {
+    let executor = &row.view;
     let fill = executor.held_bytes as f64 / executor.store_bytes.max(1) as f64;
     let name = match executor.silent_us {
         0..SILENT_US => Cell::text(&*executor.name),
         silent => {
             let words = format!("{} (silent {} s)", executor.name, silent / 1_000_000);
-            Cell::Text(words, look.colour(Color::Yellow))
+            Cell::Text(words, draw_style.colour(Color::Yellow))
         }
     };
-    let [local, peer, persistent] = read_rates(line.read_rates).map(Cell::text);
+    let [local, peer, persistent] = read_rates(row.read_rates).map(Cell::text);
     vec![
         name,
         Cell::text(cpus(u64::from(executor.capacity.cpus_milli))),
-        Cell::text(cpus(line.busy_milli)),
+        Cell::text(cpus(row.busy_milli)),
         Cell::text(executor.assigned.to_string()),
         Cell::text(&*executor.state),
-        Cell::Bar(fill, look.colour(if fill < NEARLY_FULL { Color::Blue } else { Color::Yellow })),
+        Cell::Bar(fill, draw_style.colour(if fill < NEARLY_FULL { Color::Blue } else { Color::Yellow })),
         Cell::text(format_bytes(executor.held_bytes)),
         local,
         peer,
@@ -101,17 +104,17 @@ pub(crate) fn executor(line: &ExecutorLine, look: Look) -> Vec<Cell> {
     ]
 }
 
-/// Processors.
+/// A number of processors, from thousandths.
 pub(crate) fn cpus(milli: u64) -> String {
     format!("{:.1}", milli as f64 / 1000.0)
 }
 
-/// A rate of tasks: a digit after the point where that says something.
+/// A number of tasks a second: with one decimal below 10.
 pub(crate) fn number(rate: f64) -> String {
     if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// From local stores, from peers, from persistent storage.
+/// The rates of reads from local stores, from peers and from persistent storage.
 pub(crate) fn read_rates(rates: Option<ReadRates>) -> [String; 3] {
     match rates {
         None => [UNKNOWN; 3].map(String::from),

@@ -1,61 +1,62 @@
-//! What `eyas top` shows and what is chosen on it: pure. News and keys come in, what is to be done goes out; how it
-//! looks is decided in `draw`.
+//! The state of `eyas top`: the last snapshot, the selection, and open questions. It is pure: it takes events and keys,
+//! and returns actions. `draw` draws it.
 
 use eyas_client::types::JobId;
 use eyas_client::view::JobState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::overview::{Overview, Snapshot};
-use super::watch::News;
+use super::watch::WatchEvent;
 
-/// Rows that PageUp and PageDown go.
+/// Number of rows that PageUp and PageDown move the selection by.
 const PAGE: isize = 10;
-/// A notice is gone after so long.
+/// A notice disappears after this time.
 const NOTICE_US: u64 = 5_000_000;
 
-/// A part of the screen with rows.
+/// A part of the screen: a title and a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pane {
     Jobs,
     Executors,
 }
 
-/// What a key asks for.
+/// An action that a key asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum KeyAction {
     Quit,
     Cancel(JobId),
 }
 
-/// Why nothing new is seen, and for how long.
+/// The loss of the connection to the dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub(crate) struct Disconnection {
     pub why: String,
-    pub since_us: u64,
+    /// Age of the last snapshot, microseconds.
+    pub age_us: u64,
 }
 
-/// The screen.
+/// Everything that the view shows.
 pub(crate) struct Screen {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// What was seen last.
+    /// The last snapshot, with rates.
     pub overview: Overview,
-    /// If the dispatcher is away; what was seen last is shown on.
-    pub lost: Option<Lost>,
-    /// Where keys go.
+    /// Set while the dispatcher cannot be reached; the last snapshot stays visible.
+    pub disconnection: Option<Disconnection>,
+    /// The pane that keys act on.
     pub pane: Pane,
-    /// A job that is to be cancelled, if the answer is yes.
+    /// The job that is cancelled if the user answers yes.
     pub question: Option<JobId>,
-    /// What came of a request; until the next key, or for a while.
+    /// The outcome of a request; shown until the next key, or for [`NOTICE_US`].
     pub notice: Option<String>,
-    /// The chosen job, which stays chosen where it moves; `None` for whichever is first.
+    /// The selected job, which stays selected when its row moves; `None` selects the first row.
     job: Option<JobId>,
-    /// The chosen executor's row.
+    /// The row of the selected executor.
     executor_row: usize,
     last: Snapshot,
-    /// When the notice came.
+    /// Time of the notice.
     noticed_us: u64,
-    /// Whether `last` was seen on this connection, so that rates can be told from it.
+    /// Whether `last` is from the present connection, so that rates can be computed from it.
     comparable: bool,
 }
 
@@ -64,7 +65,7 @@ impl Screen {
         Screen {
             cluster,
             overview: Overview::between(None, &first),
-            lost: None,
+            disconnection: None,
             pane: Pane::Jobs,
             question: None,
             notice: None,
@@ -76,27 +77,27 @@ impl Screen {
         }
     }
 
-    /// Takes news in.
-    pub fn learn(&mut self, news: News) {
-        match news {
-            News::Seen(snapshot) => {
+    /// Handles an event of the watch.
+    pub fn handle(&mut self, event: WatchEvent) {
+        match event {
+            WatchEvent::Snapshot(snapshot) => {
                 self.overview = Overview::between(self.comparable.then_some(&self.last), &snapshot);
-                (self.last, self.comparable, self.lost) = (snapshot, true, None);
+                (self.last, self.comparable, self.disconnection) = (snapshot, true, None);
                 if self.last.at_us.saturating_sub(self.noticed_us) > NOTICE_US {
                     self.notice = None;
                 }
                 self.executor_row = self.executor_row.min(self.overview.executors.len().saturating_sub(1));
             }
-            // A dispatcher that started again counts executors' reads from nothing.
-            News::Lost { why, at_us } => {
+            WatchEvent::Disconnected { why, at_us } => {
+                // A restarted dispatcher counts the reads of executors from 0 again.
                 self.comparable = false;
-                self.lost = Some(Lost { why, since_us: at_us.saturating_sub(self.last.at_us) });
+                self.disconnection = Some(Disconnection { why, age_us: at_us.saturating_sub(self.last.at_us) });
             }
-            News::Said(words) => self.say(words),
+            WatchEvent::Answer(words) => self.notify(words),
         }
     }
 
-    /// The chosen row of a pane.
+    /// The selected row of a pane.
     pub fn row(&self, pane: Pane) -> usize {
         match pane {
             Pane::Jobs => {
@@ -107,41 +108,41 @@ impl Screen {
         }
     }
 
-    /// Takes a key in.
-    pub fn key(&mut self, key: KeyEvent) -> Option<Act> {
+    /// Handles a key.
+    pub fn key(&mut self, key: KeyEvent) -> Option<KeyAction> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         self.notice = None;
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-            return Some(Act::Quit);
+            return Some(KeyAction::Quit);
         }
         if let Some(job) = self.question {
             return self.answer(job, key.code);
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Some(Act::Quit),
+            KeyCode::Char('q') | KeyCode::Esc => return Some(KeyAction::Quit),
             KeyCode::Tab | KeyCode::BackTab => {
                 self.pane = if self.pane == Pane::Jobs { Pane::Executors } else { Pane::Jobs };
             }
-            KeyCode::Char('j') | KeyCode::Down => self.go(1),
-            KeyCode::Char('k') | KeyCode::Up => self.go(-1),
-            KeyCode::PageDown => self.go(PAGE),
-            KeyCode::PageUp => self.go(-PAGE),
-            KeyCode::Home => self.go(isize::MIN),
-            KeyCode::End => self.go(isize::MAX),
+            KeyCode::Char('j') | KeyCode::Down => self.move_by(1),
+            KeyCode::Char('k') | KeyCode::Up => self.move_by(-1),
+            KeyCode::PageDown => self.move_by(PAGE),
+            KeyCode::PageUp => self.move_by(-PAGE),
+            KeyCode::Home => self.move_by(isize::MIN),
+            KeyCode::End => self.move_by(isize::MAX),
             KeyCode::Char('c') => self.ask_to_cancel(),
             _ => {}
         }
         None
     }
 
-    /// Only a yes is a yes; a key that is no answer leaves the question.
-    fn answer(&mut self, job: JobId, key: KeyCode) -> Option<Act> {
+    /// Handles a key while a question is open. Keys other than yes and no leave the question open.
+    fn answer(&mut self, job: JobId, key: KeyCode) -> Option<KeyAction> {
         match key {
             KeyCode::Char('y' | 'Y') => {
                 self.question = None;
-                Some(Act::Cancel(job))
+                Some(KeyAction::Cancel(job))
             }
             KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
                 self.question = None;
@@ -154,18 +155,18 @@ impl Screen {
     fn ask_to_cancel(&mut self) {
         let chosen = self.overview.jobs.get(self.row(Pane::Jobs)).map(|line| (line.view.job, line.view.state));
         match chosen {
-            _ if self.pane != Pane::Jobs => self.say("c cancels jobs: choose one there (tab)".into()),
-            None => self.say("there is no job to cancel".into()),
+            _ if self.pane != Pane::Jobs => self.notify("select a job to cancel: press tab to go to the jobs".into()),
+            None => self.notify("there is no job to cancel".into()),
             Some((job, JobState::Running)) => self.question = Some(job),
-            Some((job, _)) => self.say(format!("job {job} has ended")),
+            Some((job, _)) => self.notify(format!("job {job} has already ended")),
         }
     }
 
-    fn say(&mut self, words: String) {
+    fn notify(&mut self, words: String) {
         (self.notice, self.noticed_us) = (Some(words), self.last.at_us);
     }
 
-    fn go(&mut self, rows: isize) {
+    fn move_by(&mut self, rows: isize) {
         let count = match self.pane {
             Pane::Jobs => self.overview.jobs.len(),
             Pane::Executors => self.overview.executors.len(),
@@ -191,32 +192,36 @@ pub(crate) mod tests {
 
     pub(crate) fn screen() -> Screen {
         let mut screen = Screen::new("sky".into(), seen(1_000_000, 250));
-        screen.learn(News::Seen(seen(2_000_000, 500)));
+        screen.handle(WatchEvent::Snapshot(seen(2_000_000, 500)));
         screen
     }
 
-    pub(crate) fn press(screen: &mut Screen, code: KeyCode) -> Option<Act> {
+    pub(crate) fn press(screen: &mut Screen, code: KeyCode) -> Option<KeyAction> {
         screen.key(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
     #[test]
     fn keys_that_quit() {
         for code in [KeyCode::Char('q'), KeyCode::Esc] {
-            assert_eq!(press(&mut screen(), code), Some(Act::Quit));
+            assert_eq!(press(&mut screen(), code), Some(KeyAction::Quit));
         }
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         let mut screen = screen();
-        assert_eq!(screen.key(interrupt), Some(Act::Quit));
+        assert_eq!(screen.key(interrupt), Some(KeyAction::Quit));
         press(&mut screen, KeyCode::Char('c'));
-        assert_eq!(screen.key(interrupt), Some(Act::Quit), "a question does not hold it");
+        assert_eq!(screen.key(interrupt), Some(KeyAction::Quit), "also while a question is open");
     }
 
     #[test]
     fn a_job_is_cancelled_after_a_yes_alone() {
         for (keys, cancelled) in [("cy", Some(1)), ("jcY", Some(2)), ("cn", None), ("cny", None), ("y", None)] {
             let mut screen = screen();
-            let acts: Vec<_> = keys.chars().filter_map(|key| press(&mut screen, KeyCode::Char(key))).collect();
-            assert_eq!(acts, cancelled.map(|job| Act::Cancel(JobId(job))).into_iter().collect::<Vec<_>>(), "{keys}");
+            let actions: Vec<_> = keys.chars().filter_map(|key| press(&mut screen, KeyCode::Char(key))).collect();
+            assert_eq!(
+                actions,
+                cancelled.map(|job| KeyAction::Cancel(JobId(job))).into_iter().collect::<Vec<_>>(),
+                "{keys}"
+            );
             assert_eq!(screen.question, None, "{keys}");
         }
         let mut screen = screen();
@@ -224,16 +229,16 @@ pub(crate) mod tests {
             press(&mut screen, KeyCode::Char(key));
         }
         assert_eq!(screen.question, Some(JobId(1)));
-        // What was asked stays what is answered, though the job is no longer the first.
+        // The answer is for the job of the question, although that job is no longer in the first row.
         let mut later = seen(3_000_000, 1000);
         later.jobs[0].state = JobState::Succeeded;
-        screen.learn(News::Seen(later));
-        assert_eq!(press(&mut screen, KeyCode::Char('y')), Some(Act::Cancel(JobId(1))));
+        screen.handle(WatchEvent::Snapshot(later));
+        assert_eq!(press(&mut screen, KeyCode::Char('y')), Some(KeyAction::Cancel(JobId(1))));
     }
 
     #[test]
-    fn what_cannot_be_cancelled_says_why() {
-        for (keys, why) in [(&[KeyCode::End][..], "job 3 has ended"), (&[KeyCode::Tab], "choose one there")] {
+    fn a_job_that_cannot_be_cancelled_is_reported() {
+        for (keys, why) in [(&[KeyCode::End][..], "job 3 has already ended"), (&[KeyCode::Tab], "select a job")] {
             let mut screen = screen();
             keys.iter().for_each(|key| assert_eq!(press(&mut screen, *key), None));
             press(&mut screen, KeyCode::Char('c'));
@@ -247,10 +252,10 @@ pub(crate) mod tests {
     #[test]
     fn a_notice_goes_after_a_while() {
         let mut screen = screen();
-        screen.learn(News::Said("done".into()));
-        screen.learn(News::Seen(seen(2_000_000 + NOTICE_US, 500)));
+        screen.handle(WatchEvent::Answer("done".into()));
+        screen.handle(WatchEvent::Snapshot(seen(2_000_000 + NOTICE_US, 500)));
         assert_eq!(screen.notice.as_deref(), Some("done"));
-        screen.learn(News::Seen(seen(2_000_001 + NOTICE_US, 500)));
+        screen.handle(WatchEvent::Snapshot(seen(2_000_001 + NOTICE_US, 500)));
         assert_eq!(screen.notice, None);
     }
 
@@ -261,7 +266,7 @@ pub(crate) mod tests {
         assert_eq!(screen.row(Pane::Jobs), 0);
         press(&mut screen, KeyCode::Down);
         assert_eq!((screen.row(Pane::Jobs), screen.row(Pane::Executors)), (1, 0));
-        screen.learn(News::Seen(seen(3_000_000, 1000)));
+        screen.handle(WatchEvent::Snapshot(seen(3_000_000, 1000)));
         assert_eq!(screen.overview.jobs[screen.row(Pane::Jobs)].view.job, JobId(2), "which is now the first");
         assert_eq!(screen.row(Pane::Jobs), 0);
         press(&mut screen, KeyCode::Tab);
@@ -269,7 +274,7 @@ pub(crate) mod tests {
         assert_eq!(screen.row(Pane::Executors), 1);
         let mut fewer = seen(4_000_000, 1000);
         fewer.executors.pop();
-        screen.learn(News::Seen(fewer));
+        screen.handle(WatchEvent::Snapshot(fewer));
         assert_eq!(screen.row(Pane::Executors), 0);
     }
 
@@ -277,12 +282,12 @@ pub(crate) mod tests {
     fn after_a_loss_rates_begin_anew() {
         let mut screen = screen();
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(250.0));
-        screen.learn(News::Lost { why: "gone".into(), at_us: 5_000_000 });
-        assert_eq!(screen.lost, Some(Lost { why: "gone".into(), since_us: 3_000_000 }));
-        assert_eq!(screen.overview.jobs.len(), 3, "what was seen stays");
-        screen.learn(News::Seen(seen(6_000_000, 600)));
-        assert_eq!((screen.lost.clone(), screen.overview.cluster.tasks_per_s), (None, None));
-        screen.learn(News::Seen(seen(7_000_000, 610)));
+        screen.handle(WatchEvent::Disconnected { why: "gone".into(), at_us: 5_000_000 });
+        assert_eq!(screen.disconnection, Some(Disconnection { why: "gone".into(), age_us: 3_000_000 }));
+        assert_eq!(screen.overview.jobs.len(), 3, "the last snapshot stays visible");
+        screen.handle(WatchEvent::Snapshot(seen(6_000_000, 600)));
+        assert_eq!((screen.disconnection.clone(), screen.overview.cluster.tasks_per_s), (None, None));
+        screen.handle(WatchEvent::Snapshot(seen(7_000_000, 610)));
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(10.0));
     }
 }

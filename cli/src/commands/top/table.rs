@@ -1,27 +1,27 @@
-//! Rows in columns. Where it is narrow, the columns that matter least are left out whole, and names and bars shrink: a
-//! number is never cut to another number.
+//! Tables of rows and columns. On a narrow terminal, the least important columns are left out, and names and bars
+//! shrink. Numbers are never cut, because a cut number would look like another number.
 
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::canvas::{Canvas, fit, width_of};
 
-/// A column.
+/// A column: its heading, width and importance.
 pub(crate) struct Column {
     pub heading: &'static str,
-    /// It is this wide at least, or as its widest cell if it does not grow.
+    /// Minimum width in cells; a column that does not grow is at least as wide as its widest cell.
     pub min: u16,
-    /// It takes what is left over up to this; `min` for none.
+    /// Maximum width in cells: the column grows up to this if there is room. Equal to `min` if it does not grow.
     pub max: u16,
-    /// The highest rank is left out first; 0 never is.
+    /// Columns of the highest rank are left out first; columns of rank 0 are always shown.
     pub rank: u8,
     pub is_right: bool,
 }
 
-/// What is in a column.
+/// The content of one column in one row.
 pub(crate) enum Cell {
     Text(String, Style),
-    /// A share of 1, as a bar with its percentage.
+    /// A share from 0 to 1, as a bar with its percentage.
     Bar(f64, Style),
 }
 
@@ -31,7 +31,7 @@ impl Cell {
     }
 }
 
-/// Rows under headings; `chosen` is one of `rows`.
+/// Draws rows under headings; the row with index `chosen` is highlighted.
 pub(crate) fn draw(canvas: &mut Canvas, columns: &[Column], rows: &[Vec<Cell>], chosen: Option<usize>) {
     let heading = |column: &Column| Cell::Text(column.heading.into(), Style::new().add_modifier(Modifier::DIM));
     let headings: Vec<_> = columns.iter().map(heading).collect();
@@ -54,12 +54,12 @@ fn draw_cell(canvas: &mut Canvas, (x, row): (u16, u16), width: u16, cell: &Cell,
     let y = canvas.area.y + row;
     match cell {
         Cell::Text(text, style) => {
-            let text = fit(text, width, canvas.look);
+            let text = fit(text, width, canvas.style);
             let indent = if is_right { width - width_of(&text) } else { 0 };
             canvas.buffer.set_string(x + indent, y, text, *style);
         }
         Cell::Bar(share, style) => {
-            let percent = fit(&format!(" {:3.0}%", (100.0 * share).floor()), width, canvas.look);
+            let percent = fit(&format!(" {:3.0}%", (100.0 * share).floor()), width, canvas.style);
             let bar_width = width - width_of(&percent);
             canvas.bar(x, row, bar_width, *share, *style);
             canvas.buffer.set_string(x + bar_width, y, percent, Style::new());
@@ -67,7 +67,7 @@ fn draw_cell(canvas: &mut Canvas, (x, row): (u16, u16), width: u16, cell: &Cell,
     }
 }
 
-/// Which columns there is room for, by place, and how wide each is; with one cell between them.
+/// The index and width of each column that there is room for, with one cell between two columns.
 fn widths(columns: &[Column], rows: &[Vec<Cell>], room: u16) -> Vec<(usize, u16)> {
     let needed = |place: usize| {
         let column = &columns[place];
@@ -101,7 +101,7 @@ fn widths(columns: &[Column], rows: &[Vec<Cell>], room: u16) -> Vec<(usize, u16)
             break;
         }
     }
-    // What never leaves may still be too wide.
+    // The columns of rank 0 may still be too wide together.
     let mut room = room;
     for (_, width) in &mut kept {
         *width = (*width).min(room);
@@ -114,10 +114,10 @@ fn widths(columns: &[Column], rows: &[Vec<Cell>], room: u16) -> Vec<(usize, u16)
 mod tests {
     use ratatui::buffer::Buffer;
 
-    use super::super::canvas::Look;
+    use super::super::canvas::DrawStyle;
     use super::*;
 
-    const PLAIN: Look = Look { colour: false, unicode: false };
+    const PLAIN: DrawStyle = DrawStyle { colour: false, unicode: false };
 
     fn columns() -> [Column; 3] {
         let column = |heading, min, max, rank| Column { heading, min, max, rank, is_right: rank == 2 };
@@ -132,7 +132,7 @@ mod tests {
     fn drawn(width: u16) -> Vec<String> {
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, 3));
         let area = buffer.area;
-        draw(&mut Canvas { buffer: &mut buffer, area, look: PLAIN }, &columns(), &rows(), Some(1));
+        draw(&mut Canvas { buffer: &mut buffer, area, style: PLAIN }, &columns(), &rows(), Some(1));
         lines(&buffer)
     }
 

@@ -1,5 +1,6 @@
-//! The connection behind `eyas top`: looks at a cluster again and again, and comes back when it was away. A dispatcher
-//! that does not answer is lost as much as one that closed the connection; neither may hold the screen up.
+//! The connection behind `eyas top`: asks the dispatcher for its jobs and executors at regular intervals, and
+//! reconnects after a loss. A dispatcher that does not answer in time counts as lost, so that the screen never waits
+//! for it.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,21 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use super::overview::Snapshot;
 use crate::error::CliError;
 
-/// A dispatcher that took longer to answer is taken for lost.
+/// A dispatcher that takes longer to answer counts as lost.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What is told of the cluster.
+/// What the watch reports to the screen.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// How it stands.
-    Seen(Snapshot),
-    /// It cannot be reached, why, and when that was tried, on the clock of [`Snapshot::at_us`].
-    Lost { why: String, at_us: u64 },
-    /// What came of a request.
-    Said(String),
+pub(crate) enum WatchEvent {
+    /// The state of the cluster.
+    Snapshot(Snapshot),
+    /// The dispatcher could not be reached, at this time on the clock of [`Snapshot::at_us`].
+    Disconnected { why: String, at_us: u64 },
+    /// The outcome of a request, as a sentence.
+    Answer(String),
 }
 
-/// Looks at a cluster.
+/// Asks a cluster for its state.
 pub(crate) struct Watch {
     cluster: Cluster,
     client: Option<Client>,
@@ -39,11 +40,11 @@ impl Watch {
         Watch { cluster, client: None, began: Instant::now() }
     }
 
-    /// Looks once.
+    /// Asks for the jobs and executors once.
     ///
     /// # Errors
-    /// If there is no connection; the next look tries to make one.
-    pub async fn look(&mut self) -> Result<Snapshot, CliError> {
+    /// If the dispatcher cannot be reached. The next call tries to connect again.
+    pub async fn snapshot(&mut self) -> Result<Snapshot, CliError> {
         let ToClient::Jobs(jobs) = self.ask(FromClient::Jobs { job: None }).await? else {
             return Err(ClientError::Unexpected.into());
         };
@@ -54,22 +55,27 @@ impl Watch {
         Ok(Snapshot { at_us, jobs, executors })
     }
 
-    /// Looks every `pause`, and cancels jobs as it is told to, until nobody listens to the news.
-    pub async fn follow(mut self, pause: Duration, mut to_cancel: mpsc::Receiver<JobId>, news: mpsc::Sender<News>) {
+    /// Reports a snapshot every `pause`, and cancels the jobs of `to_cancel`, until one of the channels is closed.
+    pub async fn follow(
+        mut self,
+        pause: Duration,
+        mut to_cancel: mpsc::Receiver<JobId>,
+        events: mpsc::Sender<WatchEvent>,
+    ) {
         let mut ticks = interval_at(tokio::time::Instant::now() + pause, pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let told = tokio::select! {
+            let event = tokio::select! {
                 job = to_cancel.recv() => match job {
-                    Some(job) => News::Said(self.cancel(job).await),
+                    Some(job) => WatchEvent::Answer(self.cancel(job).await),
                     None => return,
                 },
-                _ = ticks.tick() => match self.look().await {
-                    Ok(snapshot) => News::Seen(snapshot),
-                    Err(e) => News::Lost { why: e.to_string(), at_us: self.now_us() },
+                _ = ticks.tick() => match self.snapshot().await {
+                    Ok(snapshot) => WatchEvent::Snapshot(snapshot),
+                    Err(e) => WatchEvent::Disconnected { why: e.to_string(), at_us: self.now_us() },
                 },
             };
-            if news.send(told).await.is_err() {
+            if events.send(event).await.is_err() {
                 return;
             }
         }
@@ -83,7 +89,8 @@ impl Watch {
         }
     }
 
-    /// Asks, on a new connection if there is none. A dispatcher that has started again has a new access file.
+    /// Sends a request, on a new connection if there is none. The access file is read again for each connection,
+    /// because a restarted dispatcher writes a new one.
     async fn ask(&mut self, request: FromClient) -> Result<ToClient, CliError> {
         let kept = self.client.take();
         let asked = async {
@@ -96,7 +103,7 @@ impl Watch {
         };
         let (client, answer) =
             timeout(ANSWER_DEADLINE, asked).await.map_err(|_| "the dispatcher does not answer")??;
-        // After anything but an answer or a refusal, what comes next on that connection may belong to this request.
+        // After any other error, a late answer to this request could still arrive on the connection, so it is closed.
         if matches!(answer, Ok(_) | Err(ClientError::Refused(_))) {
             self.client = Some(client);
         }
