@@ -62,7 +62,7 @@ fn a_model_of_what_cannot_be_is_refused() {
     for (more, code, says) in [
         (&["--cache", "5MB"][..], 1, "a store only 5000000"),
         (&["--misses", "2"], 2, "from 0 to 1"),
-        (&["--arrivals", "0"], 2, "tasks a second"),
+        (&["--arrivals", "0"], 2, "tasks per second"),
     ] {
         let output = sine_wave(more);
         let said = String::from_utf8_lossy(&output.stderr);

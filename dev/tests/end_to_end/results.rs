@@ -161,7 +161,7 @@ fn a_report_that_cannot_be_written_does_not_fail_the_job() {
     let warned =
         ["3 of 3 tasks succeeded", "the job's report could not be written: cannot create the folder file", complete];
     let done =
-        cluster.run(&words).exits(0).says(&warned).says(&["`eyas report 1 -o FILE` writes the report elsewhere"]);
+        cluster.run(&words).exits(0).says(&warned).says(&["`eyas report 1 -o FILE` writes the report to another file"]);
     assert_eq!((done.stdout.lines().count(), cluster.names("out")), (3, vec!["1".into(), "2".into(), "3".into()]));
     // The job's own cluster has ended.
     let done = cluster.eyas(&words).exits(0).says(&warned);

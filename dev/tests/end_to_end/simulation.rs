@@ -190,7 +190,7 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
     let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
         + "[policies]\nplacement = \"fa\"\n";
     home.write("slow.toml", slow);
-    home.eyas(&["sim", "run", "slow.toml"]).exits(1).says(&["of 200 tasks have ended at its limit of 20.00 s"]);
+    home.eyas(&["sim", "run", "slow.toml"]).exits(1).says(&["of 200 tasks succeeded within the limit of 20.00 s"]);
 }
 
 #[test]
