@@ -17,7 +17,7 @@
 //!
 //! `cargo bench -p eyas-dev --bench caching`; `-- --tiny` only shows that it runs.
 
-use eyas_sim::caching::{Alone, Group, Problem, Request, TwoMark, TwoMarked, cost, floor, worst_ratio};
+use eyas_sim::caching::{Alone, CacheRequest, Group, Problem, TwoMark, TwoMarked, cost, floor, worst_ratio};
 use eyas_sim::random::Random;
 use eyas_sim::workload::{MonotonicallyIncreasing, Scan, SineWave, Workload, Zipf};
 use eyas_types::EvictionPolicy;
@@ -30,14 +30,14 @@ enum At {
     Home,
 }
 
-fn requests(workload: &dyn Workload, tasks: usize, stores: usize, at: At) -> Vec<Request> {
+fn requests(workload: &dyn Workload, tasks: usize, stores: usize, at: At) -> Vec<CacheRequest> {
     let mut dice = Random::new(11);
     let mut store = |object| match at {
         At::Home if dice.below(10) > 0 => object as usize % stores,
         _ => dice.below(stores as u64) as usize,
     };
     let objects = workload.arrivals().take(tasks).flat_map(|task| task.inputs);
-    objects.map(|object| Request { object, store: store(object) }).collect()
+    objects.map(|object| CacheRequest { object, store: store(object) }).collect()
 }
 
 fn compare(name: &str, workload: &dyn Workload, tasks: usize) {

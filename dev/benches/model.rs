@@ -13,7 +13,7 @@
 //!
 //! `cargo bench -p eyas-dev --bench model`; `-- --tiny` only shows that it runs.
 
-use eyas_sim::cluster::{Cluster, Policies};
+use eyas_sim::cluster::{Policies, SimCluster};
 use eyas_sim::model::{Demand, predict};
 use eyas_sim::run;
 use eyas_sim::workload::{LOCALITIES, Locality, Stacking, Workload};
@@ -39,7 +39,7 @@ const WAYS: [Way; 4] = [
 
 /// Simulated and predicted seconds.
 fn experiment(way: &Way, nodes: u32, locality: Locality) -> (f64, f64) {
-    let cluster = Cluster { nodes, ..Cluster::teragrid_64(50_000_000_000) };
+    let cluster = SimCluster { nodes, ..SimCluster::teragrid_64(50_000_000_000) };
     let workload = Stacking { locality, file_bytes: way.file_bytes, ..Stacking::paper(1) };
     let policies = Policies::of_the_paper(way.placement);
     let simulated = run(&cluster, &policies, &workload, 1);

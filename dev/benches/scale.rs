@@ -19,36 +19,42 @@ use std::fs;
 use std::time::Instant;
 
 use eyas_dev::bench::{is_tiny, used_cpu_s};
-use eyas_sim::cluster::{Cluster, Deal, Policies};
+use eyas_sim::cluster::{Policies, SimCluster, TaskPartitioning};
 use eyas_sim::run;
 use eyas_sim::workload::{AllPairs, Order, Workload};
 use eyas_types::PlacementPolicy;
 
 struct Case {
     name: &'static str,
-    cluster: Cluster,
+    cluster: SimCluster,
     side: u32,
     order: Order,
-    deal: Deal,
+    partitioning: TaskPartitioning,
 }
 
 fn cases() -> Vec<Case> {
-    let sicortex = |name, order| Case { name, cluster: Cluster::sicortex(), side: 1_000, order, deal: Deal::default() };
-    let blue_gene_p = |name, nodes, dispatchers, deal, side| {
-        let cluster = Cluster { nodes, dispatchers, ..Cluster::blue_gene_p() };
-        Case { name, cluster, side, order: Order::Rows, deal }
+    let sicortex = |name, order| Case {
+        name,
+        cluster: SimCluster::sicortex(),
+        side: 1_000,
+        order,
+        partitioning: TaskPartitioning::default(),
+    };
+    let blue_gene_p = |name, nodes, dispatchers, partitioning, side| {
+        let cluster = SimCluster { nodes, dispatchers, ..SimCluster::blue_gene_p() };
+        Case { name, cluster, side, order: Order::Rows, partitioning }
     };
     vec![
         sicortex("sicortex-rows", Order::Rows),
         sicortex("sicortex-random", Order::Random(1)),
-        blue_gene_p("160k-1m-1", 40_000, 1, Deal::Objects, 1_000),
-        blue_gene_p("160k-1m-4-objects", 40_000, 4, Deal::Objects, 1_000),
-        blue_gene_p("160k-1m-4-turns", 40_000, 4, Deal::Turns, 1_000),
-        blue_gene_p("160k-1", 40_000, 1, Deal::Objects, 3_163),
-        blue_gene_p("160k-4-objects", 40_000, 4, Deal::Objects, 3_163),
-        blue_gene_p("160k-4-turns", 40_000, 4, Deal::Turns, 3_163),
-        blue_gene_p("1m-1", 250_000, 1, Deal::Objects, 1_000),
-        blue_gene_p("1m-4-turns", 250_000, 4, Deal::Turns, 1_000),
+        blue_gene_p("160k-1m-1", 40_000, 1, TaskPartitioning::FirstInput, 1_000),
+        blue_gene_p("160k-1m-4-objects", 40_000, 4, TaskPartitioning::FirstInput, 1_000),
+        blue_gene_p("160k-1m-4-turns", 40_000, 4, TaskPartitioning::RoundRobin, 1_000),
+        blue_gene_p("160k-1", 40_000, 1, TaskPartitioning::FirstInput, 3_163),
+        blue_gene_p("160k-4-objects", 40_000, 4, TaskPartitioning::FirstInput, 3_163),
+        blue_gene_p("160k-4-turns", 40_000, 4, TaskPartitioning::RoundRobin, 3_163),
+        blue_gene_p("1m-1", 250_000, 1, TaskPartitioning::FirstInput, 1_000),
+        blue_gene_p("1m-4-turns", 250_000, 4, TaskPartitioning::RoundRobin, 1_000),
     ]
 }
 
@@ -68,13 +74,13 @@ fn main() {
         "{:<18} {:>10} {:>10} {:>10} {:>11} {:>6} {:>9} {:>8} {:>9} {:>8}",
         "case", "processors", "tasks", "simulated", "decisions/s", "local", "storage", "time", "processor", "peak"
     );
-    for Case { name, cluster, side, order, deal } in cases() {
+    for Case { name, cluster, side, order, partitioning } in cases() {
         if only.is_some_and(|only| only != name) {
             continue;
         }
         let (nodes, side) = if is_tiny() { (cluster.nodes / 2_000 + 4, 20) } else { (cluster.nodes, side) };
-        let cluster = Cluster { nodes, ..cluster.under_eyas() };
-        let policies = Policies { deal, ..Policies::of_eyas(PlacementPolicy::Cost) };
+        let cluster = SimCluster { nodes, ..cluster.under_eyas() };
+        let policies = Policies { partitioning, ..Policies::of_eyas(PlacementPolicy::Cost) };
         let workload = AllPairs { side, ..AllPairs::supercomputer(order) };
         peak_mb();
         let (began, used_s) = (Instant::now(), used_cpu_s());

@@ -1,21 +1,20 @@
-//! A task that comes to a simulated cluster.
+//! A task that is submitted to a simulated cluster.
 
 use smallvec::SmallVec;
 
-/// Objects that a task reads or writes, by their numbers in its [workload](crate::workload::Workload); most tasks read
-/// one
-/// or two.
+/// Objects that a task reads or writes, by their numbers in the [workload](crate::workload::Workload). Most tasks
+/// read one or two.
 pub type Objects = SmallVec<[u32; 2]>;
 
-/// One task.
+/// A task, and the time at which it arrives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it comes, microseconds from the beginning.
+    /// Time of arrival, in microseconds from the start of the run.
     pub at_us: u64,
-    /// The objects it reads. A task that reads what an earlier task writes waits for that task.
+    /// Objects that the task reads. A task that reads the output of an earlier task waits for that task.
     pub inputs: Objects,
-    /// How long it computes once its inputs are there, microseconds.
+    /// Computing time once all inputs are on the node, in microseconds.
     pub compute_us: u64,
-    /// The objects it writes, each of which no other task writes.
+    /// Objects that the task writes. No other task writes them.
     pub outputs: Objects,
 }

@@ -1,30 +1,30 @@
-//! What a workload needs, whoever places its tasks, and how long it takes at least.
+//! What a workload needs under any placement, and a lower bound of its run time.
 
 use crate::clock::{MICROSECOND, Ns, SECOND};
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 use crate::workload::Workload;
 
 /// See the [module's](self) documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes of the inputs of a task, and of its outputs that are kept on its node; of the task with the most.
+    /// Room that the task with the most data needs in a store: its inputs, and its outputs that are kept on its node.
     pub inputs_bytes: u64,
-    /// What all tasks compute, microseconds.
+    /// Computing time of all tasks, in microseconds.
     pub computing_us: u128,
-    /// What the longest of them computes, microseconds.
+    /// Computing time of the longest task, in microseconds.
     pub longest_us: u64,
-    /// When the last task comes, microseconds.
+    /// Time at which the last task arrives, in microseconds.
     pub last_us: u64,
-    /// Bytes of all objects that some task reads and that exist from the beginning.
+    /// Bytes of all objects that exist from the start and that a task reads.
     pub read_bytes: u64,
     /// Whether an output is kept in the cluster.
     pub keeps: bool,
-    /// Whether a task reads what another writes.
+    /// Whether a task reads an output of another task.
     pub is_staged: bool,
 }
 
 impl Needs {
-    /// Those of a workload, all of whose tasks are looked at.
+    /// The needs of a workload. Goes through all its tasks.
     pub fn of(workload: &dyn Workload) -> Needs {
         let mut needs = Needs::default();
         let mut is_read = vec![false; workload.objects() as usize];
@@ -33,7 +33,7 @@ impl Needs {
             for object in task.inputs {
                 let size_bytes = workload.size_bytes(object);
                 inputs_bytes += size_bytes;
-                // What tasks write need not come from persistent storage.
+                // Outputs of tasks need not come from persistent storage.
                 match is_read.get_mut(object as usize) {
                     Some(is_read @ false) => {
                         *is_read = true;
@@ -55,9 +55,9 @@ impl Needs {
         needs
     }
 
-    /// What no placement can do without, and how long it takes on the cluster at least: computing on all processors, the
-    /// arrival of the last task, and reading each object once from persistent storage.
-    pub fn least(&self, cluster: &Cluster) -> [(&'static str, Ns); 3] {
+    /// Work that no placement can avoid, with the least time that it takes on the cluster: computing on all
+    /// processors, the arrival of the last task, and reading each object once from persistent storage.
+    pub fn least(&self, cluster: &SimCluster) -> [(&'static str, Ns); 3] {
         let computing_ns = self.computing_us * u128::from(MICROSECOND) / u128::from(cluster.processors());
         let reading_ns = self.read_bytes as f64 / cluster.storage.bytes_per_s * SECOND as f64;
         [
@@ -67,8 +67,8 @@ impl Needs {
         ]
     }
 
-    /// How long a run takes at least.
-    pub fn bound_ns(&self, cluster: &Cluster) -> Ns {
+    /// Lower bound of the run time.
+    pub fn bound_ns(&self, cluster: &SimCluster) -> Ns {
         self.least(cluster).map(|(_, ns)| ns).into_iter().max().expect("there are three")
     }
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn whatever_takes_longest_is_the_bound() {
-        let cluster = Cluster { nodes: 10, ..Cluster::teragrid_64(1_000_000_000) };
+        let cluster = SimCluster { nodes: 10, ..SimCluster::teragrid_64(1_000_000_000) };
         let pairs = AllPairs { side: 100, object_bytes: 5_500_000, compute_us: 1_000_000, order: Order::Rows };
         let needs = Needs::of(&pairs);
         let expected = Needs {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn no_run_is_below_its_bound() {
-        let cluster = Cluster { nodes: 4, ..Cluster::teragrid_64(200_000_000) };
+        let cluster = SimCluster { nodes: 4, ..SimCluster::teragrid_64(200_000_000) };
         let pairs = AllPairs { side: 30, object_bytes: 5_000_000, compute_us: 10_000, order: Order::Rows };
         let bound_ns = Needs::of(&pairs).bound_ns(&cluster);
         for placement in PlacementPolicy::ALL {

@@ -1,39 +1,40 @@
-//! Files that a user has written, or a program: what is wrong with them, and where.
+//! Errors of files that a person or program wrote: scenarios and traces.
 
+use std::error::Error as StdError;
 use std::io;
 use std::path::Path;
 
 use thiserror::Error;
 
-/// Why a file is not what it should be.
+/// Why a scenario or trace cannot be used.
 #[derive(Debug, Error)]
-pub enum FileError {
-    /// It cannot be read.
+pub enum FileError<E: StdError> {
+    /// The file cannot be read.
     #[error("{file} cannot be read: {why}")]
     Unreadable {
-        /// Which file.
+        /// Path of the file.
         file: String,
-        /// Why.
+        /// Error of the operating system.
         why: io::Error,
     },
-    /// It says something that it must not.
+    /// A line of the file is wrong.
     #[error("{file}, line {line}: {why}")]
     Wrong {
-        /// Which file.
+        /// Path of the file.
         file: String,
-        /// Which line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong there.
-        why: String,
+        /// What is wrong in that line.
+        why: E,
     },
 }
 
-impl FileError {
+impl<E: StdError> FileError<E> {
     pub(crate) fn unreadable(path: &Path, why: io::Error) -> Self {
         FileError::Unreadable { file: path.display().to_string(), why }
     }
 
-    pub(crate) fn wrong(path: &Path, (line, why): (usize, String)) -> Self {
+    pub(crate) fn wrong(path: &Path, (line, why): (usize, E)) -> Self {
         FileError::Wrong { file: path.display().to_string(), line, why }
     }
 }

@@ -1,19 +1,21 @@
-//! Flows of bytes over shared links: network cards, disks, a switch, persistent storage. Flows share a link max-min
-//! fairly: none could be faster without another that is no faster becoming slower.
+//! Flows of bytes over shared links: network cards, disks, a switch, persistent storage. Flows share links max-min
+//! fairly: no flow could be faster without slowing down a flow that is not faster than itself.
 //!
-//! Each link has a *level*: the rate of those flows that it is the bottleneck of. A flow's rate is the least level of
-//! its links. A link computes its level from what its flows get elsewhere: those that get less than the level are *held*
-//! to that, the others, its *own*, share the rest evenly. A level that has changed is told to the flows of the link,
-//! and by them to their other links, until nothing changes: that is max-min fairness, computed where something changed
-//! and nowhere else (Charny, Clark, Jain: Congestion control with explicit rate indication, 1995).
+//! Each link has a *level*: the rate of the flows that it is the bottleneck of. The rate of a flow is the lowest
+//! level of its links. A link computes its level from the rates that its flows get elsewhere. Flows that get less
+//! than the level elsewhere are *held* to that rate. The others, the link's *own* flows, share the remaining capacity
+//! evenly. A link announces a changed level to its flows, and they announce it to their other links, until nothing
+//! changes. This is max-min fairness, computed only where something changed (Charny, Clark, Jain: Congestion control
+//! with explicit rate indication, 1995).
 //!
-//! Two things make it fast where thousands share a link. Nobody computes what each of them has received: the link counts
-//! the bytes that each of its own flows was served, and a flow ends when that count reaches its mark; a new level moves
-//! no mark. And a change of level within a tolerance is not told: capacities hold, and rates are fair, up to that.
+//! Two things make this fast for thousands of flows on one link. First, the received bytes are not counted for each
+//! flow: the link counts the bytes that each of its own flows was served, and a flow ends when that count reaches the
+//! flow's mark. A new level moves no mark. Second, a change of level within a tolerance is not announced: capacities
+//! and fairness hold up to that tolerance.
 //!
-//! A flow may be *relayed*: its source is still receiving the same bytes in the flow above. It is no faster than that
-//! one, and ends a piece later at the earliest. While nothing else bounds it, it lacks as much more than the flow above as
-//! it did before, so that nobody need count its bytes either.
+//! A flow may be *relayed*: its source is still receiving the same bytes in the flow above. A relayed flow is no
+//! faster than the flow above, and ends at least one piece later. While no link bounds it, the difference between the
+//! bytes that the two flows lack stays constant, so the bytes of the relayed flow need no count of their own.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -22,44 +24,45 @@ use smallvec::SmallVec;
 
 use crate::clock::Ns;
 
-/// What a relay receives before it can pass it on: the pieces in which executors send, 128 KiB.
+/// Bytes that a relay receives before it can pass them on: the piece size of executors, 128 KiB.
 pub const PIECE_BYTES: f64 = 131_072.0;
-/// Levels that change by less are not told: a thousandth part.
+/// Relative change of a level that is not announced: 0.1 %.
 pub const TOLERANCE: f64 = 1e-3;
-/// Rounding of what a link has served.
+/// Rounding error of a link's count, in bytes.
 const SLACK_BYTES: f64 = 0.5;
-/// A link's list of marks may have so many of flows that left it, beyond as many as of others.
+/// Most stale marks of a link: this number, plus the number of flows that it times.
 const STALE_MARKS: usize = 64;
 
-/// A link.
+/// A link between nodes or to a disk or storage, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(u32);
 
-/// A flow that has not ended; the next may have the same id once it has.
+/// A flow that has not ended. Ids are reused after the end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId(u32);
 
 struct Link {
     bytes_per_ns: f64,
     crossing: Vec<Crossing>,
-    /// How many of `crossing` it is the bottleneck of.
+    /// Number of flows in `crossing` that this link is the bottleneck of.
     own: u32,
-    /// What the others get.
+    /// Sum of the rates of the other flows.
     held: f64,
-    /// No own flow gets less elsewhere, no other more.
+    /// Lower bound of the rates that own flows get elsewhere, and upper bound of the rates of held flows.
     least_own: f64,
     most_held: f64,
-    /// The rate of own flows; infinite if there are none.
+    /// Rate of each own flow; infinite if there are none.
     level: f64,
-    /// What its flows were told of it.
+    /// The level that was last announced to the flows.
     told: f64,
-    /// Bytes that each own flow was served until `since`, at the levels of their times.
+    /// Bytes that each own flow was served until `since`.
     served: f64,
     since: Ns,
-    /// Marks of flows that this link times, as bits of positive numbers, which are in the numbers' order.
+    /// Marks of the flows that this link times. A mark is kept as the bits of a positive float, which sort as the
+    /// float does.
     marks: BinaryHeap<Reverse<(u64, FlowId, u64)>>,
     timed: usize,
-    /// Names the last entry that was made for it in `ends`.
+    /// Number of this link's valid entry in `ends`.
     forecast: u32,
     is_dirty: bool,
     has_moved: bool,
@@ -69,31 +72,31 @@ struct Link {
 struct Crossing {
     flow: FlowId,
     is_own: bool,
-    /// The rate that the rest of its way leaves it.
+    /// Rate that the flow's other links allow.
     elsewhere: f64,
 }
 
 struct Flow {
-    /// Its links, and its place in the list of each.
+    /// The flow's links, each with the flow's index in that link's `crossing`.
     way: SmallVec<[(LinkId, u32); 6]>,
     above: Option<FlowId>,
     below: SmallVec<[FlowId; 2]>,
-    /// As its links were told.
+    /// The rate that was last announced to the links.
     rate: f64,
     timer: Timer,
-    /// Names its last entry in `marks`; 0 if that does not count any more.
+    /// Number of its valid entry in `marks`; 0 if there is none.
     marked: u64,
     tag: u32,
 }
 
-/// What bounds a flow, and so tells what it lacks.
+/// What bounds a flow, and so determines the bytes that it lacks.
 #[derive(Clone, Copy)]
 enum Timer {
-    /// That is not known yet; it lacks so much.
+    /// Not known yet.
     Unknown { lacks: f64 },
-    /// A link, whose count reaches the mark when the flow ends.
+    /// A link: the flow ends when the link's count reaches the mark.
     Link { link: LinkId, mark: f64 },
-    /// The flow above, than which it lacks so much more.
+    /// The flow above: this flow lacks `more` bytes than that one.
     Above { more: f64 },
 }
 
@@ -107,14 +110,14 @@ pub struct Flows {
     dirty: VecDeque<LinkId>,
     to_refresh: Vec<FlowId>,
     moved: Vec<LinkId>,
-    /// How many marks there were.
+    /// Number of marks made so far.
     marked: u64,
-    /// When the first flow of each link ends.
+    /// For each link, the time at which its first flow ends.
     ends: BinaryHeap<Reverse<(Ns, LinkId, u32)>>,
 }
 
 impl Flows {
-    /// No links and no flows. Changes of levels smaller than that part of them are not told.
+    /// A network without links and flows. Relative changes of a level up to `tolerance` are not announced.
     pub fn new(tolerance: f64) -> Self {
         Flows {
             now: 0,
@@ -130,7 +133,7 @@ impl Flows {
         }
     }
 
-    /// A new link.
+    /// Adds a link.
     pub fn link(&mut self, bytes_per_s: f64) -> LinkId {
         self.links.push(Link {
             bytes_per_ns: bytes_per_s * 1e-9,
@@ -152,8 +155,8 @@ impl Flows {
         LinkId(self.links.len() as u32 - 1)
     }
 
-    /// Begins a flow of `bytes` over links, each once and at least one; `above` is the flow that it is relayed from. Its
-    /// end tells the tag.
+    /// Starts a flow of `bytes` over at least one link, each named once. `above` is the flow that it is relayed from.
+    /// [`end_by`](Self::end_by) returns `tag` when the flow ends.
     pub fn start(&mut self, now: Ns, bytes: f64, links: &[LinkId], above: Option<FlowId>, tag: u32) -> FlowId {
         self.now = now;
         let flow = self.free.pop().unwrap_or_else(|| {
@@ -178,7 +181,7 @@ impl Flows {
         flow
     }
 
-    /// Breaks a flow off, from which none is relayed any more. Returns the bytes it lacked.
+    /// Aborts a flow from which no flow is relayed. Returns the bytes that it lacked.
     pub fn stop(&mut self, now: Ns, flow: FlowId) -> f64 {
         self.now = now;
         let lacks = self.lacks(flow);
@@ -187,7 +190,7 @@ impl Flows {
         lacks
     }
 
-    /// Bytes that a flow lacks now.
+    /// Bytes that a flow has still to receive.
     pub fn lacks(&self, flow: FlowId) -> f64 {
         let (mut flow, mut sum) = (self.flow(flow), 0.0);
         loop {
@@ -202,17 +205,17 @@ impl Flows {
         }
     }
 
-    /// Flows that are relayed from this one.
+    /// Flows that are relayed from this flow.
     pub fn below(&self, flow: FlowId) -> &[FlowId] {
         &self.flow(flow).below
     }
 
-    /// What a flow's end tells.
+    /// The tag of a flow.
     pub fn tag(&self, flow: FlowId) -> u32 {
         self.flow(flow).tag
     }
 
-    /// When the next flow ends, if nothing changes. [`settle`](Self::settle) has been called since the last change.
+    /// Time at which the next flow ends, if nothing changes. Call [`settle`](Self::settle) after the last change.
     pub fn next_end(&mut self) -> Option<Ns> {
         while let Some(Reverse((at, link, forecast))) = self.ends.peek() {
             if self.links[link.0 as usize].forecast == *forecast {
@@ -223,7 +226,7 @@ impl Flows {
         None
     }
 
-    /// Takes the flows that have ended by now, and adds their tags to `ended`.
+    /// Removes the flows that have ended by `now`, and adds their tags to `ended`.
     pub fn end_by(&mut self, now: Ns, ended: &mut Vec<u32>) {
         while self.next_end().is_some_and(|at| at <= now) {
             self.now = now;
@@ -232,7 +235,7 @@ impl Flows {
             let served = self.served(link) + SLACK_BYTES;
             while let Some((_, flow)) = self.first_mark(link).filter(|(mark, _)| *mark <= served) {
                 if let Some(above) = self.flow(flow).above {
-                    // It was faster by what was not told.
+                    // The flow got ahead of the flow above by changes that were not announced.
                     self.set_timer(flow, Some(link), self.lacks(above) + PIECE_BYTES);
                 } else {
                     for below in std::mem::take(&mut self.flow_mut(flow).below) {
@@ -244,7 +247,7 @@ impl Flows {
         }
     }
 
-    /// Makes all rates fair again after changes at one instant.
+    /// Makes all rates fair again after the changes of one instant.
     pub fn settle(&mut self) {
         self.refresh_all();
         while let Some(link) = self.dirty.pop_front() {
@@ -266,7 +269,7 @@ impl Flows {
         }
     }
 
-    /// A flow's bytes a second.
+    /// Rate of a flow, in bytes per second.
     pub fn bytes_per_s(&self, flow: FlowId) -> f64 {
         let mut flow = self.flow(flow);
         loop {
@@ -280,7 +283,7 @@ impl Flows {
 
     // ---- levels
 
-    /// Computes the level of a link, and tells it if it has changed.
+    /// Computes the level of a link, and announces it if it has changed by more than the tolerance.
     fn find_level(&mut self, id: LinkId) {
         let link = &mut self.links[id.0 as usize];
         let level = link.fair_level();
@@ -303,11 +306,12 @@ impl Flows {
         }
     }
 
-    /// Computes a flow's rate from what it was told, and tells it to its links and to what is relayed from it.
+    /// Computes a flow's rate from the announced levels, and announces it to the flow's links and to the flows
+    /// relayed from it.
     fn refresh(&mut self, id: FlowId) {
-        // It may have ended since.
+        // The flow may have ended since.
         let Some(flow) = &self.flows[id.0 as usize] else { return };
-        // The two least of its bounds, the first of which is that it is no faster than the flow above.
+        // Find the two lowest bounds. The rate of the flow above is the first candidate.
         let above = flow.above.map(|above| (self.flow(above).rate, None));
         let bounds = flow.way.iter().map(|(link, _)| (self.links[link.0 as usize].told, Some(*link)));
         let (mut least, mut next, mut bound) = (f64::INFINITY, f64::INFINITY, None);
@@ -339,7 +343,7 @@ impl Flows {
         }
     }
 
-    /// The rest of its way leaves a flow another rate.
+    /// The flow's other links allow another rate.
     fn tell(&mut self, id: LinkId, place: usize, elsewhere: f64) {
         let link = &mut self.links[id.0 as usize];
         let crossing = &mut link.crossing[place];
@@ -389,7 +393,7 @@ impl Flows {
         gone
     }
 
-    /// The flow above ends: all that is relayed is there.
+    /// The flow above has ended: its node has all bytes now.
     fn lose_above(&mut self, id: FlowId) {
         let lacks = self.lacks(id).max(PIECE_BYTES);
         self.flow_mut(id).above = None;
@@ -398,7 +402,7 @@ impl Flows {
         self.to_refresh.push(id);
     }
 
-    /// Has a link time a flow that lacks so much, or the flow above.
+    /// Lets a link, or the flow above, time a flow that lacks `lacks` bytes.
     fn set_timer(&mut self, id: FlowId, by: Option<LinkId>, lacks: f64) {
         self.leave_timer(id);
         let timer = match (by, self.flow(id).above) {
@@ -412,7 +416,7 @@ impl Flows {
         }
     }
 
-    /// Marks on a link's count where a flow ends.
+    /// Adds the mark on a link's count at which a flow ends.
     fn mark(&mut self, id: LinkId, flow: FlowId, mark: f64) {
         self.marked += 1;
         self.flow_mut(flow).marked = self.marked;
@@ -427,7 +431,7 @@ impl Flows {
         }
     }
 
-    /// Nobody times the flow any more.
+    /// The flow is no longer timed.
     fn leave_timer(&mut self, id: FlowId) {
         if let Timer::Link { link, .. } = self.flow(id).timer {
             self.flow_mut(id).marked = 0;
@@ -436,7 +440,7 @@ impl Flows {
         }
     }
 
-    /// The first mark on a link's count, and the flow that ends there.
+    /// The first valid mark on a link's count, and its flow.
     fn first_mark(&mut self, link: LinkId) -> Option<(f64, FlowId)> {
         while let Some(Reverse((mark, flow, marked))) = self.links[link.0 as usize].marks.peek().copied() {
             if self.is_marked(flow, marked) {
@@ -447,7 +451,7 @@ impl Flows {
         None
     }
 
-    /// Whether a mark is the last that was made for a flow.
+    /// Whether a mark is the flow's valid one.
     fn is_marked(&self, flow: FlowId, marked: u64) -> bool {
         self.flows[flow.0 as usize].as_ref().is_some_and(|flow| flow.marked == marked)
     }
@@ -473,11 +477,11 @@ impl Flows {
 
 impl Link {
     fn served_at(&self, now: Ns) -> f64 {
-        // Whom an infinite level times is told of it before time goes on.
+        // A flow with an infinite level is given another one before time advances.
         if self.level.is_finite() { self.served + self.level * (now - self.since) as f64 } else { self.served }
     }
 
-    /// The level at which its flows use it up; infinite if they cannot.
+    /// The level at which the flows use up the capacity; infinite if they cannot.
     fn fair_level(&mut self) -> f64 {
         let level = self.even_share();
         let still_stands = if self.own == 0 {
@@ -488,7 +492,7 @@ impl Link {
         if still_stands {
             return level;
         }
-        // From all being own, the level only rises until nobody else is held.
+        // Start with all flows as own flows. The level only rises until no more flows are held elsewhere.
         (self.own, self.held, self.most_held) = (self.crossing.len() as u32, 0.0, 0.0);
         self.crossing.iter_mut().for_each(|crossing| crossing.is_own = true);
         loop {
@@ -514,7 +518,7 @@ impl Link {
         if self.own == 0 { f64::INFINITY } else { (self.bytes_per_ns - self.held).max(0.0) / f64::from(self.own) }
     }
 
-    /// Takes a flow off the list.
+    /// Removes a flow from the link.
     fn leave(&mut self, place: usize) {
         let gone = self.crossing.swap_remove(place);
         if gone.is_own {

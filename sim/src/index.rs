@@ -1,38 +1,38 @@
 //! A central index of replicas beside a distributed one (data-diffusion §2.2, figure 3).
 //!
-//! The distributed one is P-RLS, a replica location service on a distributed hash table, with a million entries. What was
-//! measured of it, and the paper took over: a lookup takes 0.5 ms on one node and "just over 3 ms" on 15; and what the paper
-//! predicts from that: 15 ms on a million nodes. All three lie on one line over the logarithm of the number of nodes,
-//! that through the first and the last. Its nodes answer beside each other, so together they answer as often in a second
-//! as there are nodes in the latency of one lookup.
+//! The distributed index is P-RLS, a replica location service on a distributed hash table, with a million entries.
+//! The paper quotes measured latencies of a lookup, 0.5 ms on one node and "just over 3 ms" on 15 nodes, and predicts
+//! 15 ms on a million nodes. All three lie on one line over the logarithm of the number of nodes; the line here goes
+//! through the first and the last. The nodes answer in parallel, so the throughput is the number of nodes divided by
+//! the latency of one lookup.
 
-/// Milliseconds that a lookup takes on one node.
+/// Latency of a lookup on one node, in milliseconds.
 const ONE_NODE_MS: f64 = 0.5;
-/// Milliseconds that it takes on a million.
+/// Latency of a lookup on a million nodes, in milliseconds.
 const MILLION_NODES_MS: f64 = 15.0;
-/// Nodes at most, for which the paper predicts something.
+/// Largest number of nodes for which the paper makes a prediction.
 pub const MAX_NODES: u32 = 1_000_000;
 
-/// Lookups a second of the paper's central index, a hash table in Java.
+/// Lookups per second of the paper's central index, a hash table in Java.
 pub const PAPER_LOOKUPS_PER_S: f64 = 4.18e6;
 
-/// How long a lookup in the distributed index takes, seconds.
+/// Latency of a lookup in the distributed index, in seconds.
 ///
 /// # Panics
-/// If there is no node.
+/// If `nodes` is 0.
 pub fn latency_s(nodes: u32) -> f64 {
     assert!(nodes > 0, "an index is somewhere");
     let grown = libm::log(f64::from(nodes)) / libm::log(f64::from(MAX_NODES));
     (ONE_NODE_MS + (MILLION_NODES_MS - ONE_NODE_MS) * grown) / 1e3
 }
 
-/// Lookups a second of all its nodes together.
+/// Lookups per second of all nodes of the distributed index together.
 pub fn lookups_per_s(nodes: u32) -> f64 {
     f64::from(nodes) / latency_s(nodes)
 }
 
-/// From how many nodes on the distributed index answers as often as a central one that makes `central_per_s`
-/// lookups a second; none, if a million are too few.
+/// Smallest number of nodes at which the distributed index answers at least `central_per_s` lookups per second, the
+/// rate of a central index. `None` if a million nodes are too few.
 pub fn crossover(central_per_s: f64) -> Option<u32> {
     let (mut too_few, mut enough) = (0, MAX_NODES);
     if lookups_per_s(enough) < central_per_s {

@@ -1,4 +1,4 @@
-//! When nodes are there: the batch system that gives them, and what breaks.
+//! When nodes are available: the batch system that grants them, and failures.
 
 use std::fmt;
 
@@ -6,34 +6,38 @@ use eyas_provision as provision;
 use eyas_types::ProvisioningPolicy;
 
 use crate::clock::{MICROSECOND, Ns, SECOND};
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 
-/// How many times as long as another's a slow disk takes: about what one does that reads most sectors again and again.
+/// A slow disk takes this many times as long as a sound one. Disks that read most sectors repeatedly are about this
+/// slow.
 pub const SLOW_DISK: f64 = 10.0;
-/// A node that is lost says nothing, and is missed after four heartbeats of 3 s, as dispatchers do if nothing else is said.
+/// Time after which the dispatcher misses a lost node: four heartbeats of 3 s, the dispatcher's default.
 pub const MISSED_AFTER_NS: Ns = 12 * SECOND;
-/// An executor that has lost its dispatcher kills what runs and dials: as long as executors wait between two attempts.
+/// Time after which an executor that lost its dispatcher connects again: the interval between two attempts of real
+/// executors. The executor has killed its running tasks by then.
 pub const REJOINS_AFTER_NS: Ns = SECOND / 10;
 
-/// A batch system, and how nodes are asked of it. What was in a store is gone when its node is given back.
+/// A batch system, and how nodes are requested from it. When a node is given back, the content of its store is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// How many nodes are asked for when.
+    /// Provisioning policy: how many nodes are requested, and when.
     pub policy: ProvisioningPolicy,
-    /// Nodes that are there always, as far as they are granted. The most are all nodes of the cluster.
+    /// Number of nodes that are kept even without tasks. The upper limit is the size of the cluster.
     pub min_nodes: u32,
-    /// A request is granted after a time between these, all equally likely (30 to 60 s, data-diffusion §5.1.6).
+    /// Shortest and longest time until a request is granted; all times between them are equally likely (30 to 60 s,
+    /// data-diffusion §5.1.6).
     pub grants_after_ns: (Ns, Ns),
-    /// A node leaves after so long without a task (30 s, §5.2).
+    /// A node is given back after this time without a task (30 s, §5.2).
     pub idle_ns: Ns,
-    /// For how long each node is asked for.
+    /// Walltime of each node.
     pub walltime_ns: Ns,
-    /// `demand` has what waits done in so long.
+    /// The policy `demand` requests enough nodes to finish the waiting tasks within this time.
     pub target_ns: Ns,
 }
 
 impl Default for Batch {
-    /// That of the paper, which names no walltime: a day is longer than its experiments. The policy is ours.
+    /// The paper's values, with the default policy of eyas. The paper names no walltime; a day is longer than its
+    /// experiments.
     fn default() -> Self {
         let ours = provision::Config::default();
         Batch {
@@ -48,13 +52,13 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// A slot for each task that waits, asked for at once: the paper does not name its policy. With the others that do so its
-    /// experiments take as long, and hold up to 3 % more processor time.
+    /// Requests one slot for each waiting task, all at once. The paper does not name its policy. With its other
+    /// policies, the experiments take the same time and hold up to 3 % more processor time.
     pub fn of_the_paper() -> Self {
         Batch { policy: ProvisioningPolicy::AllAtOnce, ..Batch::default() }
     }
 
-    pub(crate) fn config(&self, cluster: &Cluster) -> provision::Config {
+    pub(crate) fn config(&self, cluster: &SimCluster) -> provision::Config {
         provision::Config {
             policy: self.policy,
             min_nodes: self.min_nodes.min(cluster.nodes),
@@ -68,42 +72,42 @@ impl Batch {
     }
 }
 
-/// What breaks. Nothing does if nothing is said.
+/// Failures that happen during a run. By default there are none.
 #[derive(Clone, Default, PartialEq)]
 pub struct Failures {
-    /// How long a node is there until it is lost with all that it has, on average.
+    /// Mean time until a node is lost with its tasks and its store.
     pub lost_after_ns: Option<Ns>,
-    /// How long it is away then; if nothing is said, for ever.
+    /// Time until a lost node comes back. `None`: the node never comes back.
     pub back_after_ns: Option<Ns>,
-    /// How long an executor's connection to the dispatcher holds, on average. What is on its way when it breaks is lost, and
-    /// what runs is killed; then the executor joins again, with what is in its store.
+    /// Mean time until the connection between an executor and its dispatcher breaks. Messages in flight are lost and
+    /// running tasks are killed. Then the executor joins again with the content of its store.
     pub disconnected_after_ns: Option<Ns>,
-    /// How long an executor is there until it asks to leave in good order, on average, and how long its node is away then. It
-    /// comes back with what is in its store.
+    /// Mean time until an executor asks to leave, and the time that its node then stays away. The node comes back
+    /// with the content of its store.
     pub leaves: Option<(Ns, Ns)>,
-    /// How long a dispatcher runs until it dies, on average, and how long it takes until it is started again.
+    /// Mean time until a dispatcher dies.
     pub dispatcher_dies_after_ns: Option<Ns>,
-    /// How long a dispatcher that died is away.
+    /// Time from a dispatcher's death until it is started again.
     pub dispatcher_back_after_ns: Ns,
-    /// Part of the tries at tasks whose program fails.
+    /// Share of attempts at tasks whose program fails, 0 to 1.
     pub failed_tries: f64,
-    /// Part of the nodes whose disks take [`SLOW_DISK`] times as long.
+    /// Share of nodes whose disks are [`SLOW_DISK`] times as slow, 0 to 1.
     pub slow_disks: f64,
-    /// Part of the requests for nodes that fail.
+    /// Share of requests for nodes that fail, 0 to 1.
     pub failed_requests: f64,
-    /// When nodes and dispatchers cease to fail; if nothing is said, they never do.
+    /// Time from which nodes, connections and dispatchers no longer fail; `None`: they fail until the run ends.
     pub until_ns: Option<Ns>,
 }
 
 impl Failures {
-    /// When a failure happens that is due in `after_ns` from `now`, unless failures have ceased by then.
+    /// Time of a failure that is due `after_ns` after `now`; `None` if failures have ended by then.
     pub fn at(&self, now: Ns, after_ns: Ns) -> Option<Ns> {
         let at = now.saturating_add(after_ns);
         self.until_ns.is_none_or(|until| at < until).then_some(at)
     }
 }
 
-/// Failures that the experiments of the paper do not have are left out where nothing is said of them: the stamp of their
+/// Leaves out the failures that the paper's experiments do not have, unless they are set: the stamp of the paper's
 /// results is made from this text.
 impl fmt::Debug for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

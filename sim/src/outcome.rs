@@ -1,93 +1,93 @@
-//! What came of a run.
+//! The result of a run: counts, times, bytes, and samples over time.
 
 use eyas_types::Reads;
 
 use crate::clock::{Ns, SECOND, seconds};
 
-/// Samples that are kept; when there are more, two become one.
+/// Most samples of a run. When there are more, each pair is merged into one.
 pub const MAX_SAMPLES: usize = 2_048;
 
-/// Parts of a course are at least so long. Doubled again and again it is a second, as the paper samples.
+/// Length of a sample at the start of a run. Doubled four times it is a second, the paper's sampling interval.
 const SHORTEST: Ns = SECOND / 16;
 
 /// See the [module's](self) documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// From the start to the end of the last task.
+pub struct RunOutcome {
+    /// Time from the start of the run to the end of the last task.
     pub makespan_ns: Ns,
-    /// Tasks that came.
+    /// Tasks that arrived.
     pub tasks: u64,
-    /// Tasks that have computed.
+    /// Tasks that succeeded.
     pub done: u64,
-    /// Tasks that failed: their tries are used up, no executor could take them, or what they read is lost.
+    /// Tasks that failed: all their attempts failed, no executor could run them, or an input is lost.
     pub failed: u64,
     /// Tasks that were cancelled.
     pub cancelled: u64,
-    /// How often tasks were tried again, or ran again for their client.
+    /// Number of retries, by the dispatcher or by the client.
     pub retried: u64,
-    /// How often tasks ran again because an output of theirs was lost that was still needed.
+    /// Number of recomputations: a task ran again because a lost output of it was still needed.
     pub recomputed: u64,
     /// Nodes that were lost.
     pub lost_nodes: u64,
     /// Nodes that left in good order.
     pub left_nodes: u64,
-    /// How often a dispatcher died.
+    /// Number of deaths of dispatchers.
     pub restarts: u64,
     /// Connections between executors and the dispatcher that broke.
     pub broken_connections: u64,
     /// Where tasks' inputs came from.
     pub reads: Reads,
-    /// What nodes got for tasks from each other and from persistent storage, also for tasks that were decided again and ran
-    /// elsewhere.
+    /// Inputs that nodes fetched for tasks, from peers and from persistent storage. They include those of tasks that
+    /// were then reassigned and ran elsewhere.
     pub loads: Reads,
-    /// Tasks that were broken off because the time of their node was over.
+    /// Attempts that were aborted because the walltime of their node was over.
     pub out_of_time: u64,
-    /// Bytes that nodes got from each other.
+    /// Bytes that nodes fetched from each other.
     pub peer_bytes: u64,
     /// Bytes read from persistent storage.
     pub storage_bytes: u64,
     /// Bytes written to persistent storage.
     pub written_bytes: u64,
-    /// Processor time of nodes while they were there, nanoseconds.
+    /// Processor time of the nodes while they were held, used or not, in nanoseconds.
     pub held_cpu_ns: u128,
-    /// Processor time that tasks computed, without reading.
+    /// Time that tasks computed, without reading.
     pub computed_ns: u128,
-    /// From arrival until the dispatcher decided where they go, summed over tasks.
+    /// Time from arrival until assignment, summed over tasks.
     pub queued_ns: u128,
-    /// From the start to the end, reading included, summed over tasks; of one that ran again, the last time.
+    /// Time from start to end of a task, reading included, summed over tasks. Only the last attempt of a task counts.
     pub ran_ns: u128,
-    /// When the last task would have ended if each had started when it came.
+    /// Time at which the last task would have ended if each had started on arrival.
     pub ideal_ns: Ns,
-    /// From arrival to the start, summed over tasks; of one that ran again, the last.
+    /// Time from arrival to start, summed over tasks. Only the last attempt of a task counts.
     pub waited_ns: u128,
-    /// From arrival until the dispatcher knew of the end, summed over tasks.
+    /// Time from arrival until the dispatcher learned of the end, summed over tasks.
     pub responded_ns: u128,
-    /// How often a dispatcher decided where a task goes.
+    /// Number of placement decisions of all dispatchers.
     pub decisions: u64,
-    /// How often the one did that did so the most.
+    /// Number of placement decisions of the busiest dispatcher.
     pub most_decisions: u64,
-    /// The longest queue; of several dispatchers, all together.
+    /// Largest number of waiting tasks at all dispatchers together.
     pub most_waiting: u64,
-    /// How it went.
+    /// Samples over time.
     pub course: Course,
 }
 
-/// A part of a run.
+/// What happened in one interval of a run, and the state at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sample {
-    /// Tasks that ended.
+pub struct RunSample {
+    /// Tasks that succeeded in the interval.
     pub done: u64,
-    /// Bytes that tasks read.
+    /// Inputs of the tasks that started in the interval.
     pub reads: Reads,
-    /// Tasks that waited for an executor, at the end of the part.
+    /// Tasks that waited for an executor, at the end of the interval.
     pub waiting: u64,
-    /// Tasks that had a processor, at the end of the part.
+    /// Tasks that were running, at the end of the interval.
     pub running: u64,
-    /// Nodes that were there, at the end of the part.
+    /// Nodes in the cluster, at the end of the interval.
     pub nodes: u64,
 }
 
-/// How things stand at one moment; see [`Sample`].
+/// Numbers of waiting tasks, running tasks and nodes at one moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Level {
     pub waiting: u64,
@@ -95,25 +95,25 @@ pub(crate) struct Level {
     pub nodes: u64,
 }
 
-/// Samples of a run, each of a part of the same length; the last may be shorter.
+/// Samples of a run, at intervals of equal length; the last may be shorter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// The length of a part.
+    /// Length of the interval of a sample.
     pub every_ns: Ns,
-    /// In order.
-    pub samples: Vec<Sample>,
-    current: Sample,
+    /// Samples in order of time.
+    pub samples: Vec<RunSample>,
+    current: RunSample,
     ends_at: Ns,
 }
 
 impl Default for Course {
     fn default() -> Self {
-        Course { every_ns: SHORTEST, samples: Vec::new(), current: Sample::default(), ends_at: SHORTEST }
+        Course { every_ns: SHORTEST, samples: Vec::new(), current: RunSample::default(), ends_at: SHORTEST }
     }
 }
 
 impl Course {
-    /// Time goes on to `now`; until now things stood so.
+    /// Advances to `now`. The levels have not changed since the last call.
     pub(crate) fn advance(&mut self, now: Ns, level: Level) {
         while now >= self.ends_at {
             let ended = std::mem::take(&mut self.current);
@@ -128,7 +128,7 @@ impl Course {
         }
     }
 
-    /// The run ends at `now`, and with it the last part.
+    /// Ends the run and its last sample at `now`.
     pub(crate) fn close(&mut self, now: Ns, level: Level) {
         self.advance(now, level);
         if now + self.every_ns > self.ends_at {
@@ -144,7 +144,7 @@ impl Course {
         self.current.done += 1;
     }
 
-    /// The rate of reading that a hundredth of the samples exceed, bytes a second (the paper's "peak").
+    /// The 99th percentile of the samples' read rates, in bytes per second (the paper's "peak").
     pub fn peak_bytes_per_s(&self) -> f64 {
         let mut bytes: Vec<_> = self.samples.iter().map(|sample| sample.reads.bytes()).collect();
         bytes.sort_unstable();
@@ -153,43 +153,42 @@ impl Course {
     }
 }
 
-impl Sample {
-    fn at_end(self, Level { waiting, running, nodes }: Level) -> Sample {
-        Sample { waiting, running, nodes, ..self }
+impl RunSample {
+    fn at_end(self, Level { waiting, running, nodes }: Level) -> RunSample {
+        RunSample { waiting, running, nodes, ..self }
     }
 
-    fn followed_by(self, next: Sample) -> Sample {
+    fn followed_by(self, next: RunSample) -> RunSample {
         let mut reads = self.reads;
         reads += next.reads;
-        Sample { done: self.done + next.done, reads, ..next }
+        RunSample { done: self.done + next.done, reads, ..next }
     }
 }
 
-impl Outcome {
-    /// Whether all tasks that came have computed.
+impl RunOutcome {
+    /// Whether all tasks that arrived have succeeded.
     pub fn is_complete(&self) -> bool {
         self.done == self.tasks
     }
 
-    /// Part of all that was read that tasks read from their node's store, and nodes got from peers and from persistent
-    /// storage.
+    /// Shares of all reads: from the node's own store, from peers, and from persistent storage.
     pub fn read_shares(&self) -> [f64; 3] {
         let counts = [self.reads.local.count, self.loads.peer.count, self.loads.persistent.count];
         let all = counts.iter().sum::<u64>().max(1) as f64;
         counts.map(|count| count as f64 / all)
     }
 
-    /// Processor hours of nodes while they were there.
+    /// Processor hours of the nodes while they were held.
     pub fn cpu_hours(&self) -> f64 {
         self.held_cpu_ns as f64 / (SECOND * 3600) as f64
     }
 
-    /// From arrival to the end, seconds, on average.
+    /// Mean time from arrival to the end, in seconds.
     pub fn mean_response_s(&self) -> f64 {
         self.responded_ns as f64 / self.done.max(1) as f64 / SECOND as f64
     }
 
-    /// From arrival to the start, seconds, on average.
+    /// Mean time from arrival to the start, in seconds.
     pub fn mean_wait_s(&self) -> f64 {
         self.waited_ns as f64 / self.done.max(1) as f64 / SECOND as f64
     }

@@ -1,95 +1,95 @@
-//! The experiments of the data diffusion paper, and what came of them there (section 5, figures 16 to 40, table 2).
+//! The experiments of the data diffusion paper and their measured results (section 5, figures 16 to 40, table 2).
 
 use std::sync::OnceLock;
 
 use eyas_types::{Distribution, PlacementPolicy};
 
 use crate::clock::SECOND;
-use crate::cluster::{Cluster, Policies};
+use crate::cluster::{Policies, SimCluster};
 use crate::nodes::Batch;
-use crate::outcome::Outcome;
-use crate::workload::{AllPairs, First, MonotonicallyIncreasing, Order, SineWave, Workload};
+use crate::outcome::RunOutcome;
+use crate::workload::{Adapted, AllPairs, MonotonicallyIncreasing, Order, SineWave, Workload};
 
 mod document;
 mod repeated;
 
-pub use document::{stamp, stamp_in, with_results};
+pub use document::{NoResults, stamp, stamp_in, with_results};
 pub use repeated::{HEADINGS, LEGEND, Repeated};
 
-/// Which tasks read which objects does not matter; those of this seed.
+/// Seed of the choice of objects; the choice does not matter.
 const SEED: u64 = 1;
-/// Rows and columns of tiles: of a million pairs, about as many as nodes.
+/// Rows and columns of a tile. A million pairs are then about as many tiles as nodes.
 const TILE: u32 = 32;
-/// How late the catalog is suspected to have been told in the paper.
+/// Delay of the catalog that is suspected in the paper.
 const LATE: u64 = 12 * SECOND;
 
-/// One of the paper's experiments, or one with something changed.
+/// An experiment of the paper, or a variant of one.
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Where it is in the paper.
+    /// Figure or section of the paper.
     pub place: &'static str,
-    /// What it ran on.
-    pub cluster: Cluster,
-    /// What it ran.
+    /// The cluster.
+    pub cluster: SimCluster,
+    /// The workload.
     pub workload: Box<dyn Workload + Send + Sync>,
     /// The paper's policies.
     pub policies: Policies,
-    /// What was measured.
+    /// The result that the paper reports.
     pub measured: Measured,
-    /// Processor hours of nodes while they were there, if it says so.
+    /// Processor hours of the nodes while they were held, if the paper reports them.
     pub cpu_hours: Option<f64>,
-    /// Why something else comes of it here with the paper's policies, if it is more than a tenth; if something is changed,
-    /// what that is.
+    /// The reason why the simulated result with the paper's policies differs by more than 10 %. Of a variant, the
+    /// change.
     pub cause: &'static str,
-    /// Whether something is changed.
+    /// Whether this is a variant.
     pub is_changed: bool,
     all_local_s: OnceLock<f64>,
 }
 
-/// What the paper says of an experiment.
+/// The result that the paper reports of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measured {
-    /// Seconds from the first arrival to the last end.
+    /// Seconds from the first arrival to the end of the last task.
     Makespan(f64),
-    /// The part of that which it would take if all data were local.
+    /// Run time with all data local, divided by the run time.
     Efficiency(f64),
 }
 
 use Measured::{Efficiency, Makespan};
 
-// Causes of differences.
+// Reasons of differences from the paper.
 const OLDEST: &str = "below its threshold the paper's scheduler takes the oldest task, whatever its executor holds \
                       (figure 5, to the letter); with the smallest stores it may have been there all the time, as if \
                       processors that wait for data did not count as busy: see `oldest` of --sensitivities";
 const OLDEST_OF_DISK: &str = "a part may be that the oldest task is taken (figure 5), and that no page cache \
                               helped: see `oldest` of --sensitivities; the rest was not found";
 const DISK: &str = "a part may be that no page cache helped: see `disk` of --sensitivities; the rest was not found";
-const PAGES: &str = "nodes read from a page cache, which the baseline \"all data accesses occurring to local disk\" has not; \
-                     without one it is nearer: see `disk` of --sensitivities";
+const PAGES: &str = "nodes read from a page cache, which the baseline \"all data accesses occurring to local \
+                     disk\" has not; without one it is nearer: see `disk` of --sensitivities";
 const ROUNDS: &str = "each of seven rounds takes 96 s through cards of 1 Gb/s; the paper's figure leaves 69 s for all";
 const READ_MORE: &str = "persistent storage is read more often, 906 GB in the paper; why was not found";
-const TOLD: &str = "the paper's tasks came row by row";
+const ROW_BY_ROW: &str = "the paper's tasks came row by row";
 
-/// How large experiments are.
+/// The size of experiments.
 #[derive(Clone, Copy)]
 struct Scale {
-    /// Nodes, and rows and columns of All-Pairs, are a part of those of the paper.
+    /// Factor by which nodes, and rows and columns of All-Pairs, are fewer than in the paper.
     smaller: u32,
-    /// Tasks of other workloads at most.
+    /// Most tasks of other workloads.
     most_tasks: u64,
 }
 
 const FULL: Scale = Scale { smaller: 1, most_tasks: u64::MAX };
 
 impl Experiment {
-    /// All of them, in the paper's order.
+    /// All experiments, in the paper's order.
     pub fn all() -> Vec<Experiment> {
         Experiment::all_at(FULL)
     }
 
-    /// All of them, and the sensitivities, many times `smaller`, and with no more tasks than that. They say nothing of the
-    /// paper, and take seconds.
+    /// All experiments and variants, made `smaller` by this factor and with at most `most_tasks` tasks. They take
+    /// seconds and do not reproduce the paper.
     pub(crate) fn small(smaller: u32, most_tasks: u64) -> Vec<Experiment> {
         let scale = Scale { smaller, most_tasks };
         Experiment::all_at(scale).into_iter().chain(Experiment::sensitivities_at(scale)).collect()
@@ -99,10 +99,10 @@ impl Experiment {
         use PlacementPolicy::{
             FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch, MaxComputeUtil as Mcu,
         };
-        let of = |name, place, cluster: Cluster, workload, placement, measured, cause| Experiment {
+        let of = |name, place, cluster: SimCluster, workload, placement, measured, cause| Experiment {
             name,
             place,
-            cluster: Cluster { nodes: cluster.nodes.div_ceil(scale.smaller), ..cluster },
+            cluster: SimCluster { nodes: cluster.nodes.div_ceil(scale.smaller), ..cluster },
             workload,
             policies: Policies::of_the_paper(placement),
             measured,
@@ -111,16 +111,17 @@ impl Experiment {
             is_changed: false,
             all_local_s: OnceLock::new(),
         };
-        let provisioned = |cluster| Cluster { batch: Some(Batch::of_the_paper()), ..cluster };
+        let provisioned = |cluster| SimCluster { batch: Some(Batch::of_the_paper()), ..cluster };
         let mi = |name, place, cache_bytes, placement, makespan_s, cpu_hours, cause| {
-            let cluster = provisioned(Cluster::teragrid_64(cache_bytes));
-            let workload = Box::new(First { workload: MonotonicallyIncreasing::paper(SEED), most: scale.most_tasks });
+            let cluster = provisioned(SimCluster::teragrid_64(cache_bytes));
+            let workload =
+                Box::new(Adapted::first_tasks(Box::new(MonotonicallyIncreasing::paper(SEED)), scale.most_tasks));
             let mi = of(name, place, cluster, workload, placement, Makespan(makespan_s), cause);
             Experiment { cpu_hours, ..mi }
         };
-        let teragrid = || Cluster::teragrid_100(50_000_000_000);
+        let teragrid = || SimCluster::teragrid_100(50_000_000_000);
         let sw = |name, place, cluster, placement, makespan_s, cpu_hours| {
-            let workload = Box::new(First { workload: SineWave::paper(SEED), most: scale.most_tasks });
+            let workload = Box::new(Adapted::first_tasks(Box::new(SineWave::paper(SEED)), scale.most_tasks));
             let sw = of(name, place, cluster, workload, placement, Makespan(makespan_s), "");
             Experiment { cpu_hours: Some(cpu_hours), ..sw }
         };
@@ -128,9 +129,9 @@ impl Experiment {
             let pairs = AllPairs { side: pairs.side.div_ceil(scale.smaller), ..pairs };
             of(name, place, cluster, Box::new(pairs), placement, Efficiency(efficiency), cause)
         };
-        // The paper's best case counts no decisions: the dispatcher is the faster one.
-        let active = |name, cluster: Cluster, pairs: AllPairs, efficiency, cause| {
-            let cluster = Cluster { cache_bytes: pairs.data_bytes(), ..cluster }.under_eyas();
+        // The paper's best case has no decisions, so the faster dispatcher is used.
+        let active = |name, cluster: SimCluster, pairs: AllPairs, efficiency, cause| {
+            let cluster = SimCluster { cache_bytes: pairs.data_bytes(), ..cluster }.under_eyas();
             let mut active = ap(name, "section 5.3", cluster, pairs, Gcc, efficiency, cause);
             active.policies.distribution = Some(Distribution::SpanningTree);
             active
@@ -153,17 +154,17 @@ impl Experiment {
             ap("ap-500-1s", "figure 36", teragrid(), small(1_000_000), Gcc, 0.80, PAGES),
             ap("ap-500-0.1s", "figure 37", teragrid(), small(100_000), Gcc, 0.75, PAGES),
             active("ap-500-active", teragrid(), small(1_000_000), 0.96, ROUNDS),
-            ap("ap-blue-gene-p", "figure 38", Cluster::blue_gene_p(), large(rows), Gcc, 0.86, ""),
-            ap("ap-blue-gene-p-tiles", "figure 38", Cluster::blue_gene_p(), large(tiles), Gcc, 0.86, TOLD),
-            active("ap-blue-gene-p-active", Cluster::blue_gene_p(), large(rows), 0.35, ""),
-            ap("ap-sicortex", "figure 39", Cluster::sicortex(), large(rows), Gcc, 0.27, READ_MORE),
-            ap("ap-sicortex-tiles", "figure 39", Cluster::sicortex(), large(tiles), Gcc, 0.27, TOLD),
-            active("ap-sicortex-active", Cluster::sicortex(), large(rows), 0.27, ""),
+            ap("ap-blue-gene-p", "figure 38", SimCluster::blue_gene_p(), large(rows), Gcc, 0.86, ""),
+            ap("ap-blue-gene-p-tiles", "figure 38", SimCluster::blue_gene_p(), large(tiles), Gcc, 0.86, ROW_BY_ROW),
+            active("ap-blue-gene-p-active", SimCluster::blue_gene_p(), large(rows), 0.35, ""),
+            ap("ap-sicortex", "figure 39", SimCluster::sicortex(), large(rows), Gcc, 0.27, READ_MORE),
+            ap("ap-sicortex-tiles", "figure 39", SimCluster::sicortex(), large(tiles), Gcc, 0.27, ROW_BY_ROW),
+            active("ap-sicortex-active", SimCluster::sicortex(), large(rows), 0.27, ""),
         ]
     }
 
-    /// Those that differ by more than a tenth, and others beside them, each with one thing or two changed that the
-    /// difference might be due to.
+    /// Variants of experiments that differ from the paper by more than 10 %, and of some others. Each changes one or
+    /// two things that could cause the difference.
     pub fn sensitivities() -> Vec<Experiment> {
         Experiment::sensitivities_at(FULL)
     }
@@ -203,40 +204,43 @@ impl Experiment {
         ]
     }
 
-    /// All that it is, for a digest.
+    /// A description of the whole experiment, for a digest.
     fn described(&self) -> String {
         let Experiment { name, place, cluster, workload, policies, measured, cpu_hours, cause, .. } = self;
         let shape = (workload.tasks(), workload.objects(), workload.object_bytes());
-        format!("{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}")
+        let text = format!("{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}");
+        // A change of names in the code must not change the stamp: it is of the names at the time of the results.
+        let text = text.replace("SimCluster {", "Cluster {").replace("SimStorage {", "Storage {");
+        text.replace("partitioning: FirstInput", "deal: Objects")
     }
 
-    /// What decides about its data: a way of pushing them, or its placement policy.
+    /// The distribution of its data, or else its placement policy.
     pub fn policy(&self) -> &'static str {
         self.policies.distribution.map_or(self.policies.placement.name(), Distribution::name)
     }
 
-    /// The same with the paper's policies.
-    pub fn with_the_papers_policies(&self) -> Outcome {
+    /// Runs the experiment with the paper's policies.
+    pub fn with_the_papers_policies(&self) -> RunOutcome {
         crate::run(&self.cluster, &self.policies, &*self.workload, SEED)
     }
 
-    /// The same with eyas's dispatcher, what it does beside, and that placement. What is pushed along a spanning tree goes in
-    /// chains.
-    pub fn with_ours(&self, placement: PlacementPolicy) -> Outcome {
+    /// Runs the experiment with the dispatcher and policies of eyas and this placement. A push along a spanning tree
+    /// becomes a push in chains.
+    pub fn with_ours(&self, placement: PlacementPolicy) -> RunOutcome {
         let distribution = self.policies.distribution.map(|_| Distribution::Chain);
         let policies = Policies { distribution, ..Policies::of_eyas(placement) };
         crate::run(&self.cluster.under_eyas(), &policies, &*self.workload, SEED)
     }
 
-    /// What was measured in the paper, of an outcome.
-    pub fn measure(&self, outcome: &Outcome) -> f64 {
+    /// The quantity that the paper reports, of an outcome.
+    pub fn measure(&self, outcome: &RunOutcome) -> f64 {
         match self.measured {
             Makespan(_) => outcome.makespan_s(),
             Efficiency(_) => self.all_local_s() / outcome.makespan_s(),
         }
     }
 
-    /// How long it takes if all data are local.
+    /// Run time with all data local, in seconds.
     fn all_local_s(&self) -> f64 {
         *self.all_local_s.get_or_init(|| crate::all_local_s(&self.cluster, &*self.workload, SEED))
     }
@@ -254,7 +258,7 @@ fn pageless(of: &mut Experiment) {
     of.cluster.page_cache_bytes = 0;
 }
 
-/// As GCC would do if it never saw so many processors busy that it waits for holders: MCU, to the letter.
+/// GCC when it never sees enough processors busy to wait for holders: MCU as in the paper's figure 5.
 fn oldest(of: &mut Experiment) {
     (of.policies.placement, of.policies.hits_first) = (PlacementPolicy::MaxComputeUtil, false);
 }

@@ -1,16 +1,16 @@
-//! Dice: the same throws for the same seed, on any machine.
+//! A seeded generator of pseudo-random numbers: the same numbers for the same seed on any machine.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Dice of that seed.
+    /// A generator that starts from `seed`.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// Any number.
+    /// Any 64-bit number.
     pub fn throw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -38,7 +38,7 @@ impl Random {
         (self.throw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Any order of `items`, all equally likely (Fisher and Yates).
+    /// Shuffles `items`. All orders are equally likely (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

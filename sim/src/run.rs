@@ -1,9 +1,10 @@
-//! A run: the deciders of dispatchers, one decider of a node for each executor, and the modelled world between them.
+//! A simulated run: the deciders of dispatchers, one decider of a node for each executor, and the modelled world
+//! between them.
 //!
-//! It is the shell of three deciders, as `dispatcher` and `executor` are of real ones: `core/jobs`, `core/sched` and
-//! `core/node`. It turns what happens into their events and their effects into what will happen. Messages take their time, a
-//! dispatcher takes its time for each decision and reads messages one after the other, and bytes flow over links that are
-//! shared.
+//! This is the shell of three deciders, as `dispatcher` and `executor` are in a real cluster: `core/jobs`,
+//! `core/sched` and `core/node`. It turns simulated events into events of the deciders, and their effects into later
+//! simulated events. A message takes time to arrive. A dispatcher takes time for each decision and reads its messages
+//! one after the other. Bytes flow over shared links.
 
 use std::iter::Peekable;
 use std::ops::ControlFlow;
@@ -16,15 +17,15 @@ use eyas_types::{ExecutorId, Origin, PlacementPolicy};
 
 use crate::arrival::Arrival;
 use crate::audit::Audit;
-use crate::clock::{Clock, MICROSECOND, Ns, seconds};
-use crate::cluster::{Cluster, Policies};
+use crate::clock::{EventQueue, MICROSECOND, Ns, seconds};
+use crate::cluster::{Policies, SimCluster};
 use crate::flows::{Flows, LinkId, TOLERANCE};
 use crate::nodes::Failures;
-use crate::outcome::{Level, Outcome};
+use crate::outcome::{Level, RunOutcome};
 use crate::random::Random;
 use crate::run::batch::BatchSystem;
-use crate::run::dispatchers::{Dealer, Dispatchers};
-use crate::run::executor::Executors;
+use crate::run::dispatchers::{Dispatchers, Partitioner};
+use crate::run::executor::SimExecutors;
 use crate::run::fetch::Fetches;
 use crate::run::job::Plan;
 use crate::run::membership::Membership;
@@ -32,8 +33,8 @@ use crate::run::object::Owner;
 use crate::run::push::Push;
 use crate::run::requests::SimClient;
 use crate::run::tag::Tag;
-use crate::run::task::{Task, Tasks};
-use crate::workload::{Uneven, Workload};
+use crate::run::task::{SimTask, SimTasks};
+use crate::workload::{Adapted, Workload};
 
 mod batch;
 mod dispatchers;
@@ -51,70 +52,70 @@ mod restart;
 mod tag;
 mod task;
 
-/// What will happen.
+/// An event of the simulated world.
 #[derive(Clone, Copy, Debug)]
 enum SimEvent {
-    /// The next task of the workload comes.
-    Arrives,
-    /// A dispatcher is told something by an executor of its.
-    Told(Fact),
-    /// A dispatcher has decided, and can read on.
-    Decided { dispatcher: u32 },
-    /// An executor is given a task.
-    Given { executor: u32, task: u32 },
-    /// An executor is asked to give a task back.
-    Recalled { executor: u32, task: u32 },
-    /// An executor is told to hold an object.
-    ToHold { executor: u32, object: u32 },
-    /// An executor need not hold an object any longer.
-    Released { executor: u32, object: u32 },
-    /// A source hears that it is asked for an object.
-    Asked { fetch: u32, asked: u32 },
-    /// A source that was to get an object soon has not.
-    Despaired { fetch: u32, asked: u32 },
-    /// An executor is told to end a task.
-    Cancelled { executor: u32, task: u32 },
-    /// An executor is to check whether it has an object.
+    /// The next task of the workload arrives.
+    TaskArrives,
+    /// A message of an executor arrives at its dispatcher.
+    FactArrives(Fact),
+    /// A dispatcher has finished a decision, and can read its next message.
+    DecisionEnds { dispatcher: u32 },
+    /// An assigned task arrives at an executor.
+    Assigned { executor: u32, task: u32 },
+    /// The request to give back a task arrives at an executor.
+    Recall { executor: u32, task: u32 },
+    /// The request to hold an object arrives at an executor.
+    Hold { executor: u32, object: u32 },
+    /// The message that an object need not be held any longer arrives at an executor.
+    Release { executor: u32, object: u32 },
+    /// A request for an object arrives at its source.
+    FetchRequested { fetch: u32, asked: u32 },
+    /// A source did not receive in time the object that it was expected to relay.
+    RelayTimeout { fetch: u32, asked: u32 },
+    /// The request to cancel a task arrives at an executor.
+    Cancel { executor: u32, task: u32 },
+    /// The request to check for an object arrives at an executor.
     Verify { executor: u32, object: u32 },
-    /// A fetch has no source left.
+    /// All sources of a fetch have failed.
     FetchFails { fetch: u32, asked: u32 },
-    /// A task has its inputs in memory, and has computed, in the try of that number.
+    /// An attempt at a task has read its inputs and computed.
     Computed { executor: u32, task: u32, attempt: u32 },
-    /// A task is killed, in the try of that number.
+    /// An attempt at a task is killed.
     Killed { executor: u32, task: u32, attempt: u32 },
-    /// The provisioner is told how much there is to do.
-    Surveyed,
-    /// Something is due for the provisioner.
-    Due,
-    /// The batch system gives the nodes of a request, or says that it cannot.
-    Granted { request: NodeRequestId },
-    /// The batch system takes a node back, the time of which is over.
-    Expired { machine: u32, holding: u32 },
-    /// A node is lost, with all that it has.
-    Lost { executor: u32 },
-    /// A machine that was lost is back.
-    Back { machine: u32 },
+    /// The regular report of outstanding work reaches the provisioner.
+    WorkReport,
+    /// A timeout of the provisioner has passed.
+    ProvisionerTimeout,
+    /// The batch system grants the nodes of a request, or reports that the request failed.
+    RequestAnswered { request: NodeRequestId },
+    /// The walltime of a node is over: the batch system ends it.
+    WalltimeOver { machine: u32, holding: u32 },
+    /// A node is lost with its tasks and its store.
+    NodeLost { executor: u32 },
+    /// A machine that was lost comes back.
+    MachineBack { machine: u32 },
     /// An executor's connection to the dispatcher breaks.
     Disconnected { executor: u32 },
-    /// An executor joins again.
-    Rejoins { machine: u32 },
+    /// An executor connects again.
+    ExecutorRejoins { machine: u32 },
     /// An executor asks to leave in good order.
-    Retires { executor: u32 },
-    /// An executor that has asked to leave may do so.
-    Stops { executor: u32 },
-    /// Something is due for the decider of jobs of a dispatcher.
-    JobsDue { dispatcher: u32 },
-    /// The oldest entry that a dispatcher has written is on disk, if it has not died since.
+    ExecutorRetires { executor: u32 },
+    /// An executor that asked to leave is told that it may.
+    ExecutorStops { executor: u32 },
+    /// A timeout of a dispatcher's `core/jobs` has passed.
+    JobsTimeout { dispatcher: u32 },
+    /// The oldest journal entry in flight is on disk, unless the dispatcher has died since.
     OnDisk { dispatcher: u32, deaths: u32 },
     /// A dispatcher dies.
-    Dies { dispatcher: u32 },
+    DispatcherDies { dispatcher: u32 },
     /// A dispatcher is started again.
-    Restarts { dispatcher: u32 },
-    /// The client makes a request of a dispatcher.
-    Asks { dispatcher: u32, request: u32 },
+    DispatcherRestarts { dispatcher: u32 },
+    /// A request of the client arrives at a dispatcher.
+    ClientRequest { dispatcher: u32, request: u32 },
 }
 
-/// What a dispatcher is told.
+/// A message of an executor to its dispatcher, or a fact about it.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
     Ready,
@@ -130,23 +131,23 @@ enum Fact {
     Left { executor: u32 },
 }
 
-/// How a try at a task ended on its executor.
+/// How an attempt at a task ended on its executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Succeeded,
-    /// Its program failed.
+    /// The program failed.
     Failed,
     Killed,
-    /// An input that is kept in the cluster could not be had.
+    /// A kept input could not be fetched from any executor.
     Starved,
-    /// The store is too small for its inputs.
+    /// The store is too small for the inputs.
     Refused,
-    /// The store has no room now, for its inputs or its outputs.
+    /// The store has no room at present for the inputs or the outputs.
     NoRoom,
 }
 
 impl Fact {
-    /// Which executor it is of.
+    /// The executor that the fact is about.
     fn executor(self) -> Option<u32> {
         match self {
             Fact::Ready => None,
@@ -164,47 +165,47 @@ impl Fact {
     }
 }
 
-/// Tasks of one run at most: their numbers are told by flows, beside a bit.
+/// Most tasks of one run. Tags of flows have a task's number and one more bit.
 pub const MAX_TASKS: u32 = u32::MAX >> 1;
-/// Makes the dice of tasks that fail others than those of nodes.
+/// Gives failing tasks another sequence of random numbers than nodes.
 const TASK_DICE: u64 = 0x7461_736b;
-/// Steps between two looks at how a run is getting on.
+/// Steps between two calls of `watch`.
 const STEPS_UNSEEN: u32 = 1_024;
 
 /// Runs a workload to its end.
-pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> Outcome {
+pub fn run(cluster: &SimCluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> RunOutcome {
     run_watched(cluster, policies, workload, seed, Ns::MAX, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Runs a workload to its end, or to its `limit_ns`, or until `watch` breaks it off, which is told again and again what has
-/// come of it so far.
+/// Runs a workload until it ends, until `limit_ns`, or until `watch` stops it. `watch` is called regularly with the
+/// outcome so far.
 pub fn run_watched(
-    cluster: &Cluster,
+    cluster: &SimCluster,
     policies: &Policies,
     workload: &dyn Workload,
     seed: u64,
     limit_ns: Ns,
-    watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
-) -> Outcome {
+    watch: &mut dyn FnMut(&RunOutcome) -> ControlFlow<()>,
+) -> RunOutcome {
     complete(Run::new(cluster, policies, workload, seed), limit_ns, watch)
 }
 
-/// Runs a workload to its end, or to its `limit_ns`, and shows `audit` what happens.
+/// Runs a workload until it ends or until `limit_ns`, and reports what happens to `audit`.
 pub fn run_audited(
-    cluster: &Cluster,
+    cluster: &SimCluster,
     policies: &Policies,
     workload: &dyn Workload,
     seed: u64,
     limit_ns: Ns,
     audit: &mut dyn Audit,
-) -> Outcome {
+) -> RunOutcome {
     let mut run = Run::new(cluster, policies, workload, seed);
     run.audit = Some(audit);
     run.keep_journals();
     complete(run, limit_ns, &mut |_| ControlFlow::Continue(()))
 }
 
-fn complete(mut run: Run, limit_ns: Ns, watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>) -> Outcome {
+fn complete(mut run: Run, limit_ns: Ns, watch: &mut dyn FnMut(&RunOutcome) -> ControlFlow<()>) -> RunOutcome {
     run.begin();
     let mut steps = 0_u32;
     while run.has_tasks()
@@ -229,16 +230,16 @@ fn complete(mut run: Run, limit_ns: Ns, watch: &mut dyn FnMut(&Outcome) -> Contr
     run.outcome
 }
 
-/// How long a workload takes, seconds, with "all data accesses occurring to local disk" (data-diffusion §5.3): every node
-/// has all objects from the beginning, none of them in memory if it has a disk, and the dispatcher takes no time.
+/// Run time of a workload, in seconds, with "all data accesses occurring to local disk" (data-diffusion §5.3). Every
+/// node has all objects from the start, on its disk and not in the page cache if it has a disk. The dispatcher takes
+/// no time.
 ///
-/// Tasks compute a little longer or shorter than the workload says, by a seed. Tasks that all compute for the same time would
-/// read at the same time on the processors of a node, and share its disk from the first task to the last, which no other
-/// run does.
-pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload, seed: u64) -> f64 {
+/// Computing times vary a little, by a seed. If all tasks computed equally long, the processors of a node would read
+/// at the same time from the first task to the last and compete for the disk, as in no other run.
+pub fn all_local_s(cluster: &SimCluster, workload: &dyn Workload, seed: u64) -> f64 {
     let (batch, failures) = (None, Failures::default());
-    let cluster = Cluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, batch, failures, ..cluster.clone() };
-    let uneven = Uneven { workload, seed };
+    let cluster = SimCluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, batch, failures, ..cluster.clone() };
+    let uneven = Adapted::uneven(workload, seed);
     let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), &uneven, 0);
     run.is_warm = true;
     run.begin();
@@ -249,66 +250,66 @@ pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload, seed: u64) -> f64
 }
 
 struct Run<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a SimCluster,
     caches: bool,
-    /// Every node has all objects from the beginning.
+    /// Every node has all objects from the start.
     is_warm: bool,
     now: Ns,
-    clock: Clock<SimEvent>,
+    events: EventQueue<SimEvent>,
     flows: Flows,
     storage: LinkId,
     bisection: Option<LinkId>,
     plan: Plan,
-    dealer: Dealer,
+    partitioner: Partitioner,
     dispatchers: Dispatchers,
     client: SimClient,
     audit: Option<&'a mut dyn Audit>,
-    /// Of tasks that fail.
+    /// Decides which attempts fail.
     task_dice: Random,
     node_effects: Vec<eyas_node::Effect>,
-    executors: Executors,
+    executors: SimExecutors,
     membership: Membership,
     batch: Option<BatchSystem>,
     policies: Policies,
     seed: u64,
     fetches: Fetches,
     push: Option<Push>,
-    tasks: Tasks,
+    tasks: SimTasks,
     workload: &'a dyn Workload,
     arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
-    /// Tags of flows that have ended.
+    /// Tags of the flows that ended in this step.
     ended: Vec<u32>,
     running: u64,
     ended_at: Ns,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
 impl<'a> Run<'a> {
-    fn new(cluster: &'a Cluster, policies: &Policies, workload: &'a dyn Workload, seed: u64) -> Self {
+    fn new(cluster: &'a SimCluster, policies: &Policies, workload: &'a dyn Workload, seed: u64) -> Self {
         let mut flows = Flows::new(TOLERANCE);
         let storage = flows.link(cluster.storage.bytes_per_s);
         let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
         let membership = Membership::new(cluster, &mut flows, seed);
         let mut plan = Plan::new(cluster, policies, workload);
         let dispatchers = Dispatchers::new(policies, std::mem::take(&mut plan.specs));
-        let tasks = Tasks::new(plan.outputs.has_kept() || cluster.failures.dispatcher_dies_after_ns.is_some());
+        let tasks = SimTasks::new(plan.outputs.has_kept() || cluster.failures.dispatcher_dies_after_ns.is_some());
         Run {
             cluster,
             caches: policies.caches(),
             is_warm: false,
             now: 0,
-            clock: Clock::new(),
+            events: EventQueue::new(),
             flows,
             storage,
             bisection,
             plan,
-            dealer: Dealer::new(cluster, policies),
+            partitioner: Partitioner::new(cluster, policies),
             dispatchers,
             client: SimClient::new(workload),
             audit: None,
             task_dice: Random::new(seed ^ TASK_DICE),
             node_effects: Vec::new(),
-            executors: Executors::default(),
+            executors: SimExecutors::default(),
             membership,
             batch: cluster.batch.as_ref().map(|batch| BatchSystem::new(batch, cluster, seed)),
             policies: *policies,
@@ -324,7 +325,7 @@ impl<'a> Run<'a> {
             ended: Vec::new(),
             running: 0,
             ended_at: 0,
-            outcome: Outcome::default(),
+            outcome: RunOutcome::default(),
         }
     }
 
@@ -342,24 +343,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether tasks are still to come or to end.
+    /// Whether tasks have still to arrive or to end.
     fn has_tasks(&mut self) -> bool {
         self.arrivals.peek().is_some() || self.dispatchers.all().any(|of| of.is_down || !of.job().has_ended()) || {
             self.retries_job() || self.lacks_promised()
         }
     }
 
-    /// The next instant at which something happens.
+    /// The next instant at which an event happens.
     fn next_at(&mut self) -> Option<Ns> {
-        [self.clock.next_at(), self.flows.next_end()].into_iter().flatten().min()
+        [self.events.next_at(), self.flows.next_end()].into_iter().flatten().min()
     }
 
-    /// Lets happen what happens `now`, at the next instant.
+    /// Handles all events of the next instant, `now`.
     fn step(&mut self, now: Ns) {
         self.outcome.course.advance(now, self.level());
         self.now = now;
-        while let Some(what) = self.clock.pop_by(now) {
-            self.happen(what);
+        while let Some(what) = self.events.pop_by(now) {
+            self.handle(what);
         }
         let mut ended = std::mem::take(&mut self.ended);
         self.flows.end_by(now, &mut ended);
@@ -376,61 +377,61 @@ impl<'a> Run<'a> {
         self.show_step();
     }
 
-    /// How things stand.
+    /// Numbers of waiting tasks, running tasks and nodes.
     fn level(&self) -> Level {
         Level { waiting: self.dispatchers.waiting, running: self.running, nodes: self.membership.nodes() }
     }
 
-    fn happen(&mut self, what: SimEvent) {
+    fn handle(&mut self, what: SimEvent) {
         match what {
-            SimEvent::Arrives => self.arrive(),
-            SimEvent::Told(fact) => self.tell_dispatcher(fact),
-            SimEvent::Decided { dispatcher } => self.dispatchers.decided(dispatcher as usize),
-            SimEvent::Given { executor, .. }
-            | SimEvent::Recalled { executor, .. }
-            | SimEvent::Cancelled { executor, .. }
+            SimEvent::TaskArrives => self.arrive(),
+            SimEvent::FactArrives(fact) => self.tell_dispatcher(fact),
+            SimEvent::DecisionEnds { dispatcher } => self.dispatchers.decided(dispatcher as usize),
+            SimEvent::Assigned { executor, .. }
+            | SimEvent::Recall { executor, .. }
+            | SimEvent::Cancel { executor, .. }
             | SimEvent::Verify { executor, .. }
             | SimEvent::Killed { executor, .. }
-            | SimEvent::Retires { executor }
-            | SimEvent::Stops { executor }
-            | SimEvent::ToHold { executor, .. }
-            | SimEvent::Released { executor, .. }
+            | SimEvent::ExecutorRetires { executor }
+            | SimEvent::ExecutorStops { executor }
+            | SimEvent::Hold { executor, .. }
+            | SimEvent::Release { executor, .. }
             | SimEvent::Computed { executor, .. }
-            | SimEvent::Lost { executor }
+            | SimEvent::NodeLost { executor }
             | SimEvent::Disconnected { executor }
                 if !self.executors.has(executor) => {}
-            SimEvent::Given { executor, task } => self.given(executor, task),
-            SimEvent::Recalled { executor, task } => {
+            SimEvent::Assigned { executor, task } => self.task_assigned(executor, task),
+            SimEvent::Recall { executor, task } => {
                 let task = self.plan.task_id(self.dispatcher_of(executor), task);
                 self.tell_node(executor, eyas_node::Event::Recalled { task });
             }
-            SimEvent::Cancelled { executor, task } => {
+            SimEvent::Cancel { executor, task } => {
                 let task = self.plan.task_id(self.dispatcher_of(executor), task);
                 self.tell_node(executor, eyas_node::Event::Cancelled { task });
             }
             SimEvent::Verify { executor, object } => self.verify(executor, object),
             SimEvent::FetchFails { fetch, asked } => self.fetch_fails(fetch, asked),
-            SimEvent::Asked { fetch, asked } => self.answer(fetch, asked),
-            SimEvent::ToHold { executor, object } => self.told_to_hold(executor, object),
-            SimEvent::Released { executor, object } => self.released(executor, object),
-            SimEvent::Despaired { fetch, asked } => self.despaired(fetch, asked),
+            SimEvent::FetchRequested { fetch, asked } => self.answer(fetch, asked),
+            SimEvent::Hold { executor, object } => self.hold_requested(executor, object),
+            SimEvent::Release { executor, object } => self.released(executor, object),
+            SimEvent::RelayTimeout { fetch, asked } => self.relay_timed_out(fetch, asked),
             SimEvent::Computed { executor, task, attempt } => self.computed(executor, task, attempt),
             SimEvent::Killed { executor, task, attempt } => self.killed(executor, task, attempt),
-            SimEvent::Surveyed => self.survey(),
-            SimEvent::Due => self.is_due(),
-            SimEvent::Granted { request } => self.granted(request),
-            SimEvent::Expired { machine, holding } => self.expired(machine, holding),
-            SimEvent::Lost { executor } => self.lost(executor),
-            SimEvent::Back { machine } => self.back(machine),
+            SimEvent::WorkReport => self.survey(),
+            SimEvent::ProvisionerTimeout => self.provisioner_timeout(),
+            SimEvent::RequestAnswered { request } => self.granted(request),
+            SimEvent::WalltimeOver { machine, holding } => self.expired(machine, holding),
+            SimEvent::NodeLost { executor } => self.lost(executor),
+            SimEvent::MachineBack { machine } => self.back(machine),
             SimEvent::Disconnected { executor } => self.disconnected(executor),
-            SimEvent::Rejoins { machine } => self.rejoins(machine),
-            SimEvent::Retires { executor } => self.say(Fact::Retiring { executor }),
-            SimEvent::Stops { executor } => self.stops(executor),
-            SimEvent::JobsDue { dispatcher } => self.jobs_due(dispatcher as usize),
+            SimEvent::ExecutorRejoins { machine } => self.rejoins(machine),
+            SimEvent::ExecutorRetires { executor } => self.say(Fact::Retiring { executor }),
+            SimEvent::ExecutorStops { executor } => self.stops(executor),
+            SimEvent::JobsTimeout { dispatcher } => self.jobs_timeout(dispatcher as usize),
             SimEvent::OnDisk { dispatcher, deaths } => self.on_disk(dispatcher as usize, deaths),
-            SimEvent::Dies { dispatcher } => self.dies(dispatcher as usize),
-            SimEvent::Restarts { dispatcher } => self.restarts(dispatcher as usize),
-            SimEvent::Asks { dispatcher, request } => self.asks(dispatcher as usize, request),
+            SimEvent::DispatcherDies { dispatcher } => self.dies(dispatcher as usize),
+            SimEvent::DispatcherRestarts { dispatcher } => self.restarts(dispatcher as usize),
+            SimEvent::ClientRequest { dispatcher, request } => self.asks(dispatcher as usize, request),
         }
     }
 
@@ -438,16 +439,16 @@ impl<'a> Run<'a> {
 
     fn await_arrival(&mut self) {
         if let Some(next) = self.arrivals.peek() {
-            self.clock.plan(self.now.max(next.at_us * MICROSECOND), SimEvent::Arrives);
+            self.events.schedule(self.now.max(next.at_us * MICROSECOND), SimEvent::TaskArrives);
         }
     }
 
     fn arrive(&mut self) {
         while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now) {
-            let number = self.dealer.deal(arrival.inputs.first().copied());
+            let number = self.partitioner.next_dispatcher(arrival.inputs.first().copied());
             let index = self.dispatchers[number].arrived;
             self.dispatchers[number].arrived += 1;
-            self.tasks.add(Task::new(arrival, index, &self.plan.outputs));
+            self.tasks.add(SimTask::new(arrival, index, &self.plan.outputs));
             self.outcome.tasks += 1;
             self.dispatchers.tell(number, Fact::Ready);
         }
@@ -458,12 +459,12 @@ impl<'a> Run<'a> {
 
     fn say(&mut self, fact: Fact) {
         let on_its_way = self.cluster.message_ns + self.catalog_delay(fact);
-        self.clock.plan(self.now + on_its_way, SimEvent::Told(fact));
+        self.events.schedule(self.now + on_its_way, SimEvent::FactArrives(fact));
     }
 
     fn catalog_delay(&self, fact: Fact) -> Ns {
         match fact {
-            // What is kept is told at once: a task's outputs are known before its end.
+            // Kept outputs are reported at once: the dispatcher must know them before the end of their task.
             Fact::Stored { object, .. } | Fact::Evicted { object, .. } if self.plan.outputs.is_kept(object) => 0,
             Fact::Fetched { .. } | Fact::Stored { .. } | Fact::Evicted { .. } => self.cluster.catalog_delay_ns,
             _ => 0,
@@ -479,11 +480,11 @@ impl<'a> Run<'a> {
             Fact::Ready => return self.tell_jobs(number, JobsEvent::QueueMore { tasks: 1 }),
             Fact::Ended { executor, task, ran_us, end } => return self.ended(number, executor, task, ran_us, end),
             Fact::Returned { executor, task } => {
-                let Task { attempt, .. } = self.tasks[task];
+                let SimTask { attempt, .. } = self.tasks[task];
                 let (executor, task) = (ExecutorId(executor), self.tasks.id_of(task));
                 return self.tell_jobs(number, JobsEvent::TaskReturned { executor, task, attempt });
             }
-            // Real executors do not say so either. Only the provisioner learns from it.
+            // Real executors do not report this either. Only the provisioner learns from it.
             Fact::Fetched { .. } if !self.caches => return,
             Fact::Fetched { executor, object, from, took_us } => {
                 let (executor, object) = (ExecutorId(executor), self.id_of(object));
@@ -511,12 +512,12 @@ impl<'a> Run<'a> {
         };
         self.tell_scheduler(number, event);
         if self.plan.outputs.has_kept() {
-            // Others may have fetched what an executor that is to leave held.
-            self.let_leave_those_that_may(number);
+            // Others may have fetched the objects that a leaving executor held.
+            self.report_moves_of_leaving(number);
         }
     }
 
-    /// Does what the deciders of a dispatcher have said.
+    /// Performs one effect of a dispatcher's deciders.
     fn perform(&mut self, number: usize, effect: Effect) {
         match effect {
             Effect::Assign { executor, task, attempt, hints } => {
@@ -529,31 +530,31 @@ impl<'a> Run<'a> {
                 let assigned = &mut self.tasks[task];
                 (assigned.hints, assigned.assigned, assigned.attempt) = (hints, self.now, attempt);
                 self.note_assigned(executor.0);
-                self.send(number, SimEvent::Given { executor: executor.0, task });
+                self.send(number, SimEvent::Assigned { executor: executor.0, task });
             }
             Effect::Recall { executor, task } => {
                 let task = self.plan.number(number, task);
-                self.send(number, SimEvent::Recalled { executor: executor.0, task });
+                self.send(number, SimEvent::Recall { executor: executor.0, task });
             }
             Effect::Cancel { executor, task } => {
                 let task = self.plan.number(number, task);
-                self.send(number, SimEvent::Cancelled { executor: executor.0, task });
+                self.send(number, SimEvent::Cancel { executor: executor.0, task });
             }
             Effect::Hold { executor, object, holders } => {
                 self.hold(number, executor.0, self.plan.outputs.object_of(object), holders);
             }
             Effect::Release { executor, object } => {
                 let object = self.plan.outputs.object_of(object);
-                self.send(number, SimEvent::Released { executor: executor.0, object });
+                self.send(number, SimEvent::Release { executor: executor.0, object });
             }
             Effect::Verify { executor, object } => {
                 let object = self.plan.outputs.object_of(object);
                 self.send(number, SimEvent::Verify { executor: executor.0, object });
             }
             Effect::Pushed { push } => self.pushed(number, push),
-            Effect::Stop { executor } => self.send(number, SimEvent::Stops { executor: executor.0 }),
+            Effect::Stop { executor } => self.send(number, SimEvent::ExecutorStops { executor: executor.0 }),
             Effect::Write(record) => self.write(number, record),
-            // Nobody watches the job; objects are pushed as `Policies` say.
+            // No client watches the job, and objects are pushed as `Policies` say.
             Effect::Show { .. } | Effect::Broadcast { .. } | Effect::EndBroadcast { .. } | Effect::Forget { .. } => {}
             Effect::SetAside { .. } | Effect::TakenBack { .. } => {}
             Effect::Queue { .. } => unreachable!("tasks are queued before anything else is done"),
@@ -562,10 +563,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends an executor what a dispatcher has decided.
+    /// Sends a dispatcher's decision to an executor.
     fn send(&mut self, number: usize, message: SimEvent) {
         let at = self.dispatchers[number].decides_until.max(self.now) + self.cluster.message_ns;
-        self.clock.plan(at, message);
+        self.events.schedule(at, message);
     }
 
     /// The id of an object that all executors share.
@@ -573,7 +574,7 @@ impl<'a> Run<'a> {
         self.plan.outputs.id_of(object, Owner::All)
     }
 
-    /// A task's inputs under the names that they have for `owner`, in the order of those.
+    /// Inputs of a task with their sizes, sorted by the ids that they have for `owner`.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
         let mut inputs: Box<[_]> =

@@ -1,4 +1,4 @@
-//! Scenarios: a user's own cluster, workload and policies, in a TOML file (`docs/guides/simulation.md`).
+//! Scenarios: a user's own cluster, workload and policies in a TOML file (`docs/guides/simulation.md`).
 //!
 //! ```toml
 //! name = "survey"
@@ -20,8 +20,8 @@
 //! placement = "cost"
 //! ```
 //!
-//! What is wrong in it is told with its line. What could never end is refused before it begins, as far as that is known
-//! then; every run ends at its scenario's `limit`.
+//! Errors name the line. A scenario that can never end is refused before it runs, as far as that is known beforehand.
+//! Every run ends at its scenario's `limit`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -32,13 +32,14 @@ use thiserror::Error;
 
 use crate::bound::Needs;
 use crate::clock::{MICROSECOND, Ns};
-use crate::cluster::{Cluster, Policies};
+use crate::cluster::{Policies, SimCluster};
 use crate::file::FileError;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 
 mod amount;
 mod cluster;
 mod job;
+mod mistake;
 mod nodes;
 mod workload;
 
@@ -48,97 +49,114 @@ use job::JobFields;
 use nodes::{FailureFields, ProvisioningFields};
 use workload::WorkloadFields;
 
+pub use mistake::ScenarioMistake;
+
 pub use crate::workload::SharedWorkload;
 
-/// Where a run ends if its scenario says nothing else: 30 days of its own time.
+/// Default limit of a run: 30 days of simulated time.
 const LIMIT_US: u64 = 30 * 86_400 * 1_000_000;
 
-/// What is simulated.
+/// A cluster, a workload and the policies to simulate.
 pub struct Scenario {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// What it runs on.
-    pub cluster: Cluster,
-    /// What it runs.
+    /// The cluster.
+    pub cluster: SimCluster,
+    /// The workload.
     pub workload: SharedWorkload,
-    /// How it is decided.
+    /// The policies of the deciders.
     pub policies: Policies,
-    /// What the workload needs.
+    /// What the workload needs under any placement.
     pub needs: Needs,
-    /// Of all dice.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// A run that has not ended by then is broken off, microseconds of its own time.
+    /// The run is stopped at this time, in microseconds of simulated time.
     pub limit_us: u64,
 }
 
 /// Why a workload cannot end on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Hopeless {
-    /// No store has room for what a task reads.
-    #[error("a store of {} has no room for the inputs of a task, {}: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.inputs_bytes))]
+pub enum ImpossibleRun {
+    /// No store has room for the inputs of a task.
+    #[error(
+        "a store of {} has no room for the inputs of a task, {}: make `cache` larger",
+        format_bytes(*.cache_bytes), format_bytes(*.inputs_bytes)
+    )]
     CacheTooSmall {
         /// Bytes of each store.
         cache_bytes: u64,
-        /// Bytes of the inputs of the task that reads the most.
+        /// Bytes of the inputs of the task with the most.
         inputs_bytes: u64,
     },
-    /// A dispatcher has no part of the nodes.
-    #[error("{dispatchers} dispatchers for {nodes} nodes: each needs one at least")]
+    /// There are fewer nodes than dispatchers.
+    #[error("{dispatchers} dispatchers for {nodes} nodes: each needs at least one node")]
     NoNodes {
-        /// How many dispatchers there are.
+        /// Number of dispatchers.
         dispatchers: u32,
-        /// How many nodes.
+        /// Number of nodes.
         nodes: u32,
     },
-    /// Nodes come as all dispatchers together need them, not each.
-    #[error("{0} dispatchers: nodes are asked for on behalf of one alone")]
-    Provisioned(u32),
-    /// No store has room for all that is pushed to it.
-    #[error("a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.data_bytes))]
+    /// There are several dispatchers, and provisioning works for one only.
+    #[error("{0} dispatchers with [provisioning]: nodes are requested for one dispatcher only; use one")]
+    ProvisionedDispatchers(u32),
+    /// No store has room for all objects that are pushed to it.
+    #[error(
+        "a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger",
+        format_bytes(*.cache_bytes), format_bytes(*.data_bytes)
+    )]
     CacheTooSmallForAll {
         /// Bytes of each store.
         cache_bytes: u64,
         /// Bytes of all objects.
         data_bytes: u64,
     },
-    /// Objects are pushed to those who are there at the beginning.
-    #[error("`distribution` pushes to the nodes that are there at the beginning; with [provisioning] there are none")]
-    PushedToNobody,
-    /// Nodes keep nothing of what is pushed to them.
+    /// Objects are pushed to nodes that exist at the start, and a batch system grants nodes later.
     #[error(
-        "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
+        "`distribution` pushes to nodes that exist at the start, and with [provisioning] there are none: leave one out"
     )]
-    KeptByNobody,
-    /// Nodes keep nothing, and outputs are to be kept.
+    PushWithProvisioning,
+    /// Objects are pushed, and first-available keeps nothing in stores.
     #[error(
-        "`kept` has nodes keep outputs, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
+        "`distribution` pushes into stores, and under `fa` nodes store nothing: \
+         leave it out, or choose another `placement`"
+    )]
+    PushUnderFirstAvailable,
+    /// Outputs are kept, and first-available keeps nothing in stores.
+    #[error(
+        "`kept` keeps outputs in stores, and under `fa` nodes store nothing: \
+         leave it out, or choose another `placement`"
     )]
     KeptUnderFirstAvailable,
-    /// A task reads what a task of another dispatcher writes.
-    #[error("`stages` has tasks read what others write, which {0} dispatchers would not know of each other: use one")]
-    StagesOfSeveral(u32),
-    /// What the dispatcher has asked for or pushed is not in its journal.
-    #[error("`dispatcher_dies_after` cannot be simulated with [provisioning] or `distribution`: leave one of them out")]
-    RestartedWithNodes,
-    /// A node is there for less time than a task takes.
+    /// A task could read an output of a task of another dispatcher.
     #[error(
-        "a task computes for {}, a node is there for {} only: make `walltime` longer, or no such task ever ends",
+        "with `stages` tasks read outputs of others, and {0} dispatchers do not know each other's outputs: use one"
+    )]
+    StagesWithDispatchers(u32),
+    /// A dispatcher restarts, and its requests for nodes or its pushes are not in its journal.
+    #[error("`dispatcher_dies_after` cannot be simulated with [provisioning] or `distribution`: leave one of them out")]
+    RestartWithProvisioning,
+    /// The walltime of a node is not longer than the longest task.
+    #[error(
+        "a task computes for {}, and the walltime of a node is only {}: make `walltime` longer",
         format_duration_us(*.task_us), format_duration_us(*.walltime_us)
     )]
     OutOfTime {
-        /// What the longest task computes.
+        /// Computing time of the longest task, in microseconds.
         task_us: u64,
-        /// For how long a node is there.
+        /// Walltime of a node, in microseconds.
         walltime_us: u64,
     },
-    /// It takes longer than it may.
-    #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
+    /// The lower bound of the run time is above the limit.
+    #[error(
+        "{what} takes at least {}, and the run is stopped after {}: make `limit` longer",
+        format_duration_us(*.least_us), format_duration_us(*.limit_us)
+    )]
     TooLong {
-        /// What takes so long.
+        /// What takes that long.
         what: &'static str,
-        /// How long, if nothing stands in its way.
+        /// Least time that it takes, in microseconds.
         least_us: u64,
-        /// How long it may take.
+        /// Limit of the run, in microseconds.
         limit_us: u64,
     },
 }
@@ -164,27 +182,27 @@ fn first() -> u64 {
 }
 
 impl Scenario {
-    /// Reads a scenario file. Files that it names are looked for in its folder.
+    /// Reads a scenario file. Relative paths in it start from its folder.
     ///
     /// # Errors
-    /// Why it cannot be read, or what is wrong and in which line.
-    pub fn read(path: &Path) -> Result<Scenario, FileError> {
+    /// If the file cannot be read, or a line of it is wrong.
+    pub fn read(path: &Path) -> Result<Scenario, FileError<ScenarioMistake>> {
         let text = std::fs::read_to_string(path).map_err(|e| FileError::unreadable(path, e))?;
         let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy());
         let folder = path.parent().unwrap_or(Path::new(""));
         Scenario::parse(&text, &stem, folder).map_err(|wrong| FileError::wrong(path, wrong))
     }
 
-    /// Reads the text of a scenario, which has that `name` if it does not say another. Files that it names are looked for in
+    /// Reads the text of a scenario. `name` is its name if it does not have one. Relative paths in it start from
     /// `folder`.
     ///
     /// # Errors
-    /// In which line what is wrong.
-    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, (usize, String)> {
+    /// The first mistake, with its line.
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, (usize, ScenarioMistake)> {
         let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let fields: ScenarioFields = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line_of(span.start));
-            (line, e.message().to_owned())
+            (line, ScenarioMistake::Syntax(e.message().to_owned()))
         })?;
         let ScenarioFields { name: own_name, seed, limit, cluster, workload, job, policies, provisioning, failures } =
             fields;
@@ -224,83 +242,83 @@ impl Scenario {
             seed,
             limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
         };
-        scenario.check(&scenario.cluster, &scenario.policies).map_err(|hopeless| {
-            let at = match hopeless {
-                Hopeless::CacheTooSmall { .. } | Hopeless::CacheTooSmallForAll { .. } => cache_at,
-                Hopeless::PushedToNobody | Hopeless::OutOfTime { .. } => provisioning_at,
-                Hopeless::KeptByNobody => policies_at,
-                Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
-                Hopeless::KeptUnderFirstAvailable | Hopeless::StagesOfSeveral(_) => job_at,
-                Hopeless::RestartedWithNodes => failures_at,
-                Hopeless::TooLong { .. } => workload_at,
+        scenario.check(&scenario.cluster, &scenario.policies).map_err(|impossible| {
+            let at = match impossible {
+                ImpossibleRun::CacheTooSmall { .. } | ImpossibleRun::CacheTooSmallForAll { .. } => cache_at,
+                ImpossibleRun::PushWithProvisioning | ImpossibleRun::OutOfTime { .. } => provisioning_at,
+                ImpossibleRun::PushUnderFirstAvailable => policies_at,
+                ImpossibleRun::NoNodes { .. } | ImpossibleRun::ProvisionedDispatchers(_) => dispatchers_at,
+                ImpossibleRun::KeptUnderFirstAvailable | ImpossibleRun::StagesWithDispatchers(_) => job_at,
+                ImpossibleRun::RestartWithProvisioning => failures_at,
+                ImpossibleRun::TooLong { .. } => workload_at,
             };
-            (line_of(at), hopeless.to_string())
+            (line_of(at), impossible.into())
         })?;
         Ok(scenario)
     }
 
-    /// Whether its workload can end on that cluster under those policies, as far as that is known beforehand.
+    /// Checks that the workload can end on a cluster under these policies, as far as that is known beforehand.
     ///
     /// # Errors
-    /// Why it cannot.
-    pub fn check(&self, cluster: &Cluster, policies: &Policies) -> Result<(), Hopeless> {
+    /// If it cannot end.
+    pub fn check(&self, cluster: &SimCluster, policies: &Policies) -> Result<(), ImpossibleRun> {
         let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
         if inputs_bytes > cache_bytes {
-            return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
+            return Err(ImpossibleRun::CacheTooSmall { cache_bytes, inputs_bytes });
         }
-        let Cluster { dispatchers, nodes, .. } = *cluster;
+        let SimCluster { dispatchers, nodes, .. } = *cluster;
         if dispatchers > nodes {
-            return Err(Hopeless::NoNodes { dispatchers, nodes });
+            return Err(ImpossibleRun::NoNodes { dispatchers, nodes });
         }
         if dispatchers > 1 && cluster.batch.is_some() {
-            return Err(Hopeless::Provisioned(dispatchers));
+            return Err(ImpossibleRun::ProvisionedDispatchers(dispatchers));
         }
         if self.needs.keeps && !policies.caches() {
-            return Err(Hopeless::KeptUnderFirstAvailable);
+            return Err(ImpossibleRun::KeptUnderFirstAvailable);
         }
         if self.needs.is_staged && dispatchers > 1 {
-            return Err(Hopeless::StagesOfSeveral(dispatchers));
+            return Err(ImpossibleRun::StagesWithDispatchers(dispatchers));
         }
         let dies = cluster.failures.dispatcher_dies_after_ns.is_some();
         if dies && (cluster.batch.is_some() || policies.distribution.is_some()) {
-            return Err(Hopeless::RestartedWithNodes);
+            return Err(ImpossibleRun::RestartWithProvisioning);
         }
         if policies.distribution.is_some() {
             let data_bytes = self.workload.data_bytes();
             if !policies.caches() {
-                return Err(Hopeless::KeptByNobody);
+                return Err(ImpossibleRun::PushUnderFirstAvailable);
             }
             if cluster.batch.is_some() {
-                return Err(Hopeless::PushedToNobody);
+                return Err(ImpossibleRun::PushWithProvisioning);
             }
             if data_bytes > cache_bytes {
-                return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
+                return Err(ImpossibleRun::CacheTooSmallForAll { cache_bytes, data_bytes });
             }
         }
         let (task_us, walltime_ns) = (self.needs.longest_us, cluster.batch.as_ref().map(|batch| batch.walltime_ns));
         if let Some(walltime_us) = walltime_ns.map(|ns| ns / MICROSECOND).filter(|walltime_us| task_us >= *walltime_us)
         {
-            return Err(Hopeless::OutOfTime { task_us, walltime_us });
+            return Err(ImpossibleRun::OutOfTime { task_us, walltime_us });
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());
         too_long.map_or(Ok(()), |(what, least_ns)| {
-            Err(Hopeless::TooLong { what, least_us: least_ns / MICROSECOND, limit_us })
+            Err(ImpossibleRun::TooLong { what, least_us: least_ns / MICROSECOND, limit_us })
         })
     }
 
-    /// Runs its workload on a cluster, to its end or to the limit; `watch` is told what has come of it so far, and may break
-    /// it off.
+    /// Runs the workload on a cluster until its end or the limit. `watch` is called regularly with the outcome so
+    /// far, and may stop the run.
     pub fn run(
         &self,
-        cluster: &Cluster,
+        cluster: &SimCluster,
         policies: &Policies,
-        watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
-    ) -> Outcome {
+        watch: &mut dyn FnMut(&RunOutcome) -> ControlFlow<()>,
+    ) -> RunOutcome {
         crate::run_watched(cluster, policies, &*self.workload, self.seed, self.limit_ns(), watch)
     }
 
-    /// Where a run is broken off.
+    /// The limit of a run, in nanoseconds.
     pub fn limit_ns(&self) -> Ns {
         self.limit_us * MICROSECOND
     }

@@ -1,16 +1,17 @@
-//! Traces: real jobs as they were recorded, and run again in a simulated cluster.
+//! Traces: recorded jobs that run again in a simulated cluster.
 //!
-//! A trace is a text: a heading with its version, then a task a line, each of them JSON. `eyas report JOB --trace` writes
-//! one from what the dispatcher knows of a job; as a [`Workload`], its tasks come when they came, read what they read and
-//! compute as long as they ran.
+//! A trace is a text file: a heading with its version, then one task per line, all of them JSON. `eyas report JOB
+//! --trace` writes one from the dispatcher's records of a job. As a [`Workload`], its tasks arrive when they arrived,
+//! read the same inputs and compute as long as they ran.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use eyas_types::ObjectId;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::arrival::{Arrival, Objects};
 use crate::clock::MAX_TIME_US;
@@ -18,35 +19,35 @@ use crate::file::FileError;
 use crate::run::MAX_TASKS;
 use crate::workload::{KeepRule, Workload};
 
-/// The version of traces that are written and read. Another one is refused.
+/// The version of traces that is written and read. Other versions are refused.
 pub const VERSION: u32 = 1;
 
-/// The first line.
+/// The first line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heading {
-    /// [`VERSION`].
+    /// Version of the trace: [`VERSION`].
     pub eyas_trace: u32,
-    /// The job's name.
+    /// Name of the job.
     pub name: String,
 }
 
-/// Any other line: a task that ended. Times are microseconds from the job's submission.
+/// Any other line: a task that ended. Times are microseconds since the job was submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedTask {
-    /// When it came into the queue.
+    /// Time at which the task was queued.
     pub at_us: u64,
-    /// When its process started.
+    /// Time at which the process started.
     pub started_us: u64,
-    /// When the dispatcher knew of its end.
+    /// Time at which the dispatcher learned of the end.
     pub ended_us: u64,
-    /// How long it ran, reading its inputs and delivering its outputs included; without what it was suspended for.
+    /// Run time in microseconds, with reading inputs and delivering outputs, without suspensions.
     pub ran_us: u64,
-    /// Its processor time.
+    /// Processor time in microseconds.
     pub cpu_us: u64,
-    /// What it read, with sizes in bytes.
+    /// Inputs, with sizes in bytes.
     pub inputs: Vec<(ObjectId, u64)>,
-    /// What it wrote.
+    /// Outputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<TracedOutput>,
 }
@@ -55,47 +56,86 @@ pub struct TracedTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedOutput {
-    /// The object.
+    /// Id of the object.
     pub object: ObjectId,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// How many nodes kept a replica; none if it was written to persistent storage.
+    /// Number of nodes that kept a replica; 0 if it was written to persistent storage.
     #[serde(default)]
     pub kept: u8,
-    /// Nodes kept it only until all tasks that read it had succeeded.
+    /// Whether nodes kept it only until all tasks that read it had succeeded.
     #[serde(default)]
     pub until_read: bool,
 }
 
-/// What counts as computing when a trace is run again.
+/// Which recorded time becomes computing time when a trace runs again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compute {
-    /// All the time that a task ran.
+    /// The whole run time.
     #[default]
     Ran,
-    /// Its processor time: of tasks that read more than they compute, what is left when the simulator adds their reads.
+    /// The processor time. For tasks that read more than they compute, the simulator adds the time of reading.
     Cpu,
 }
 
-/// A trace as a workload.
+/// What is wrong with a line of a trace, and what to do.
+#[derive(Debug, Error)]
+pub enum TraceMistake {
+    /// The line cannot be read, or is not UTF-8.
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    /// The first line is not the heading of a trace.
+    #[error("this is not a trace: `eyas report JOB --trace FILE` writes one")]
+    NotATrace,
+    /// The trace has another version.
+    #[error("the trace has version {0}, and this eyas reads only version {VERSION}: write the trace again with it")]
+    Version(u32),
+    /// The line is not a task.
+    #[error("not a task: {0}")]
+    NotATask(serde_json::Error),
+    /// No task of the job had ended.
+    #[error("the trace has no tasks: no task of the job had ended when it was written")]
+    NoTasks,
+    /// The trace has more tasks than a run can have.
+    #[error("the trace has more than {MAX_TASKS} tasks")]
+    TooManyTasks,
+    /// An object has different sizes on different lines.
+    #[error("object {id} has {size_bytes} bytes on this line and {known_bytes} on an earlier one")]
+    OtherSize {
+        /// Id of the object.
+        id: ObjectId,
+        /// Size on this line, in bytes.
+        size_bytes: u64,
+        /// Size on an earlier line, in bytes.
+        known_bytes: u64,
+    },
+    /// A task was queued before the task that writes its input.
+    #[error("the task was queued before the task that writes its input, object {0}")]
+    ReadBeforeWritten(ObjectId),
+    /// A task was queued too late, or ran too long, for simulated time.
+    #[error("the task was queued after a hundred years, or ran for longer")]
+    TooLong,
+}
+
+/// A trace that was read, as a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     sizes: Vec<u64>,
-    /// Objects that existed before the job; what its tasks wrote follows.
+    /// Number of objects that existed before the job. Outputs of its tasks have higher numbers.
     objects: u32,
-    /// How each object is kept that a task wrote.
+    /// How each output is kept, by its number counted from `objects`.
     keep: Vec<Option<KeepRule>>,
     tasks: Vec<Arrival>,
 }
 
-/// A trace as far as it is read.
+/// A trace while it is read.
 #[derive(Default)]
 struct Reader {
-    /// Numbers of the objects that were read or written.
+    /// Numbers of the objects that tasks read or wrote.
     numbers: HashMap<ObjectId, u32>,
     sizes: Vec<u64>,
-    /// Tasks, with their lines.
+    /// Tasks with their line numbers.
     tasks: Vec<(usize, TracedTask)>,
 }
 
@@ -103,16 +143,16 @@ impl Trace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// Why it cannot be read, or what is wrong and in which line.
-    pub fn read(path: &Path, compute: Compute) -> Result<Trace, FileError> {
+    /// If the file cannot be read, or a line of it is wrong.
+    pub fn read(path: &Path, compute: Compute) -> Result<Trace, FileError<TraceMistake>> {
         let file = File::open(path).map_err(|e| FileError::unreadable(path, e))?;
         Trace::parse(BufReader::new(file), compute).map_err(|wrong| FileError::wrong(path, wrong))
     }
 
-    fn parse(text: impl BufRead, compute: Compute) -> Result<Trace, (usize, String)> {
+    fn parse(text: impl BufRead, compute: Compute) -> Result<Trace, (usize, TraceMistake)> {
         let mut lines = text.lines().zip(1..).map(|(line, number)| match line {
             Ok(line) => Ok((number, line)),
-            Err(e) => Err((number, format!("cannot be read: {e}"))),
+            Err(e) => Err((number, TraceMistake::Unreadable(e))),
         });
         check_heading(&lines.next().transpose()?.unwrap_or_default().1).map_err(|why| (1, why))?;
         let mut reader = Reader::default();
@@ -121,22 +161,22 @@ impl Trace {
             if line.trim().is_empty() {
                 continue;
             }
-            let task: TracedTask = serde_json::from_str(&line).map_err(|e| (number, format!("not a task: {e}")))?;
+            let task: TracedTask = serde_json::from_str(&line).map_err(|e| (number, TraceMistake::NotATask(e)))?;
             if reader.tasks.len() >= MAX_TASKS as usize {
-                return Err((number, format!("there are more than {MAX_TASKS} tasks")));
+                return Err((number, TraceMistake::TooManyTasks));
             }
             reader.tasks.push((number, task));
         }
         if reader.tasks.is_empty() {
-            return Err((1, "the trace has no tasks: none had ended when it was written".into()));
+            return Err((1, TraceMistake::NoTasks));
         }
         reader.trace(compute)
     }
 }
 
 impl Reader {
-    /// The whole trace, if nothing is wrong with it: else what, and in which line.
-    fn trace(mut self, compute: Compute) -> Result<Trace, (usize, String)> {
+    /// The whole trace, or its first mistake.
+    fn trace(mut self, compute: Compute) -> Result<Trace, (usize, TraceMistake)> {
         let mut tasks = std::mem::take(&mut self.tasks);
         let outputs = tasks.iter().flat_map(|(_, task)| &task.outputs).map(|output| output.object);
         let written: HashSet<ObjectId> = outputs.collect();
@@ -153,13 +193,13 @@ impl Reader {
             let arrival = self.arrival(task, compute, &mut keep, &mut came).map_err(|why| (line, why))?;
             arrivals.push(arrival);
         }
-        // Those that waited for others come with them. A writer stays before its readers.
+        // Tasks that waited for others arrive together with them. The writer of an object stays before its readers.
         arrivals.sort_by_key(|task| task.at_us);
         Ok(Trace { sizes: self.sizes, objects, keep, tasks: arrivals })
     }
 
-    /// The number of an object of that size.
-    fn number(&mut self, id: ObjectId, size_bytes: u64) -> Result<u32, String> {
+    /// The number of an object, whose size must be the same on every line.
+    fn number(&mut self, id: ObjectId, size_bytes: u64) -> Result<u32, TraceMistake> {
         let next = self.sizes.len() as u32;
         let object = *self.numbers.entry(id).or_insert(next);
         if object == next {
@@ -169,23 +209,24 @@ impl Reader {
         if known_bytes == size_bytes {
             Ok(object)
         } else {
-            Err(format!("object {id} has {size_bytes} bytes here and {known_bytes} before"))
+            Err(TraceMistake::OtherSize { id, size_bytes, known_bytes })
         }
     }
 
-    /// A task, which comes after all that were read before. `came` has when the writer of each object came.
+    /// The task of a line. All tasks that were queued earlier have been converted. `came` has the arrival time of the
+    /// writer of each object.
     fn arrival(
         &mut self,
         task: TracedTask,
         compute: Compute,
         keep: &mut Vec<Option<KeepRule>>,
         came: &mut HashMap<u32, u64>,
-    ) -> Result<Arrival, String> {
+    ) -> Result<Arrival, TraceMistake> {
         let (mut inputs, mut outputs) = (Objects::new(), Objects::new());
         let mut waited_for = None;
         for (id, size_bytes) in task.inputs {
             if !self.numbers.contains_key(&id) {
-                return Err(format!("the task reads object {id} before the task that writes it comes"));
+                return Err(TraceMistake::ReadBeforeWritten(id));
             }
             let object = self.number(id, size_bytes)?;
             waited_for = waited_for.max(came.get(&object).copied());
@@ -193,7 +234,7 @@ impl Reader {
                 inputs.push(object);
             }
         }
-        // When its inputs are there is decided again.
+        // The simulator decides again when the inputs are ready.
         let at_us = waited_for.unwrap_or(task.at_us);
         for TracedOutput { object, size_bytes, kept, until_read } in task.outputs {
             let is_new = !self.numbers.contains_key(&object);
@@ -209,20 +250,17 @@ impl Reader {
             Compute::Cpu => task.cpu_us,
         };
         if at_us.max(compute_us) > MAX_TIME_US {
-            return Err("the task comes or runs later than a hundred years".into());
+            return Err(TraceMistake::TooLong);
         }
         Ok(Arrival { at_us, inputs, compute_us, outputs })
     }
 }
 
-fn check_heading(line: &str) -> Result<(), String> {
-    let heading: Heading = serde_json::from_str(line)
-        .map_err(|_| "this is not a trace: `eyas report JOB --trace FILE` writes one".to_owned())?;
+fn check_heading(line: &str) -> Result<(), TraceMistake> {
+    let heading: Heading = serde_json::from_str(line).map_err(|_| TraceMistake::NotATrace)?;
     match heading.eyas_trace {
         VERSION => Ok(()),
-        other => Err(format!(
-            "this is a trace of version {other}, and only version {VERSION} is read: write it again with this eyas"
-        )),
+        other => Err(TraceMistake::Version(other)),
     }
 }
 
@@ -272,7 +310,7 @@ mod tests {
         serde_json::to_string(&task).expect("a task becomes JSON")
     }
 
-    fn parse(lines: &[&str], compute: Compute) -> Result<Trace, (usize, String)> {
+    fn parse(lines: &[&str], compute: Compute) -> Result<Trace, (usize, TraceMistake)> {
         Trace::parse(lines.join("\n").as_bytes(), compute)
     }
 
@@ -290,18 +328,19 @@ mod tests {
 
     #[test]
     fn what_tasks_wrote_others_wait_for() {
-        let write = r#"{"at_us":5,"started_us":6,"ended_us":9,"ran_us":3,"cpu_us":3,"inputs":[],"outputs":[{"object":"ID","size_bytes":7,"kept":2}]}"#;
-        let write = write.replace("ID", &id(9).to_string());
+        let write = r#"{"at_us":5,"started_us":6,"ended_us":9,"ran_us":3,"cpu_us":3,"inputs":[],"outputs":[OUTPUT]}"#;
+        let output = format!(r#"{{"object":"{}","size_bytes":7,"kept":2}}"#, id(9));
+        let write = write.replace("OUTPUT", &output);
         let read = line(40, &[(id(9), 7), (id(1), 100)]);
         let trace = parse(&[HEADING, &read, &write], Compute::Ran).unwrap();
         assert_eq!((trace.objects(), trace.data_bytes(), trace.size_bytes(1)), (1, 100, 7));
         assert_eq!(trace.keep(1), Some(KeepRule { replicas: 2, until_read: false }));
         let tasks: Vec<_> =
             trace.arrivals().map(|task| (task.at_us, task.inputs.to_vec(), task.outputs.to_vec())).collect();
-        assert_eq!(tasks, [(5, vec![], vec![1]), (5, vec![1, 0], vec![])], "it comes with the task that it waited for");
+        assert_eq!(tasks, [(5, vec![], vec![1]), (5, vec![1, 0], vec![])], "it arrives with the writer");
         let early = line(1, &[(id(9), 7)]);
         let (number, why) = parse(&[HEADING, &write, &early], Compute::Ran).unwrap_err();
-        assert!(number == 3 && why.contains("before the task that writes it"), "{why}");
+        assert!(number == 3 && why.to_string().contains("queued before the task that writes"), "{why}");
     }
 
     #[test]
@@ -313,13 +352,13 @@ mod tests {
             (&[r#"{"eyas_trace":2,"name":"x"}"#, "whatever version 2 has"], 1, "version 2"),
             (&[HEADING], 1, "no tasks"),
             (&[HEADING, &one, "{}"], 3, "not a task"),
-            (&[HEADING, &one, &other], 3, "101 bytes here and 100 before"),
+            (&[HEADING, &one, &other], 3, "101 bytes on this line and 100"),
             (&[HEADING, &line(u64::MAX - 9, &[])], 2, "hundred years"),
         ];
         for (lines, number, why) in cases {
             let error = parse(lines, Compute::Ran).unwrap_err();
             assert_eq!(error.0, number, "{error:?}");
-            assert!(error.1.contains(why), "{error:?}");
+            assert!(error.1.to_string().contains(why), "{error:?}");
         }
         let error = Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/job.jsonl cannot be read: "), "{error}");

@@ -1,108 +1,90 @@
-//! Runs in which everything breaks: small clusters, workloads, policies and failures, all of them thrown with one seed.
+//! Runs in which everything breaks: small clusters with workloads, policies and failures that a seed decides.
 //!
-//! Nodes are lost, leave and come back, connections break, dispatchers die and are started again, tasks fail and are tried
-//! again, clients cancel and retry, tasks write outputs that are kept in the cluster, and others read them. After each step,
-//! [`Books`] checks that no acknowledged result is lost, none is told twice, and no cancelled task starts. Each run ends,
-//! and what was promised is in the cluster then. The same seed gives the same run. The simulator itself asserts that no
-//! executor has more tasks than slots, nor more in its store than there is room; the deciders assert what contradicts
-//! earlier events.
+//! Nodes are lost, leave and come back. Connections break. Dispatchers die and are started again. Tasks fail and are
+//! retried, and clients cancel and retry. Tasks write outputs that are kept in the cluster, and other tasks read
+//! them. After each step, [`Books`] checks that no acknowledged result is lost, that no task ends twice, and that no
+//! cancelled task starts. Each run ends, and all promised outputs are then in the cluster. The same seed gives the
+//! same run. The simulator itself asserts that no executor runs more tasks than it has processors, or stores more
+//! than it has room for. The deciders assert that no event contradicts earlier ones.
 //!
-//! `cargo test` tries a few seeds, `EYAS_SEEDS=10000` more of them, `make soak MINUTES=10` others for that long. A seed that
-//! fails is tried again by `EYAS_SEED=17 make soak`.
+//! [`eyas_faults::try_seeds`] says how to choose the seeds and how to repeat one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use eyas_faults::{Dice, try_seeds};
 use eyas_jobs::{Entry, MAX_RECOMPUTATIONS, Phase};
 use eyas_sim::audit::{Audit, Audited};
 use eyas_sim::clock::SECOND;
-use eyas_sim::cluster::{Cluster, Deal, Policies};
+use eyas_sim::cluster::{Policies, SimCluster, TaskPartitioning};
 use eyas_sim::nodes::{Batch, Failures};
-use eyas_sim::outcome::Outcome;
-use eyas_sim::random::Random;
+use eyas_sim::outcome::RunOutcome;
 use eyas_sim::run_audited;
-use eyas_sim::workload::{AllPairs, KeepRule, Order, Requests, SharedWorkload, Staged, Workload, Zipf};
+use eyas_sim::workload::{AllPairs, ClientRequests, KeepRule, Order, SharedWorkload, Staged, Workload, Zipf};
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy, Status};
 
-/// Seeds of each ordinary test run.
+/// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 60;
-/// Nothing fails from then on. A task for which no executor has room fails after some minutes of one dispatcher: where
-/// dispatchers die more often than that, and for ever, a job without room never ends.
+/// Simulated time from which nothing fails. A dispatcher fails a task for which no executor has room after some
+/// minutes. If dispatchers died more often than that until the end, a job without room would never end.
 const CALM: u64 = 4 * 3_600 * SECOND;
-/// A run that has not ended by then, in its own time, never does: without failures, an hour is enough for each.
+/// A run that has not ended after this simulated time never ends. Without failures, an hour is enough for each.
 const LIMIT: u64 = 30 * 86_400 * SECOND;
 
 #[test]
 fn whatever_breaks_nothing_acknowledged_is_lost_and_everything_ends() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
-        (Some(seed), _) => println!("{:?}", try_seed(seed)),
-        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
-        (None, None) => {
-            let seeds = number("EYAS_SEEDS").unwrap_or(SEEDS);
-            let outcomes: Vec<_> = (0..seeds).map(try_seed).collect();
-            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-            assert!(sum(|of| of.lost_nodes) > seeds && sum(|of| of.broken_connections) > seeds, "too little breaks");
-            assert!(sum(|of| of.restarts) > seeds / 4 && sum(|of| of.left_nodes) > seeds / 4, "too little restarts");
-            assert!(sum(|of| of.recomputed) > seeds / 4 && sum(|of| of.cancelled) > seeds, "too little is lost");
-            assert!(sum(|of| of.done) > sum(|of| of.tasks) / 2, "too little succeeds");
-        }
-    }
+    let Some(outcomes) = try_seeds(SEEDS, try_seed) else { return };
+    let seeds = outcomes.len() as u64;
+    let sum = |of: fn(&RunOutcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    assert!(sum(|of| of.lost_nodes) > seeds && sum(|of| of.broken_connections) > seeds, "too little breaks");
+    assert!(sum(|of| of.restarts) > seeds / 4 && sum(|of| of.left_nodes) > seeds / 4, "too little restarts");
+    assert!(sum(|of| of.recomputed) > seeds / 4 && sum(|of| of.cancelled) > seeds, "too little is lost");
+    assert!(sum(|of| of.done) > sum(|of| of.tasks) / 2, "too little succeeds");
 }
 
-/// Tries new seeds for that long.
-fn soak(time: Duration) {
-    let began = Instant::now();
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
-    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
-    println!("{seeds} seeds from {first} on: nothing has failed");
-}
-
-fn try_seed(seed: u64) -> Outcome {
-    let _replay = Replay(seed);
+fn try_seed(seed: u64) -> RunOutcome {
     let case = Case::of(seed);
+    let _shown = ShownOnPanic(&case);
     let (outcome, books) = case.run();
-    let Outcome { tasks, done, failed, cancelled, makespan_ns, .. } = outcome;
-    assert!(makespan_ns < LIMIT, "it does not end");
-    assert_eq!(done.max(tasks - failed - cancelled), done, "{failed} failed, {cancelled} were cancelled, of {tasks}");
+    let RunOutcome { tasks, done, failed, cancelled, makespan_ns, .. } = outcome;
+    assert!(makespan_ns < LIMIT, "the run does not end");
+    assert_eq!(done.max(tasks - failed - cancelled), done, "{failed} failed, {cancelled} cancelled, of {tasks}");
     assert_eq!(outcome.course.samples.iter().map(|part| part.done).sum::<u64>(), done);
     books.check_end();
     if !case.may_fail() {
         assert!(outcome.is_complete(), "{done} of {tasks} tasks were done");
     }
     if seed < SEEDS {
-        assert_eq!(format!("{outcome:?}"), format!("{:?}", case.run().0), "the same seed is another run");
+        assert_eq!(format!("{outcome:?}"), format!("{:?}", case.run().0), "the same seed gives another run");
     }
     outcome
 }
 
-/// Says how a seed is tried again when it fails.
-struct Replay(u64);
+/// Prints a case when its run panics.
+struct ShownOnPanic<'a>(&'a Case);
 
-impl Drop for Replay {
+impl Drop for ShownOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{:?}", Case::of(self.0));
-            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
+            eprintln!("{:?}", self.0);
         }
     }
 }
 
-/// What must hold of each dispatcher's job.
+/// What the client knows of each dispatcher's job, and checks after each step.
 #[derive(Default)]
 struct Books(BTreeMap<usize, JobBooks>);
 
 #[derive(Default)]
 struct JobBooks {
-    /// How tasks have ended, as the entries have it that were written.
+    /// How tasks have ended, by the entries that were written.
     written: Results,
-    /// The same, as the entries have it that are on disk: the client was told so.
+    /// How tasks have ended, by the entries on disk, of which the client was told.
     told: Results,
-    /// Tasks of which the client was told that they are cancelled, and that have not succeeded or failed before.
+    /// Tasks that the client was told are cancelled, and that had not succeeded or failed before.
     cancelled: BTreeSet<u32>,
     has_ended: bool,
-    /// Promised outputs that no executor has and that can be made again.
+    /// Tasks with promised outputs that no executor has and that can be recomputed.
     lacking: Vec<u32>,
 }
 
@@ -123,7 +105,7 @@ impl Results {
         }
         if let Entry::Retried { tasks, .. } | Entry::Recomputed { tasks, .. } = entry {
             for task in tasks {
-                assert!(self.0.remove(task).is_some(), "task {task} runs again and had not ended");
+                assert!(self.0.remove(task).is_some(), "task {task} runs again before it has ended");
             }
         }
     }
@@ -137,7 +119,7 @@ impl Books {
     fn check_end(&self) {
         for (dispatcher, books) in &self.0 {
             assert!(books.has_ended, "the job of dispatcher {dispatcher} has not ended");
-            assert!(books.lacking.is_empty(), "outputs of these tasks are promised and in no store");
+            assert!(books.lacking.is_empty(), "promised outputs of tasks {:?} are in no store", books.lacking);
         }
     }
 }
@@ -145,8 +127,8 @@ impl Books {
 impl Audit for Books {
     fn assigned(&mut self, dispatcher: usize, index: u32) {
         let books = self.of(dispatcher);
-        assert!(!books.cancelled.contains(&index), "task {index} is cancelled and starts");
-        assert_eq!(books.written.0.get(&index), None, "task {index} has ended and starts");
+        assert!(!books.cancelled.contains(&index), "task {index} starts after it was cancelled");
+        assert_eq!(books.written.0.get(&index), None, "task {index} starts after it has ended");
     }
 
     fn written(&mut self, dispatcher: usize, entry: &Entry) {
@@ -199,22 +181,22 @@ impl Audit for Books {
 
 #[derive(Debug)]
 struct Case {
-    cluster: Cluster,
+    cluster: SimCluster,
     policies: Policies,
     zipf: Option<Zipf>,
     pairs: AllPairs,
-    /// Outputs of each task, and how many times an object is as large as one.
+    /// Number of outputs of each task, and the size of an object divided by the size of an output.
     outputs: (u32, u64),
     keep: Option<KeepRule>,
     stages: u32,
     reads: u32,
-    requests: Requests,
+    requests: ClientRequests,
     seed: u64,
 }
 
 impl Case {
     fn of(seed: u64) -> Self {
-        let mut dice = Random::new(seed);
+        let mut dice = Dice::new(seed);
         let mut below = |count| dice.below(count);
         let object_bytes = 1_000_000 << below(6);
         let compute_us = 1_000 << below(11);
@@ -238,11 +220,12 @@ impl Case {
         };
         let (batch, nodes) = ((below(3) == 0).then_some(batch), 1 + below(12));
         let data_bytes = object_bytes * u64::from(zipf.objects.max(2 * pairs.side));
-        // All objects are pushed to the nodes that are there, and one dispatcher asks for nodes.
+        // Objects are pushed to existing nodes, and only one dispatcher can request nodes, so these exclude each
+        // other.
         let distribution = [None, Some(Distribution::Chain), Some(Distribution::SpanningTree), None, None]
             [below(5) as usize]
             .filter(|_| batch.is_none());
-        // A node is there for long enough that some task ends there, else none of these would ever be done.
+        // Nodes stay long enough for some task to end on them. Otherwise no task would ever end.
         let failures = Failures {
             lost_after_ns: (below(2) == 0).then(|| (10 + below(60)) * SECOND),
             back_after_ns: Some((1 + below(60)) * SECOND),
@@ -260,18 +243,18 @@ impl Case {
         let placement = PlacementPolicy::ALL[below(PlacementPolicy::ALL.len() as u64) as usize];
         let policies = if below(3) == 0 { Policies::of_the_paper(placement) } else { Policies::of_eyas(placement) };
         let eviction = EvictionPolicy::ALL[below(EvictionPolicy::ALL.len() as u64) as usize];
-        let deal = [Deal::Objects, Deal::Turns][below(2) as usize];
-        let policies = Policies { eviction, distribution, deal, ..policies };
+        let partitioning = [TaskPartitioning::FirstInput, TaskPartitioning::RoundRobin][below(2) as usize];
+        let policies = Policies { eviction, distribution, partitioning, ..policies };
         let keep = KeepRule { replicas: 1 + below(2) as u8, until_read: below(2) == 0 };
         let keep = (below(3) > 0 && policies.caches()).then_some(keep);
         let outputs = (below(3) as u32, 4 << below(4));
         let cancel = |from: u64, count: u64| from as u32..(from + count) as u32;
         let cancels = (0..below(3)).map(|_| (below(40_000_000), cancel(below(400), 1 + below(200))));
         let cancels = cancels.collect();
-        let requests = Requests { retries: below(3) as u32, cancels, job_retries: below(3) as u32 };
+        let requests = ClientRequests { retries: below(3) as u32, cancels, job_retries: below(3) as u32 };
         let (stages, reads) = if dispatchers == 1 { (1 + below(4) as u32, 1 + below(2) as u32) } else { (1, 1) };
         let has_kept = keep.is_some() && outputs.0 > 0;
-        let cluster = Cluster {
+        let cluster = SimCluster {
             nodes: nodes as u32,
             dispatchers,
             cpus: 1 + below(4) as u32,
@@ -283,13 +266,13 @@ impl Case {
             catalog_delay_ns: below(3) * SECOND,
             batch,
             failures,
-            ..Cluster::teragrid_64(0)
+            ..SimCluster::teragrid_64(0)
         };
         let zipf = (below(2) == 0).then_some(zipf);
         Case { cluster, policies, zipf, pairs, outputs, keep, stages, reads, requests, seed }
     }
 
-    /// Whether tasks may end otherwise than well.
+    /// Whether tasks may fail or be cancelled.
     fn may_fail(&self) -> bool {
         let Failures { lost_after_ns, disconnected_after_ns, failed_tries, dispatcher_dies_after_ns, .. } =
             self.cluster.failures;
@@ -297,7 +280,7 @@ impl Case {
         breaks || failed_tries > 0.0 || !self.requests.cancels.is_empty() || self.keep.is_some()
     }
 
-    fn run(&self) -> (Outcome, Books) {
+    fn run(&self) -> (RunOutcome, Books) {
         let workload: SharedWorkload = match &self.zipf {
             Some(zipf) => Box::new(zipf.clone()),
             None => Box::new(self.pairs.clone()),

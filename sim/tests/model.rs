@@ -1,22 +1,23 @@
-//! The abstract model against the simulator, on random clusters and workloads of the model's domain: they agree within 15 %,
-//! and no prediction is below what any resource allows.
+//! The abstract model beside the simulator, on random clusters and workloads of the model's domain. They agree within
+//! 15 %, and no prediction is below what any resource allows.
 //!
-//! A few scenarios each day; `EYAS_MODEL_SCENARIOS=1000 cargo test --workspace --test model`, or `make soak`, for many.
+//! By default this runs 40 scenarios; `EYAS_MODEL_SCENARIOS=1000 cargo test --workspace --test model`, or `make
+//! soak`, runs more.
 
 use eyas_sim::arrival::Arrival;
-use eyas_sim::cluster::{Cluster, Disk, Policies, Storage};
+use eyas_sim::cluster::{Disk, Policies, SimCluster, SimStorage};
 use eyas_sim::model::{Demand, ModelError, Prediction, predict};
 use eyas_sim::random::Random;
 use eyas_sim::run;
 use eyas_sim::workload::Workload;
 use eyas_types::PlacementPolicy;
 
-/// Scenarios where nothing is said.
+/// Default number of scenarios.
 const FEW: u64 = 40;
-/// How far model and simulator may be apart.
+/// Largest relative difference of model and simulator.
 const APART: f64 = 0.15;
 
-/// Tasks that read objects of one size, all equally likely, and vary by half in what they compute.
+/// Tasks that read objects of one size, all equally likely, and vary by half in computing time.
 #[derive(Debug)]
 struct Alike {
     objects: u32,
@@ -52,7 +53,7 @@ impl Workload for Alike {
     }
 }
 
-/// A number between these, of each magnitude as likely as of another.
+/// A random number between `least` and `most`, uniform on a logarithmic scale.
 fn any(dice: &mut Random, least: f64, most: f64) -> f64 {
     least * libm::pow(most / least, dice.share())
 }
@@ -65,19 +66,19 @@ fn chance(dice: &mut Random, one_in: u64) -> bool {
     dice.below(one_in) == 0
 }
 
-/// A cluster, policies and a workload; many are of the domain, not all.
-fn scenario(seed: u64) -> (Cluster, Policies, Alike, Demand) {
+/// A random cluster, policies and workload. Many are in the model's domain, not all.
+fn scenario(seed: u64) -> (SimCluster, Policies, Alike, Demand) {
     let dice = &mut Random::new(seed);
     let (stores, overlap) = (chance(dice, 2), chance(dice, 2));
     let disk = Disk { read_bytes_per_s: any(dice, 50e6, 2e9), write_bytes_per_s: any(dice, 50e6, 2e9) };
     let client_bytes_per_s = any(dice, 10e6, 1e9);
-    let storage = Storage {
+    let storage = SimStorage {
         bytes_per_s: any(dice, 50e6, 20e9),
         client_bytes_per_s: chance(dice, 2).then_some(client_bytes_per_s),
         latency_ns: any(dice, 1e5, 1e8) as u64,
     };
     let bisection_bytes_per_s = any(dice, 50e6, 20e9);
-    let cluster = Cluster {
+    let cluster = SimCluster {
         nodes: 1 + dice.below(if stores { 10 } else { 24 }) as u32,
         cpus: 1 + dice.below(4) as u32,
         cache_bytes: 1 << 44,
@@ -87,7 +88,7 @@ fn scenario(seed: u64) -> (Cluster, Policies, Alike, Demand) {
         bisection_bytes_per_s: chance(dice, 4).then_some(bisection_bytes_per_s),
         storage,
         decision_ns: any(dice, 1e4, 1e6) as u64,
-        ..Cluster::teragrid_64(0)
+        ..SimCluster::teragrid_64(0)
     };
     let (inputs, processors) = (1 + dice.below(3) as u32, cluster.processors());
     let (objects, tasks) = if stores {
@@ -145,7 +146,8 @@ fn model_and_simulator_agree_on_random_scenarios_of_the_domain() {
         sum += apart;
         assert!(
             apart <= APART,
-            "seed {seed}: {simulated_s} s simulated, {} s predicted, for {cluster:?} {policies:?} {workload:?} {prediction:?}",
+            "seed {seed}: {simulated_s} s simulated, {} s predicted, for {cluster:?} {policies:?} {workload:?} \
+             {prediction:?}",
             prediction.time_s
         );
     }
@@ -153,8 +155,8 @@ fn model_and_simulator_agree_on_random_scenarios_of_the_domain() {
     assert!(2 * looked_at > drawn, "the domain is a small part of what was drawn: {looked_at} of {drawn}");
 }
 
-/// What a resource allows at least, seconds, worked out from what is moved and computed alone.
-fn floors(cluster: &Cluster, demand: &Demand, prediction: &Prediction) -> Vec<(&'static str, f64)> {
+/// Lower bounds of the run time by resource, in seconds, computed from bytes moved and computing time alone.
+fn floors(cluster: &SimCluster, demand: &Demand, prediction: &Prediction) -> Vec<(&'static str, f64)> {
     let Prediction { ratios, storage_bytes, peer_bytes, .. } = prediction;
     let (nodes, processors) = (f64::from(cluster.nodes), cluster.processors() as f64);
     let tasks = demand.tasks as f64;
@@ -180,7 +182,7 @@ fn no_prediction_is_below_what_a_resource_allows_and_only_caches_are_more_than_e
     for seed in 0..2_000 {
         let (mut cluster, _, _, mut demand) = scenario(seed);
         let dice = &mut Random::new(!seed);
-        // Also far from the domain.
+        // These also leave the domain.
         cluster.nodes = any(dice, 1.0, 5_000.0) as u32;
         cluster.cache_bytes = any(dice, 1e9, 1e12) as u64;
         demand.tasks = any(dice, 1.0, 1e6) as u64;

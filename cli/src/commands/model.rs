@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::types::units::{self, format_bytes, format_duration_us};
-use eyas_sim::cluster::{Cluster, Disk, Storage};
+use eyas_sim::cluster::{Disk, SimCluster, SimStorage};
 use eyas_sim::model::{Demand, Doubt, Limit, Prediction, predict};
 use eyas_sim::scenario::Scenario;
 use serde_json::json;
@@ -121,7 +121,7 @@ fn parse_frequency(text: &str) -> Result<f64, ValueError> {
 
 impl ModelArgs {
     /// Cluster and demand: the values of options, else those of the scenario, else defaults.
-    fn cluster_and_demand(&self) -> Result<(Cluster, Demand), CliError> {
+    fn cluster_and_demand(&self) -> Result<(SimCluster, Demand), CliError> {
         let (cluster, demand) = match &self.file {
             Some(file) => {
                 let Scenario { cluster, policies, workload, .. } = Scenario::read(file)?;
@@ -132,21 +132,21 @@ impl ModelArgs {
         Ok((self.cluster(cluster), self.demand(demand)))
     }
 
-    fn cluster(&self, mut cluster: Cluster) -> Cluster {
+    fn cluster(&self, mut cluster: SimCluster) -> SimCluster {
         const NS_PER_US: u64 = 1_000;
         if let Some(rate) = self.disk {
             let bytes_per_s = rate as f64;
             cluster.disk = Some(Disk { read_bytes_per_s: bytes_per_s, write_bytes_per_s: bytes_per_s });
         }
-        let Storage { bytes_per_s, client_bytes_per_s, latency_ns } = cluster.storage;
+        let SimStorage { bytes_per_s, client_bytes_per_s, latency_ns } = cluster.storage;
         let rate = |given: Option<u64>, defaults: f64| given.map_or(defaults, |rate| rate as f64);
         let time_ns = |given: Option<u64>, defaults: u64| given.map_or(defaults, |us| us.saturating_mul(NS_PER_US));
-        Cluster {
+        SimCluster {
             nodes: self.nodes.unwrap_or(cluster.nodes),
             cpus: self.slots.unwrap_or(cluster.cpus),
             cache_bytes: self.cache.unwrap_or(cluster.cache_bytes),
             card_bytes_per_s: rate(self.link, cluster.card_bytes_per_s),
-            storage: Storage {
+            storage: SimStorage {
                 bytes_per_s: rate(self.storage, bytes_per_s),
                 client_bytes_per_s: self.storage_client.map(|rate| rate as f64).or(client_bytes_per_s),
                 latency_ns: time_ns(self.storage_latency, latency_ns),
@@ -172,8 +172,8 @@ impl ModelArgs {
 }
 
 /// Default values of a cluster and a demand. Zeros are placeholders for options that the user must give.
-fn defaults() -> (Cluster, Demand) {
-    let cluster = Cluster {
+fn defaults() -> (SimCluster, Demand) {
+    let cluster = SimCluster {
         cpus: 1,
         card_bytes_per_s: 125e6,
         disk: Some(Disk { read_bytes_per_s: 1e9, write_bytes_per_s: 1e9 }),
@@ -181,7 +181,7 @@ fn defaults() -> (Cluster, Demand) {
         // No option sets its size.
         page_cache_bytes: 0,
         // Latencies of messages and peers are those of the papers' cluster; they matter little here.
-        ..Cluster::teragrid_64(10_000_000_000)
+        ..SimCluster::teragrid_64(10_000_000_000)
     };
     let demand = Demand {
         tasks: 0,

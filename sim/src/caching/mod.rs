@@ -1,8 +1,8 @@
-//! The caching problem of data-diffusion §3.2, on which eviction policies are compared by what they cost.
+//! The caching problem of data-diffusion §3.2, on which the costs of eviction policies are compared.
 //!
-//! Requests come one by one, each for an object at a store. Stores have slots of one size; an object is in one store at a
-//! time. Loading it from persistent storage costs `storage_cost`, moving it from another store or exchanging two costs 1,
-//! having it there already costs nothing.
+//! Requests arrive one by one, each for an object at a store. Stores have slots of equal size, and an object is in at
+//! most one store at a time. Loading an object from persistent storage costs `storage_cost`. Moving an object from
+//! another store, or exchanging two objects, costs 1. An object that is already in the store costs nothing.
 
 mod foresight;
 mod optimum;
@@ -16,23 +16,23 @@ pub use policies::{Alone, Group, TwoMarked, cost};
 pub use two_mark::TwoMark;
 pub use worst_case::worst_ratio;
 
-/// A group of stores, and what it costs to fill them.
+/// A group of stores, and the cost of loading an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// `N`.
+    /// `N`: number of stores.
     pub stores: usize,
     /// `M`: slots of each store.
     pub slots: usize,
-    /// `s`: what loading costs, where moving costs 1.
+    /// `s`: cost of loading an object from persistent storage, where moving it between stores costs 1.
     pub storage_cost: u64,
 }
 
-/// An object is asked for at a store.
+/// A request for an object at a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Its number.
+pub struct CacheRequest {
+    /// Number of the object.
     pub object: u32,
-    /// The store's number, of `0 .. stores`.
+    /// Number of the store, in `0 .. stores`.
     pub store: usize,
 }
 

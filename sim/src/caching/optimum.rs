@@ -1,31 +1,31 @@
-//! OPT: what requests cost with foresight, by search of everything that could be done.
+//! OPT: the least cost of requests with foresight, by exhaustive search.
 //!
-//! An arrangement says which object is where. After each request the least cost of every arrangement is known from those
-//! before it (the *work function*), so that the search is over arrangements times requests, and nothing is left out: OPT
-//! may load, move, exchange and drop whatever it likes at any time.
+//! An arrangement says where each object is. After each request, the least cost of every arrangement follows from the
+//! costs before the request (the *work function*). The search goes over arrangements times requests and leaves
+//! nothing out: OPT may load, move, exchange and drop any object at any time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use thiserror::Error;
 
-use super::{Problem, Request};
+use super::{CacheRequest, Problem};
 
 /// Most arrangements that are searched.
 const MAX_ARRANGEMENTS: usize = 100_000;
 
-/// There are too many arrangements to search: fewer objects, stores or slots make it possible.
+/// The problem has too many arrangements to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("more than {MAX_ARRANGEMENTS} arrangements of objects: take fewer objects, stores or slots")]
+#[error("the problem has more than {MAX_ARRANGEMENTS} arrangements: use fewer objects, stores or slots")]
 pub struct TooMany;
 
-/// Where each object is: 0 for nowhere, `n + 1` for store `n`.
+/// Place of each object: 0 for no store, `n + 1` for store `n`.
 type Arrangement = Vec<u8>;
 
-/// All arrangements of a problem's objects, and what it costs to get from one to the next.
+/// All arrangements of a problem's objects, and the costs of changing one into another.
 pub struct Arrangements {
     all: Vec<Arrangement>,
-    /// From each: which others are one step away, and what that costs.
+    /// For each arrangement, the arrangements one step away, with the cost of the step.
     steps: Vec<Vec<(usize, u64)>>,
 }
 
@@ -33,7 +33,7 @@ impl Arrangements {
     /// All arrangements of `objects` objects.
     ///
     /// # Errors
-    /// If there are more than a search can go through.
+    /// If there are more than [`MAX_ARRANGEMENTS`].
     pub fn new(problem: Problem, objects: usize) -> Result<Self, TooMany> {
         let stores = u8::try_from(problem.stores).map_err(|_| TooMany)?;
         let mut all: Vec<Arrangement> = vec![Vec::new()];
@@ -51,26 +51,26 @@ impl Arrangements {
         Ok(Arrangements { all, steps })
     }
 
-    /// What each arrangement costs before the first request: all stores are empty.
+    /// Cost of each arrangement before the first request, when all stores are empty.
     pub fn beginning(&self) -> Vec<u64> {
         let nothing = |arrangement: &Arrangement| arrangement.iter().all(|place| *place == 0);
         self.spread(self.all.iter().map(|arrangement| nothing(arrangement).then_some(0)).collect())
     }
 
-    /// What each arrangement costs after one more request.
-    pub fn after(&self, costs: &[u64], request: Request) -> Vec<u64> {
+    /// Cost of each arrangement after one more request.
+    pub fn after(&self, costs: &[u64], request: CacheRequest) -> Vec<u64> {
         let serves = |arrangement: &Arrangement| usize::from(arrangement[request.object as usize]) == request.store + 1;
         let served = self.all.iter().zip(costs).map(|(arrangement, cost)| serves(arrangement).then_some(*cost));
         self.spread(served.collect())
     }
 
-    /// The least that the requests can cost.
-    pub fn optimum(&self, requests: &[Request]) -> u64 {
+    /// The least cost of all requests.
+    pub fn optimum(&self, requests: &[CacheRequest]) -> u64 {
         let costs = requests.iter().fold(self.beginning(), |costs, request| self.after(&costs, *request));
         costs.into_iter().min().unwrap_or(0)
     }
 
-    /// The least cost of each arrangement, from those of which it is known (Dijkstra).
+    /// The least cost of each arrangement, from those whose cost is known (Dijkstra).
     fn spread(&self, known: Vec<Option<u64>>) -> Vec<u64> {
         let mut costs: Vec<u64> = known.iter().map(|cost| cost.unwrap_or(u64::MAX)).collect();
         let mut next: BinaryHeap<_> =
@@ -95,7 +95,7 @@ fn is_possible(arrangement: &[u8], problem: Problem) -> bool {
         .all(|store| arrangement.iter().filter(|place| usize::from(**place) == store).count() <= problem.slots)
 }
 
-/// What can be done at once, whether there is room for it or not: move, load or drop an object, exchange two.
+/// All single steps, whether there is room for them or not: move, load or drop an object, or exchange two.
 fn steps(from: &Arrangement, problem: Problem) -> Vec<(Arrangement, u64)> {
     let mut steps = Vec::new();
     for object in 0..from.len() {

@@ -1,4 +1,4 @@
-//! Policies that answer requests: 2Mark for the group, and those that decide for each store alone.
+//! Policies that serve requests: 2Mark for the whole group, and policies that decide for each store alone.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use eyas_node::eviction::{self, Eviction};
 use eyas_types::{EvictionPolicy, ObjectId};
 
 use super::two_mark::{Move, TwoMark};
-use super::{Problem, Request};
+use super::{CacheRequest, Problem};
 
-/// Stores under some policy.
+/// A group of stores under a policy.
 pub trait Group {
-    /// Answers a request, and returns what that costs.
-    fn request(&mut self, request: Request) -> u64;
+    /// Serves a request, and returns its cost.
+    fn request(&mut self, request: CacheRequest) -> u64;
 }
 
-/// What all requests cost together.
-pub fn cost(group: &mut dyn Group, requests: impl IntoIterator<Item = Request>) -> u64 {
+/// Total cost of the requests.
+pub fn cost(group: &mut dyn Group, requests: impl IntoIterator<Item = CacheRequest>) -> u64 {
     requests.into_iter().map(|request| group.request(request)).sum()
 }
 
-/// Ids in the order of the numbers.
+/// The id of an object. Ids sort as numbers do.
 pub(super) fn id(object: u32) -> ObjectId {
     let mut id = [0; 16];
     id[..4].copy_from_slice(&object.to_be_bytes());
     ObjectId(id)
 }
 
-/// 2Mark, which decides for the whole group.
+/// A group under 2Mark, which decides for the whole group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TwoMarked {
     policy: TwoMark,
@@ -46,7 +46,7 @@ impl TwoMarked {
 }
 
 impl Group for TwoMarked {
-    fn request(&mut self, request: Request) -> u64 {
+    fn request(&mut self, request: CacheRequest) -> u64 {
         let mut moves = Vec::new();
         self.policy.request(id(request.object), request.store, &mut moves);
         let cost = |move_| match move_ {
@@ -58,7 +58,8 @@ impl Group for TwoMarked {
     }
 }
 
-/// Each store evicts as executors do, by a policy that knows of that store only. What another store has is moved here.
+/// A group in which each store evicts as executors do, by a policy that knows only that store. Objects that another
+/// store has are moved.
 pub struct Alone {
     problem: Problem,
     stores: Vec<Box<dyn Eviction>>,
@@ -84,7 +85,7 @@ impl Alone {
 }
 
 impl Group for Alone {
-    fn request(&mut self, Request { object, store }: Request) -> u64 {
+    fn request(&mut self, CacheRequest { object, store }: CacheRequest) -> u64 {
         let place = self.places.insert(object, store);
         let cost = match place {
             Some(place) if place == store => 0,

@@ -1,4 +1,4 @@
-//! 2Mark against its vectors, OPT, its bound, and other policies.
+//! 2Mark beside its test vectors, OPT, its bound, and other policies.
 
 use eyas_types::EvictionPolicy;
 use serde_json::Value;
@@ -18,18 +18,18 @@ struct Vector {
     name: String,
     problem: Problem,
     objects: usize,
-    requests: Vec<Request>,
+    requests: Vec<CacheRequest>,
     fields: Value,
 }
 
-/// Histories with what each request costs, the marks at the end, and the optimum.
+/// Histories with the cost of each request, the marks at the end, and the optimum.
 fn vectors() -> Vec<Vector> {
     let all: Vec<Value> = serde_json::from_str(include_str!("../../tests/data/two_mark.json")).expect("JSON");
     let vector = |fields: Value| {
         let number = |name: &str| fields[name].as_u64().expect("a number");
         let problem = Problem { stores: number("N") as usize, slots: number("M") as usize, storage_cost: number("s") };
         let requests = lists(&fields["requests_obj_store"]).into_iter();
-        let requests = requests.map(|pair| Request { object: pair[0] as u32, store: pair[1] as usize }).collect();
+        let requests = requests.map(|pair| CacheRequest { object: pair[0] as u32, store: pair[1] as usize }).collect();
         let name = format!("{} of {problem:?}", fields["name"]);
         Vector { name, problem, objects: number("objects") as usize, requests, fields }
     };
@@ -90,9 +90,9 @@ fn the_worst_ratio_is_within_the_bound() {
     }
 }
 
-/// Requests for the objects, one after the other, at store 0.
-fn at_one_store(objects: impl IntoIterator<Item = u32>) -> Vec<Request> {
-    objects.into_iter().map(|object| Request { object, store: 0 }).collect()
+/// Requests for the objects at store 0, one after the other.
+fn at_one_store(objects: impl IntoIterator<Item = u32>) -> Vec<CacheRequest> {
+    objects.into_iter().map(|object| CacheRequest { object, store: 0 }).collect()
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn the_floor_of_one_store_is_its_optimum() {
 #[test]
 fn a_store_alone_evicts_by_its_policy() {
     let problem = Problem { stores: 2, slots: 2, storage_cost: 10 };
-    let by = |policy, requests: Vec<Request>| cost(&mut Alone::new(problem, policy), requests);
-    // LRU has 1 leave for 3, FIFO has 0.
+    let by = |policy, requests: Vec<CacheRequest>| cost(&mut Alone::new(problem, policy), requests);
+    // LRU evicts 1 for 3; FIFO evicts 0.
     let requests = at_one_store([0, 1, 0, 3, 0]);
     assert_eq!((by(EvictionPolicy::Lru, requests.clone()), by(EvictionPolicy::Fifo, requests)), (30, 40));
-    // What the other store has comes from there, and is there no more.
-    let elsewhere = [Request { object: 0, store: 0 }, Request { object: 0, store: 1 }, Request { object: 0, store: 0 }];
+    // An object of the other store is moved, and is then no longer there.
+    let elsewhere = [0, 1, 0].map(|store| CacheRequest { object: 0, store });
     EvictionPolicy::ALL.iter().for_each(|policy| assert_eq!(by(*policy, elsewhere.to_vec()), 12, "{policy}"));
 }

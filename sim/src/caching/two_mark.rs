@@ -1,5 +1,4 @@
-//! 2Mark: which object leaves a group of stores, where one policy decides for the whole group (data-diffusion §3.2,
-//! figure 6).
+//! 2Mark: one eviction policy for a whole group of stores (data-diffusion §3.2, figure 6).
 //!
 //! Stores have slots of one size, and an object is in one store at a time. Loading an object from persistent storage is
 //! expensive; moving or exchanging objects within the group is cheap. The marking algorithm of paging is used at two
@@ -20,14 +19,14 @@ use eyas_types::ObjectId;
 /// A step in answering a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// The object comes from persistent storage.
+    /// An object is loaded from persistent storage.
     Load {
         /// The object.
         object: ObjectId,
         /// The store that gets it.
         store: usize,
     },
-    /// The object goes from one store to another.
+    /// An object moves from one store to another.
     Transfer {
         /// The object.
         object: ObjectId,
@@ -41,7 +40,7 @@ pub enum Move {
         /// The two objects, each with the store that had it.
         places: [(ObjectId, usize); 2],
     },
-    /// The object leaves the group.
+    /// An object leaves the group.
     Evict {
         /// The object.
         object: ObjectId,
@@ -141,7 +140,8 @@ impl TwoMark {
         self.put(object, store, Marks { local: true, global: true });
     }
 
-    /// Takes `object` out of another store, which gets an object of this store without a local mark.
+    /// Takes `object` out of another store, which receives an object without a local mark from this store in
+    /// exchange.
     fn exchange(&mut self, object: ObjectId, from: usize, store: usize, moves: &mut Vec<Move>) {
         let other = self.locally_unmarked(store);
         let Marks { local, .. } = self.take(object, from);
@@ -150,8 +150,8 @@ impl TwoMark {
         moves.push(Move::Exchange { places: [(object, from), (other, store)] });
     }
 
-    /// Takes an object out of a full store: out of the group if one has no global mark, else into another store, which
-    /// may evict one for it.
+    /// Makes room in a full store. Evicts an object without a global mark if the store has one; otherwise moves an
+    /// object to another store, which may evict one for it.
     fn make_room(&mut self, store: usize, moves: &mut Vec<Move>) {
         if self.with_room.is_empty() && self.with_unmarked.is_empty() {
             self.begin_global_phase();
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Does what a move says; what it moves must be there, and have room.
+    /// Applies a move, and asserts that the moved object is there and has room at its destination.
     fn apply(places: &mut BTreeMap<ObjectId, usize>, move_: Move, slots: usize) {
         let mut put = |object, from: Option<usize>, to: Option<usize>| {
             assert_eq!(places.remove(&object), from, "{move_:?}");
@@ -291,8 +291,8 @@ mod tests {
 
     #[test]
     fn two_objects_of_one_store_share_the_group() {
-        // Asked for in turns at the first of two stores of one slot: as printed, line 20 would load each of them every
-        // time.
+        // The two objects are requested in turn at the first of two stores of one slot. As printed, line 20 would
+        // load one of them each time.
         let mut group = TwoMark::new(2, 1);
         let [one, other] = [1, 2].map(|n| ObjectId([n; 16]));
         let mut request = |object| {

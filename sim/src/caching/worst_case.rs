@@ -1,14 +1,16 @@
-//! The exact competitive ratio of 2Mark on small groups: the worst that any endless sequence of requests can do to it.
+//! The exact competitive ratio of 2Mark on small groups: the worst ratio of its cost to OPT over all endless
+//! sequences of requests.
 //!
-//! What matters of the past is 2Mark's state and by how much each arrangement costs OPT more than the best one. There are
-//! finitely many such pairs, and each request leads from one to another at a price for either. The ratio is that of the
-//! worst cycle: from a guess on, as long as there is a cycle with a higher ratio, that is the next guess.
+//! The relevant state is 2Mark's state, and for each arrangement its extra cost for OPT over the best arrangement.
+//! There are finitely many such pairs. Each request leads from one pair to another, at a cost for either policy. The
+//! competitive ratio is that of the worst cycle. The search starts with a guess, and replaces it by the ratio of a
+//! better cycle until there is none.
 
 use std::collections::BTreeMap;
 
-use super::{Arrangements, Group, Problem, Request, TooMany, TwoMarked};
+use super::{Arrangements, CacheRequest, Group, Problem, TooMany, TwoMarked};
 
-/// A request that leads from one pair to another, with what it costs 2Mark, and OPT.
+/// A request that leads from one pair to another, with its costs for 2Mark and OPT.
 struct Edge {
     from: usize,
     to: usize,
@@ -29,7 +31,7 @@ pub fn worst_ratio(problem: Problem, objects: usize) -> Result<f64, TooMany> {
     Ok(cost as f64 / optimum as f64)
 }
 
-/// Everything that can happen, and the number of pairs.
+/// All requests in all reachable pairs, and the number of pairs.
 fn edges(problem: Problem, objects: usize) -> Result<(Vec<Edge>, usize), TooMany> {
     let arrangements = Arrangements::new(problem, objects)?;
     let beginning = (TwoMarked::new(problem), arrangements.beginning());
@@ -41,7 +43,7 @@ fn edges(problem: Problem, objects: usize) -> Result<(Vec<Edge>, usize), TooMany
         for (object, store) in
             (0..objects as u32).flat_map(|object| (0..problem.stores).map(move |store| (object, store)))
         {
-            let request = Request { object, store };
+            let request = CacheRequest { object, store };
             let (mut group, costs) = pair.clone();
             let cost = group.request(request);
             let mut costs = arrangements.after(&costs, request);
@@ -59,8 +61,8 @@ fn edges(problem: Problem, objects: usize) -> Result<(Vec<Edge>, usize), TooMany
     Ok((edges, numbers.len()))
 }
 
-/// What a cycle costs 2Mark, and OPT, whose ratio is higher than that of `cost` to `optimum`, if there is one (Bellman
-/// and Ford, for the longest way).
+/// The costs, for 2Mark and OPT, of a cycle whose ratio is higher than `cost` to `optimum`, if there is one (Bellman
+/// and Ford, for longest paths).
 fn better_cycle(edges: &[Edge], pairs: usize, cost: u64, optimum: u64) -> Option<(u64, u64)> {
     let weight = |edge: &Edge| (edge.cost * optimum) as i64 - (edge.optimum * cost) as i64;
     let mut longest = vec![0_i64; pairs];
@@ -75,7 +77,7 @@ fn better_cycle(edges: &[Edge], pairs: usize, cost: u64, optimum: u64) -> Option
                 is_longer = true;
             }
         }
-        // Ways that grow longer for as often as there are pairs go round in a circle; so this comes to an end.
+        // Paths that still grow after as many rounds as there are pairs contain a cycle, so the loop ends.
         match cycle(edges, &by) {
             None if is_longer => {}
             found => return found,
@@ -83,9 +85,9 @@ fn better_cycle(edges: &[Edge], pairs: usize, cost: u64, optimum: u64) -> Option
     }
 }
 
-/// What a cycle costs in which each pair is reached by the edge that `by` says, if there is one.
+/// The costs of a cycle of edges in `by`, if there is one. `by` has the last edge of each pair's longest path.
 fn cycle(edges: &[Edge], by: &[Option<usize>]) -> Option<(u64, u64)> {
-    // From which pair each was seen first, on the way back.
+    // The start from which each pair was first visited on the way back.
     let mut seen_from = vec![usize::MAX; by.len()];
     for start in 0..by.len() {
         let mut at = start;

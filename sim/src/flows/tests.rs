@@ -1,4 +1,4 @@
-//! Flows against a naive reference, and over time.
+//! Rates of flows beside a naive reference, and their course over time.
 
 use proptest::prelude::*;
 
@@ -6,15 +6,15 @@ use super::*;
 use crate::clock::{SECOND, seconds};
 use crate::random::Random;
 
-/// A flow that runs, the places of its links, and the flow that it is relayed from.
+/// A running flow, the indices of its links, and the flow that it is relayed from.
 struct Running {
     flow: FlowId,
     way: Vec<usize>,
     above: Option<FlowId>,
 }
 
-/// Rates by progressive filling: all rise together; those whose link is full stay where they are, and with them what is
-/// relayed from them.
+/// Rates by progressive filling: all rates rise together. The flows on a link that becomes full keep their rate, and
+/// so do the flows that are relayed from them.
 fn reference(capacities: &[f64], flows: &[Running]) -> Vec<f64> {
     let above = |flow: &Running| flow.above.map(|above| flows.iter().position(|other| other.flow == above));
     let above: Vec<_> = flows.iter().map(|flow| above(flow).map(|place| place.expect("it has not ended"))).collect();
@@ -59,7 +59,7 @@ impl Net {
         flow
     }
 
-    /// Takes the flows that have ended by now, and returns their tags.
+    /// Removes the flows that have ended, and returns their tags.
     fn end_by(&mut self, now: Ns) -> Vec<u32> {
         let tags: Vec<_> = self.running.iter().map(|running| self.flows.tag(running.flow)).collect();
         let mut ended = Vec::new();
@@ -84,7 +84,7 @@ impl Net {
         }
     }
 
-    /// No link carries more than it can, within `tolerance`.
+    /// Asserts that no link carries more than its capacity, within `tolerance`.
     fn assert_within_capacities(&self, tolerance: f64) {
         for (link, capacity) in self.capacities.iter().enumerate() {
             let crossing = self.running.iter().filter(|running| running.way.contains(&link));
@@ -93,7 +93,7 @@ impl Net {
         }
     }
 
-    /// Nobody passes on what it has not received, but for the last piece, which waits at its end for that of the flow above.
+    /// Asserts that a relay has passed on only bytes that it has received, except for the last piece.
     fn assert_behind_what_is_above(&self) {
         for Running { flow, above, .. } in &self.running {
             let (lacks, lacks_above) = (self.flows.lacks(*flow), above.map_or(0.0, |above| self.flows.lacks(above)));
@@ -106,7 +106,7 @@ fn ways(links: usize) -> impl Strategy<Value = Vec<usize>> {
     prop::collection::btree_set(0..links, 1..=links.min(4)).prop_map(|way| way.into_iter().collect())
 }
 
-/// Which of the flows that run a flow is relayed from, if any do and it is.
+/// Chooses the running flow that a new flow is relayed from, if any.
 fn relays() -> impl Strategy<Value = Option<prop::sample::Index>> {
     prop::option::of(any::<prop::sample::Index>())
 }
@@ -149,7 +149,7 @@ proptest! {
         let mut net = Net::new(&capacities, tolerance);
         let mut coming: Vec<_> = flows.iter().enumerate().collect();
         coming.sort_by_key(|(_, (_, _, at, _))| std::cmp::Reverse(*at));
-        // A relayed flow is of as many bytes as the flow above.
+        // A relayed flow has as many bytes as the flow above.
         let mut bytes: Vec<_> = flows.iter().map(|(_, bytes, ..)| f64::from(*bytes)).collect();
         let (mut arrived, mut hops) = (vec![0.0; flows.len()], vec![0; flows.len()]);
         let mut now = 0;
@@ -180,7 +180,7 @@ proptest! {
         }
         prop_assert!(net.running.is_empty());
         for ((bytes, arrived), hops) in bytes.iter().zip(arrived).zip(hops) {
-            // An end is on the nanosecond after the last byte; the last piece comes after that of the flow above.
+            // A flow ends on the nanosecond after its last byte; a relayed flow ends one piece after the flow above.
             let more = f64::from(hops) * PIECE_BYTES;
             prop_assert!(arrived > bytes - 1.0 && arrived < bytes + more + 1.0, "{} of {}", arrived, bytes);
         }
@@ -223,7 +223,7 @@ fn a_relay_passes_on_what_it_has_received() {
     let near = |at: Ns, expected: Ns| at.abs_diff(expected) < 1000;
     assert!(matches!(ends[..], [(0, _), (1, _), (2, _)]), "{ends:?}");
     assert!(near(ends[0].1, SECOND) && near(ends[1].1, SECOND + piece_ns), "{ends:?}");
-    // The third began half a second later; once the others have all, only its card bounds it.
+    // The third flow began half a second later. When the others have ended, only its own card bounds it.
     assert!(ends[2].1 > ends[1].1 + piece_ns && ends[2].1 < SECOND + SECOND / 10, "{ends:?}");
 }
 

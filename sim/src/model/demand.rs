@@ -1,35 +1,36 @@
-//! What a workload asks of a cluster: averages over its tasks.
+//! The demand of a workload: averages over its tasks.
 
 use crate::cluster::Policies;
 use crate::workload::Workload;
 
-/// What a workload asks of a cluster.
+/// The demand that a workload puts on a cluster, as averages over its tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// `K`.
+    /// `K`: number of tasks.
     pub tasks: u64,
-    /// Objects that each task reads.
+    /// Number of objects that each task reads.
     pub inputs: u32,
-    /// Different objects.
+    /// Number of different objects.
     pub objects: u64,
-    /// Bytes of each.
+    /// Size of each object in bytes.
     pub object_bytes: u64,
-    /// What a task computes, seconds.
+    /// Computing time of a task, in seconds.
     pub compute_s: f64,
-    /// `A`: tasks that come in a second; if nothing is said, all are there from the beginning.
+    /// `A`: arrivals per second; `None` if all tasks arrive at the start.
     pub arriving_per_s: Option<f64>,
-    /// The share of accesses that find their object in no store. If nothing is said: each object's first, and of the others
-    /// the share of the data for which stores have no room, as where all are read equally often.
+    /// Share of accesses that find their object in no store. `None`: the first access of each object, and of the
+    /// other accesses the share of the data that does not fit in the stores, as if all objects were read equally
+    /// often.
     pub misses: Option<f64>,
-    /// The share of hits that are in another node's store. Placement by data makes it small.
+    /// Share of hits that are in another node's store. Data-aware placement makes it small.
     pub peer_hits: f64,
-    /// Whether others compute while a task's inputs come.
+    /// Whether other tasks compute while a task's inputs are fetched.
     pub overlap: bool,
 }
 
 impl Demand {
-    /// What a workload asks for under these policies: averages over its tasks. Of inputs, the whole number that is the
-    /// nearest, with objects as large as keeps the bytes that are read.
+    /// The demand of a workload under these policies. The number of inputs is rounded to a whole number, and the size
+    /// of objects is set so that the number of bytes read stays the same.
     pub fn of(workload: &dyn Workload, policies: &Policies) -> Demand {
         let (mut reads, mut read_bytes, mut compute_us, mut last_us) = (0_u64, 0_u128, 0_u128, 0);
         for task in workload.arrivals() {

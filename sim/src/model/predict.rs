@@ -1,149 +1,150 @@
-//! The model of a workload on a cluster: the cost of an access, where objects are found, and how long each resource is busy.
+//! The model of a workload on a cluster: the cost of an access, where objects are found, and how long each resource
+//! is busy.
 //!
-//! A resource is busy for as long as it takes to serve all that the workload asks of it. The workload takes as long as the
-//! resource that is busy the longest, so that no prediction is below what any resource allows. The time on one processor is
-//! the same sum for a cluster of one node with one processor: each resource of it is busy at most as many times longer as the
-//! cluster has processors. So an efficiency above 1 has one cause only: the stores of all nodes hold data for which one
-//! node's store has no room. [`Prediction::one_processor_ratios`] shows it.
+//! A resource is busy for the time that it needs to serve the workload. The workload takes as long as its busiest
+//! resource, so no prediction is below what any resource allows. The time on one processor is the same computation
+//! for a cluster of one node with one processor. There, each resource is busy at most `N` times as long, where `N` is
+//! the number of processors of the cluster. So an efficiency above 1 has one cause only: the stores of all nodes
+//! together hold data that does not fit in one node's store. [`Prediction::one_processor_ratios`] shows this.
 //!
-//! **Domain.** In it, model and simulator agree within 15 % (`sim/tests/model.rs`, over random clusters and workloads).
-//! Tasks are alike, vary a little in what they compute, and read objects of one size, all equally often; the nodes are all
-//! there, and none fails; nodes store nothing (first-available), or have room for all data. [`Prediction::doubts`] says
-//! where a prediction leaves it.
+//! **Domain.** In its domain, the model agrees with the simulator within 15 % (`sim/tests/model.rs`, over random
+//! clusters and workloads). Tasks are alike, vary a little in computing time, and read objects of one size, all
+//! equally often. All nodes exist from the start and none fails. Nodes store nothing (first-available), or have room
+//! for all data. [`Prediction::doubts`] says where a prediction leaves the domain.
 
 use thiserror::Error;
 
 use super::{Costs, Demand, Ratios, access_s, efficiency, speedup, sustained_per_s, utilisation, workload_s};
 use crate::clock::MAX_TIME_US;
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 
-/// What takes the longest.
+/// The resource that limits the run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Processors.
     Processors,
-    /// What persistent storage gives to all nodes together.
+    /// Persistent storage, at its rate to all nodes together.
     PersistentStorage,
-    /// What persistent storage gives to each node.
+    /// Persistent storage, at its rate to each node.
     StorageClients,
-    /// What nodes can receive.
+    /// Network cards of the receiving nodes.
     NetworkCards,
-    /// What the switch between all nodes and persistent storage carries.
+    /// The switch between all nodes and persistent storage.
     Switch,
-    /// Nodes fetch some objects at a time, and each takes its time to come.
+    /// The number of objects that a node fetches at a time, each with its latency.
     Fetches,
-    /// What nodes can read from their stores, or write into them.
+    /// Disks of the nodes' stores.
     Stores,
-    /// The dispatchers' decisions.
+    /// Decisions of the dispatchers.
     Dispatcher,
-    /// Tasks come no faster.
+    /// The arrival of the tasks.
     Arrivals,
 }
 
-/// How long each resource is busy, seconds.
-pub type Busy = [(Limit, f64); 9];
+/// Time that each resource is busy, in seconds.
+pub type BusyTimes = [(Limit, f64); 9];
 
-/// What the model says.
+/// The prediction of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// What each access costs while nobody else is in the way.
+    /// Times of one access without contention.
     pub costs: Costs,
-    /// Where objects are found.
+    /// Where objects are found, on the whole cluster.
     pub ratios: Ratios,
     /// Whether all data fits in the stores.
     pub fits: bool,
-    /// `TK`: a task, while nobody else is in the way, seconds.
+    /// `TK`: time of a task without contention, in seconds.
     pub task_s: f64,
-    /// `T_N(D)`: the whole, seconds.
+    /// `T_N(D)`: run time of the workload, in seconds.
     pub time_s: f64,
-    /// Why it does not take less.
+    /// The resource that limits the run time.
     pub limit: Limit,
-    /// How long each resource is busy; none longer than `time_s`.
-    pub busy: Busy,
-    /// `T_1(D)`: on one processor of one node, seconds.
+    /// Time that each resource is busy, in seconds; at most `time_s`.
+    pub busy: BusyTimes,
+    /// `T_1(D)`: run time on one processor of one node, in seconds.
     pub one_processor_s: f64,
-    /// Where objects are found there.
+    /// Where objects are found on one processor of one node.
     pub one_processor_ratios: Ratios,
-    /// `SP`.
+    /// `SP`: speedup over one processor.
     pub speedup: f64,
-    /// `EF`.
+    /// `EF`: speedup per processor.
     pub efficiency: f64,
-    /// `A_max`: tasks a second.
+    /// `A_max`: highest sustainable rate of arrival, in tasks per second.
     pub sustained_per_s: f64,
-    /// `U`.
+    /// `U`: utilisation of the processors.
     pub utilisation: f64,
-    /// Bytes that persistent storage gives.
+    /// Bytes read from persistent storage.
     pub storage_bytes: f64,
-    /// Bytes that nodes give each other.
+    /// Bytes that nodes fetch from each other.
     pub peer_bytes: f64,
-    /// Why it may be off by more than 15 %.
+    /// Reasons why the prediction may be off by more than 15 %.
     pub doubts: Vec<Doubt>,
 }
 
-/// How a prediction leaves the domain in which the model is good to 15 %.
+/// How a prediction leaves the domain in which the model is accurate within 15 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {
-    /// A processor has this many tasks only, so that beginning and end count.
+    /// Each processor has only this number of tasks, so the start and the end of the run matter.
     FewTasks(f64),
-    /// Another resource is nearly as busy, this share of the time: tasks wait for the one while the other is idle.
+    /// Another resource is busy for this share of the time, so tasks wait for one while the other is idle.
     NearlyAsBusy(Limit, f64),
-    /// An object is read this many times only: while stores fill, they are of little use.
+    /// Each object is read only this number of times, and stores help little while they fill.
     FewReads(f64),
-    /// There are this many objects for each that is read at a time only: several nodes get the same object at once, some of
-    /// them from persistent storage.
+    /// There are only this number of objects for each one that is being read, so several nodes fetch the same object
+    /// at once, some of them from persistent storage.
     FewObjects(f64),
-    /// It takes this many seconds only: waiting for messages and for each other counts.
+    /// The run takes only this number of seconds, so messages and waiting matter.
     Short(f64),
-    /// The stores of all nodes have room for this share of the data only: which objects are there depends on the policies.
+    /// All stores together have room for only this share of the data, so the stored objects depend on the policies.
     NoRoom(f64),
 }
 
-/// Why there is nothing to predict.
+/// Why the model makes no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ModelError {
-    /// Something is 0 that cannot be.
-    #[error("there are no {0}: give at least one")]
+    /// A count is 0 that must not be.
+    #[error("the number of {0} is 0: give at least 1")]
     None(&'static str),
-    /// A share is not one.
+    /// A share is not between 0 and 1.
     #[error("the share of {0} is {1}: give a number from 0 to 1")]
     NotAShare(&'static str, f64),
-    /// A rate or a time is not one.
+    /// A rate or time is not positive.
     #[error("the {0} is {1}: give a number above 0")]
     NotPositive(&'static str, f64),
-    /// Neither computing nor reading nor deciding takes any time.
-    #[error("nothing takes any time: let tasks compute, or objects have a size")]
+    /// Neither computing nor reading nor deciding takes time.
+    #[error("the workload takes no time: give a computing time or a size of objects")]
     NoTime,
-    /// No node can run any task.
-    #[error("a task's inputs have {0} bytes, a store only {1}: give it at least as many, or nothing is stored")]
+    /// No store has room for a task's inputs.
+    #[error("a task's inputs have {0} bytes, and a store only {1}: make stores larger")]
     TooSmall(u64, u64),
-    /// It takes longer than simulated time can count.
-    #[error("{} would take more than a hundred years: give the model other numbers", .0.cause())]
+    /// The run time is above a hundred years.
+    #[error("{} would take more than a hundred years: give a smaller workload or higher rates", .0.cause())]
     TooLong(Limit),
 }
 
-/// Tasks for each processor from which beginning and end do not count.
+/// Tasks per processor from which the start and the end of a run do not matter.
 const TASKS_PER_PROCESSOR: f64 = 20.0;
-/// No other resource may be busy for a larger share of the time, where all tasks are alike from the first to the last.
+/// Largest share of the time that a second resource may be busy, where all tasks are alike from first to last.
 const OTHERS_BUSY: f64 = 0.45;
-/// The same where first reads come before others, so that one resource is busy after the other.
+/// The same with stores, where first reads come before others, so that one resource is busy after the other.
 const OTHERS_BUSY_WITH_STORES: f64 = 0.2;
-/// Objects for each that is read at a time, from which it matters little that several nodes read one.
+/// Objects per object being read, from which concurrent reads of one object do not matter.
 const OBJECTS_PER_READ: f64 = 5.0;
-/// Tasks that are lined up for each processor, as executors do it.
+/// Tasks that executors line up for each processor.
 const LINED_UP: f64 = 3.0;
-/// Seconds from which messages and waiting do not count.
+/// Run time in seconds from which messages and waiting do not matter.
 const LONG_S: f64 = 20.0;
-/// Reads of an object from which its first does not count.
+/// Reads per object from which the first read does not matter.
 const READS_PER_OBJECT: f64 = 20.0;
 
-/// Whether a resource is busy with bringing objects to nodes.
+/// Whether the resource is used by fetches.
 fn is_fetching(limit: Limit) -> bool {
     use Limit::{Fetches, NetworkCards, PersistentStorage, StorageClients, Switch};
     matches!(limit, PersistentStorage | StorageClients | NetworkCards | Switch | Fetches)
 }
 
 impl Limit {
-    /// As the subject of a sentence.
+    /// What the resource does, as the subject of a sentence.
     fn cause(self) -> &'static str {
         match self {
             Limit::Processors => "computing",
@@ -156,11 +157,11 @@ impl Limit {
     }
 }
 
-/// How long the demand takes on the cluster, and why.
+/// Predicts the run time of a demand on a cluster, and its cause.
 ///
 /// # Errors
-/// If a task could never run, a number is none, or it would take more than a hundred years.
-pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelError> {
+/// If a task could never run, a number is invalid, or the run would take more than a hundred years.
+pub fn predict(cluster: &SimCluster, demand: &Demand) -> Result<Prediction, ModelError> {
     check(cluster, demand)?;
     let (fits, ratios) = ratios(cluster, demand);
     let costs = costs(cluster, demand);
@@ -174,14 +175,14 @@ pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelEr
     if busiest_s == 0.0 {
         return Err(ModelError::NoTime);
     }
-    let alone = Cluster { nodes: 1, cpus: 1, dispatchers: 1, ..cluster.clone() };
+    let alone = SimCluster { nodes: 1, cpus: 1, dispatchers: 1, ..cluster.clone() };
     let one_processor_ratios = self::ratios(&alone, demand).1;
     let one_busy = self::busy(&alone, demand, self::costs(&alone, demand), one_processor_ratios);
     let (_, one_processor_s) = longest(&one_busy);
 
     let (tasks, processors) = (demand.tasks as f64, cluster.processors() as f64);
     let bytes = tasks * f64::from(demand.inputs) * demand.object_bytes as f64;
-    // What a task takes when all are in each other's way, so that equations 9 and 10 hold for whatever is the busiest.
+    // Time of a task under contention, so that equations 9 and 10 hold for whichever resource is busiest.
     let crowded_s = busiest_s * processors / tasks;
     let speedup = speedup(one_processor_s, time_s);
     Ok(Prediction {
@@ -204,28 +205,28 @@ pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelEr
     })
 }
 
-/// The resource that is busy the longest, and how long.
-fn longest(busy: &Busy) -> (Limit, f64) {
+/// The busiest resource, and the time that it is busy.
+fn longest(busy: &BusyTimes) -> (Limit, f64) {
     *busy.iter().max_by(|one, other| one.1.total_cmp(&other.1)).expect("there are some")
 }
 
-/// How long each resource is busy.
-fn busy(cluster: &Cluster, demand: &Demand, costs: Costs, ratios: Ratios) -> Busy {
+/// Time that each resource is busy.
+fn busy(cluster: &SimCluster, demand: &Demand, costs: Costs, ratios: Ratios) -> BusyTimes {
     let (nodes, processors) = (f64::from(cluster.nodes), cluster.processors() as f64);
     let (tasks, inputs) = (demand.tasks as f64, f64::from(demand.inputs));
     let fetching_s = inputs * (costs.peer_s * ratios.peer + costs.storage_s * ratios.storage);
     let reading_s = inputs * (costs.local_s * ratios.local + memory_s(cluster, demand) * (1.0 - ratios.local));
     let task_s = task_s(cluster, demand, costs, ratios);
-    // While others compute in its place, a task has a processor only to read what has come, and to compute.
+    // With overlap, a task occupies a processor only to read fetched inputs and to compute.
     let holding_s = if demand.overlap { demand.compute_s + reading_s } else { task_s };
-    // As many tasks as there are processors go side by side: what is left of the last round takes as long as a round.
+    // Tasks run in rounds of one task per processor. A partial last round takes as long as a whole one.
     let rounds = (tasks / processors).max(1.0);
     let bytes = tasks * inputs * demand.object_bytes as f64;
     let storage_bytes = bytes * ratios.storage;
     let received_bytes = bytes * (ratios.storage + ratios.peer);
     let from_disk = 1.0 - paged(cluster, demand);
     let read_bytes = bytes * (ratios.local + ratios.peer) * from_disk;
-    // Of each node.
+    // The rate of all nodes together, from the rate of one.
     let rate = |bytes_per_s: Option<f64>| nodes * bytes_per_s.unwrap_or(f64::INFINITY);
     let stores_s = (read_bytes / rate(cluster.disk.map(|disk| disk.read_bytes_per_s)))
         .max(received_bytes / rate(written_per_s(cluster, demand)));
@@ -236,7 +237,7 @@ fn busy(cluster: &Cluster, demand: &Demand, costs: Costs, ratios: Ratios) -> Bus
         (Limit::StorageClients, storage_bytes / rate(cluster.storage.client_bytes_per_s)),
         (Limit::NetworkCards, received_bytes / rate(Some(cluster.card_bytes_per_s))),
         (Limit::Switch, received_bytes / cluster.bisection_bytes_per_s.unwrap_or(f64::INFINITY)),
-        // Of all tasks, and of a single one.
+        // The larger of the time for all tasks and the time for a single one.
         (Limit::Fetches, (tasks * fetching_s / (nodes * at_once)).max(fetching_s / at_once.min(inputs))),
         (Limit::Stores, stores_s),
         (Limit::Dispatcher, tasks * cluster.decision_ns as f64 / f64::from(cluster.dispatchers.max(1)) / 1e9),
@@ -244,7 +245,7 @@ fn busy(cluster: &Cluster, demand: &Demand, costs: Costs, ratios: Ratios) -> Bus
     ]
 }
 
-fn doubts(cluster: &Cluster, demand: &Demand, busy: &Busy, (limit, time_s): (Limit, f64)) -> Vec<Doubt> {
+fn doubts(cluster: &SimCluster, demand: &Demand, busy: &BusyTimes, (limit, time_s): (Limit, f64)) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let tasks = demand.tasks as f64 / cluster.processors() as f64;
     if tasks < TASKS_PER_PROCESSOR {
@@ -260,7 +261,7 @@ fn doubts(cluster: &Cluster, demand: &Demand, busy: &Busy, (limit, time_s): (Lim
         doubts.push(Doubt::Short(time_s));
     }
     if !stores_nothing(demand) {
-        // Where fetching takes the longest, tasks are lined up at each processor to fetch what they read.
+        // When fetching is the limit, each processor also has lined-up tasks that fetch.
         let tasks_at_once = if is_fetching(limit) { 1.0 + LINED_UP } else { 1.0 };
         let at_once = cluster.processors() as f64 * f64::from(demand.inputs) * tasks_at_once;
         let objects = demand.objects as f64 / at_once;
@@ -279,7 +280,7 @@ fn doubts(cluster: &Cluster, demand: &Demand, busy: &Busy, (limit, time_s): (Lim
     doubts
 }
 
-fn check(cluster: &Cluster, demand: &Demand) -> Result<(), ModelError> {
+fn check(cluster: &SimCluster, demand: &Demand) -> Result<(), ModelError> {
     let counts = [
         ("nodes", u64::from(cluster.nodes)),
         ("processors", cluster.cpus.into()),
@@ -319,13 +320,13 @@ fn check(cluster: &Cluster, demand: &Demand) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// `TK`: a task, while nobody else is in the way, seconds. It is inputs times equation 4, but that a task's inputs are asked for
-/// at once: it waits once until the first bytes come.
-fn task_s(cluster: &Cluster, demand: &Demand, costs: Costs, ratios: Ratios) -> f64 {
+/// `TK`: time of a task without contention, in seconds. This is equation 4 times the number of inputs, except that
+/// inputs fetched together wait for their first bytes only once.
+fn task_s(cluster: &SimCluster, demand: &Demand, costs: Costs, ratios: Ratios) -> f64 {
     let inputs = f64::from(demand.inputs);
     let rounds = (inputs / cluster.max_fetches() as f64).ceil();
     let saved_s = |latency_ns: u64, ratio: f64| {
-        // Of the inputs that come from there, as many as are waited for together with another.
+        // Number of waits for the inputs from this source, where inputs that wait together count once.
         let waits = rounds * (1.0 - libm::pow(1.0 - ratio, inputs / rounds));
         (inputs * ratio - waits).max(0.0) * latency_ns as f64 / 1e9
     };
@@ -338,15 +339,15 @@ fn stores_nothing(demand: &Demand) -> bool {
     demand.misses == Some(1.0)
 }
 
-/// The share of all data for which the stores have room.
-fn room(cluster: &Cluster, demand: &Demand) -> f64 {
+/// Share of the data that fits in all stores together.
+fn room(cluster: &SimCluster, demand: &Demand) -> f64 {
     let stores_bytes = f64::from(cluster.nodes) * cluster.cache_bytes as f64;
     let data_bytes = demand.objects as f64 * demand.object_bytes as f64;
     if data_bytes > stores_bytes { stores_bytes / data_bytes } else { 1.0 }
 }
 
 /// Whether all data fits in the stores, and where objects are found.
-fn ratios(cluster: &Cluster, demand: &Demand) -> (bool, Ratios) {
+fn ratios(cluster: &SimCluster, demand: &Demand) -> (bool, Ratios) {
     let room = room(cluster, demand);
     let accesses = demand.tasks as f64 * f64::from(demand.inputs);
     let first = (demand.objects as f64 / accesses).min(1.0);
@@ -355,9 +356,9 @@ fn ratios(cluster: &Cluster, demand: &Demand) -> (bool, Ratios) {
     (room == 1.0, Ratios { local: 1.0 - storage - peer, peer, storage })
 }
 
-/// What each access costs while nobody else is in the way: what comes is written into the store, and read from memory.
-/// Computing is for one access: a task's, divided by its inputs.
-fn costs(cluster: &Cluster, demand: &Demand) -> Costs {
+/// Times of one access without contention: a fetched object is written to the store and read from memory. The
+/// computing time of a task is divided by its number of inputs.
+fn costs(cluster: &SimCluster, demand: &Demand) -> Costs {
     let bytes = demand.object_bytes as f64;
     let storage = &cluster.storage;
     let least = |rates: [Option<f64>; 2], rate| rates.into_iter().flatten().fold(rate, f64::min);
@@ -375,14 +376,14 @@ fn costs(cluster: &Cluster, demand: &Demand) -> Costs {
     }
 }
 
-/// How long a task reads an object that is in memory.
-fn memory_s(cluster: &Cluster, demand: &Demand) -> f64 {
+/// Time to read an object from memory, in seconds.
+fn memory_s(cluster: &SimCluster, demand: &Demand) -> f64 {
     demand.object_bytes as f64 / cluster.memory_bytes_per_s
 }
 
-/// The share of reads from a node's own store that its page cache serves: that of its data which it has room for, where each
-/// object is on one node and all are read equally often.
-fn paged(cluster: &Cluster, demand: &Demand) -> f64 {
+/// Share of reads from a node's own store that its page cache serves: the share of the node's data that fits in the
+/// cache, if each object is on one node and all are read equally often.
+fn paged(cluster: &SimCluster, demand: &Demand) -> f64 {
     if cluster.disk.is_none() {
         return 1.0;
     }
@@ -391,7 +392,7 @@ fn paged(cluster: &Cluster, demand: &Demand) -> f64 {
     if stored_bytes > 0.0 { (cluster.page_cache_bytes as f64 / stored_bytes).min(1.0) } else { 1.0 }
 }
 
-/// What a node writes into its store in a second, if that is on a disk and anything is stored.
-fn written_per_s(cluster: &Cluster, demand: &Demand) -> Option<f64> {
+/// Rate at which a node can write to its store, if the store is on a disk and anything is stored.
+fn written_per_s(cluster: &SimCluster, demand: &Demand) -> Option<f64> {
     cluster.disk.filter(|_| !stores_nothing(demand)).map(|disk| disk.write_bytes_per_s)
 }

@@ -1,9 +1,9 @@
-//! The model held against the worked examples, and against the bounds that no cluster can pass.
+//! The model beside worked examples, and beside bounds that no cluster can pass.
 
 use eyas_types::PlacementPolicy;
 
 use super::*;
-use crate::cluster::{Cluster, Policies};
+use crate::cluster::{Policies, SimCluster};
 use crate::workload::{AllPairs, MonotonicallyIncreasing, Order};
 
 const COSTS: Costs = Costs { local_s: 1.0, peer_s: 2.0, storage_s: 5.0, compute_s: 3.0 };
@@ -64,44 +64,44 @@ fn assert_within(value: f64, paper: f64, share: f64) {
 #[test]
 fn without_stores_it_is_as_long_as_in_the_paper() {
     let all_missed = |demand: Demand| Demand { misses: Some(1.0), ..demand };
-    let mi = predict(&Cluster::teragrid_64(0), &all_missed(tasks(250_000, 10_000))).unwrap();
+    let mi = predict(&SimCluster::teragrid_64(0), &all_missed(tasks(250_000, 10_000))).unwrap();
     assert_eq!(mi.limit, Limit::PersistentStorage);
     assert_within(mi.time_s, 5_011.0, 0.1);
-    let sw = predict(&Cluster::teragrid_100(0), &all_missed(tasks(2_000_000, 100_000))).unwrap();
+    let sw = predict(&SimCluster::teragrid_100(0), &all_missed(tasks(2_000_000, 100_000))).unwrap();
     assert_within(sw.time_s, 20_491.0, 0.03);
     // All-Pairs, 500 times 500: 26% of what it would be if all were local.
     let pairs = Demand { inputs: 2, object_bytes: 12_000_000, compute_s: 1.0, ..tasks(250_000, 1_000) };
-    let missed = predict(&Cluster::teragrid_100(0), &all_missed(pairs)).unwrap();
-    let from_disk = Cluster { page_cache_bytes: 0, ..Cluster::teragrid_100(50_000_000_000) };
+    let missed = predict(&SimCluster::teragrid_100(0), &all_missed(pairs)).unwrap();
+    let from_disk = SimCluster { page_cache_bytes: 0, ..SimCluster::teragrid_100(50_000_000_000) };
     let local = predict(&from_disk, &Demand { misses: Some(0.0), ..pairs }).unwrap();
     assert_within(local.time_s / missed.time_s, 0.26, 0.08);
 }
 
 #[test]
 fn stores_that_hold_all_read_each_object_once() {
-    let cluster = Cluster::teragrid_64(4_000_000_000);
+    let cluster = SimCluster::teragrid_64(4_000_000_000);
     let arriving = Demand { arriving_per_s: Some(250_000.0 / 1_414.9), ..tasks(250_000, 10_000) };
     let mi = predict(&cluster, &arriving).unwrap();
     assert!(mi.fits && is_near(mi.storage_bytes, 100e9));
     assert_eq!((mi.limit, mi.time_s.round()), (Limit::Arrivals, 1_415.0));
     assert!(is_near(mi.utilisation, 250_000.0 / 1_414.9 / mi.sustained_per_s));
-    // Of 128 GB, stores of 0.5 GB hold 32.
-    let small = predict(&Cluster::teragrid_64(500_000_000), &tasks(250_000, 10_000)).unwrap();
+    // Stores of 0.5 GB hold 32 GB of 100 GB.
+    let small = predict(&SimCluster::teragrid_64(500_000_000), &tasks(250_000, 10_000)).unwrap();
     assert!(!small.fits && is_near(small.ratios.storage, 0.04 + 0.96 * 0.68));
 }
 
 #[test]
 fn whatever_is_busiest_says_how_long_it_takes() {
-    let cluster = Cluster { decision_ns: 0, page_cache_bytes: 0, ..Cluster::teragrid_64(4_000_000_000) };
-    let of = |cluster: &Cluster, demand: Demand| predict(cluster, &demand).unwrap();
+    let cluster = SimCluster { decision_ns: 0, page_cache_bytes: 0, ..SimCluster::teragrid_64(4_000_000_000) };
+    let of = |cluster: &SimCluster, demand: Demand| predict(cluster, &demand).unwrap();
     let demand = tasks(1_000_000, 100);
     assert_eq!(of(&cluster, Demand { compute_s: 1.0, ..demand }).limit, Limit::Processors);
     assert_eq!(of(&cluster, demand).limit, Limit::Stores);
-    let slow = Cluster { decision_ns: 10_000_000, ..cluster.clone() };
+    let slow = SimCluster { decision_ns: 10_000_000, ..cluster.clone() };
     assert_eq!(of(&slow, demand).time_s, 10_000.0);
     let moving = Demand { peer_hits: 1.0, overlap: true, ..demand };
     assert_eq!(of(&cluster, moving).limit, Limit::Stores, "what comes is written");
-    let cluster = Cluster { card_bytes_per_s: 50e6, ..cluster };
+    let cluster = SimCluster { card_bytes_per_s: 50e6, ..cluster };
     assert_eq!(of(&cluster, moving).limit, Limit::NetworkCards);
     let computing = Demand { compute_s: 0.2, ..moving };
     assert!(of(&cluster, computing).time_s < of(&cluster, Demand { overlap: false, ..computing }).time_s);
@@ -113,14 +113,14 @@ fn whatever_is_busiest_says_how_long_it_takes() {
 
 #[test]
 fn what_cannot_run_is_refused() {
-    let cluster = Cluster::teragrid_64(5_000_000);
+    let cluster = SimCluster::teragrid_64(5_000_000);
     let demand = tasks(10, 10);
     assert_eq!(predict(&cluster, &demand), Err(ModelError::TooSmall(10_000_000, 5_000_000)));
     assert!(predict(&cluster, &Demand { misses: Some(1.0), ..demand }).is_ok(), "nothing is stored");
     assert_eq!(predict(&cluster, &Demand { tasks: 0, ..demand }), Err(ModelError::None("tasks")));
     let nothing = Demand { compute_s: 0.0, object_bytes: 0, misses: Some(0.0), ..demand };
-    assert_eq!(predict(&Cluster { decision_ns: 0, ..cluster.clone() }, &nothing), Err(ModelError::NoTime));
-    assert_eq!(predict(&Cluster { nodes: 0, ..cluster.clone() }, &demand), Err(ModelError::None("nodes")));
+    assert_eq!(predict(&SimCluster { decision_ns: 0, ..cluster.clone() }, &nothing), Err(ModelError::NoTime));
+    assert_eq!(predict(&SimCluster { nodes: 0, ..cluster.clone() }, &demand), Err(ModelError::None("nodes")));
     assert_eq!(
         predict(&cluster, &Demand { peer_hits: 2.0, ..demand }),
         Err(ModelError::NotAShare("hits at peers", 2.0))

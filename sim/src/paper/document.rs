@@ -1,36 +1,45 @@
-//! The table of all experiments in a document, and how it is known to be old.
+//! The table of all experiments in a document, and the test that the table is up to date.
 //!
-//! Making the table takes a processor half an hour, too long for a test. So the table carries a *stamp*: a digest of what the
-//! experiments are, and of what comes of small ones of the same kind, which take seconds. Whatever changes how tasks are
-//! placed, objects flow or time is counted changes some of those, and with them the stamp.
+//! It takes a processor half an hour to compute the table, too long for a test. So the document carries a *stamp*: a
+//! digest of the experiments' descriptions, and of the results of small experiments of the same kind, which take
+//! seconds. Any change to placement, flows or time changes some of these results, and so the stamp.
 
 use std::fmt::Write;
 
+use thiserror::Error;
+
 use super::repeated::{HEADINGS, LEGEND};
 use super::{Experiment, Repeated};
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::run;
 
-/// Begins the part of a document that the command writes; the stamp and [`STAMPED`] follow.
+/// Start of the part of a document that the command writes. The stamp and [`STAMPED`] follow.
 const BEGINS: &str = "<!-- made by `eyas sim paper --sensitivities --document FILE`; stamp ";
 const STAMPED: &str = " -->\n";
-/// Ends it.
+/// End of that part.
 const ENDS: &str = "<!-- end of what was made -->";
 
-/// How many times smaller the experiments of the stamp are: nodes, and rows and columns of All-Pairs.
+/// Factor by which the experiments of the stamp are smaller: nodes, and rows and columns of All-Pairs.
 const SMALLER: u32 = 16;
-/// Tasks of other workloads that run for the stamp.
+/// Most tasks of other workloads that run for the stamp.
 const FEW_TASKS: u64 = 1_000;
 
-/// A document with the results in place of those that it has.
+/// A document has no place for results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the document has no line with `{mark}`, which marks the place of the results")]
+pub struct NoResults {
+    mark: &'static str,
+}
+
+/// The document with its results replaced.
 ///
 /// # Errors
-/// If it has no place for them.
-pub fn with_results(document: &str, all: &[Repeated]) -> Result<String, String> {
+/// If the document has no place for results.
+pub fn with_results(document: &str, all: &[Repeated]) -> Result<String, NoResults> {
     with(document, &block(all), &stamp())
 }
 
-fn with(document: &str, block: &str, stamp: &str) -> Result<String, String> {
+fn with(document: &str, block: &str, stamp: &str) -> Result<String, NoResults> {
     let (before, _, after) = parts(document)?;
     Ok(format!("{before}{BEGINS}{stamp}{STAMPED}{block}{after}"))
 }
@@ -38,21 +47,21 @@ fn with(document: &str, block: &str, stamp: &str) -> Result<String, String> {
 /// The stamp of the results in a document.
 ///
 /// # Errors
-/// If it has none.
-pub fn stamp_in(document: &str) -> Result<&str, String> {
+/// If the document has no results.
+pub fn stamp_in(document: &str) -> Result<&str, NoResults> {
     parts(document).map(|(_, stamp, _)| stamp)
 }
 
-/// What is before the results, their stamp, and what is after them.
-fn parts(document: &str) -> Result<(&str, &str, &str), String> {
-    let missing = |mark: &str| format!("the document has no line with `{}`", mark.trim());
+/// The text before the results, their stamp, and the text after them.
+fn parts(document: &str) -> Result<(&str, &str, &str), NoResults> {
+    let missing = |mark: &'static str| NoResults { mark: mark.trim() };
     let (before, rest) = document.split_once(BEGINS).ok_or_else(|| missing(BEGINS))?;
     let (stamp, rest) = rest.split_once(STAMPED).ok_or_else(|| missing(STAMPED))?;
     let end = rest.find(ENDS).ok_or_else(|| missing(ENDS))?;
     Ok((before, stamp, &rest[end..]))
 }
 
-/// What the command writes: the experiments, then those with something changed.
+/// The results: the experiments, then the variants.
 fn block(all: &[Repeated]) -> String {
     let mut text = String::from("\n");
     let mut row = |cells: &[String]| {
@@ -69,7 +78,7 @@ fn block(all: &[Repeated]) -> String {
     text + "\n"
 }
 
-/// Changes when the results would.
+/// A digest that changes when the results would change.
 pub fn stamp() -> String {
     let mut digest = Digest::default();
     for experiment in Experiment::all().into_iter().chain(Experiment::sensitivities()) {
@@ -85,13 +94,13 @@ pub fn stamp() -> String {
     format!("{:016x}", digest.0)
 }
 
-/// What the table says of an outcome, and what it is made from.
-fn summary(outcome: &Outcome) -> String {
-    let Outcome { makespan_ns, done, reads, loads, storage_bytes, peer_bytes, held_cpu_ns, .. } = outcome;
+/// The figures of an outcome that the table is made from.
+fn summary(outcome: &RunOutcome) -> String {
+    let RunOutcome { makespan_ns, done, reads, loads, storage_bytes, peer_bytes, held_cpu_ns, .. } = outcome;
     format!("{makespan_ns} {done} {reads:?} {loads:?} {storage_bytes} {peer_bytes} {held_cpu_ns}")
 }
 
-/// FNV-1a of 64 bits: nobody chooses what is digested.
+/// FNV-1a of 64 bits. No attacker chooses the input.
 struct Digest(u64);
 
 impl Default for Digest {
@@ -120,8 +129,9 @@ mod tests {
             let then = stamp_in(document).expect("the document has results");
             assert_eq!(
                 then, now,
-                "the results in {name} are old: make them again with \
-                 `eyas sim paper --sensitivities --document {name}` (release build, half an hour), and look at the text around them"
+                "the results in {name} are old: compute them again with \
+                 `eyas sim paper --sensitivities --document {name}` (release build, half an hour), \
+                 and check the text around them"
             );
         }
     }

@@ -1,24 +1,24 @@
-//! An experiment of the paper that was simulated, and how its figures are written: for the command's table and for documents.
+//! A simulated experiment of the paper, and the format of its figures in the command's table and in documents.
 
 use eyas_types::PlacementPolicy;
 
 use super::{Experiment, Measured};
 use crate::bound::Needs;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 
-/// What came of an experiment.
+/// An experiment with its simulated results.
 pub struct Repeated {
-    /// Which.
+    /// The experiment.
     pub experiment: Experiment,
-    /// With the paper's policies.
-    pub there: Outcome,
-    /// With eyas's, and cost placement, unless something is changed.
-    pub eyas: Option<Outcome>,
-    /// The best that any placement could do.
+    /// Outcome with the paper's policies.
+    pub there: RunOutcome,
+    /// Outcome with the policies of eyas and cost placement; `None` for variants.
+    pub eyas: Option<RunOutcome>,
+    /// Bound that no placement can pass, in the unit of the experiment's result.
     pub bound: f64,
 }
 
-/// What the columns of [`Repeated::cells`] are.
+/// Headings of the columns of [`Repeated::cells`].
 pub const HEADINGS: [&str; 16] = [
     "EXPERIMENT",
     "IN",
@@ -38,40 +38,41 @@ pub const HEADINGS: [&str; 16] = [
     "EYAS GB",
 ];
 
-/// What is said below a table of them.
+/// Legend below a table of these columns.
 pub const LEGEND: &str = "\
-AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper.
-EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.
-H: processor hours of nodes while they were there, in the paper, as there, and with eyas.
-LOCAL, PEER, STORAGE: of all that tasks read from their node's store and nodes got for tasks, also for tasks that then ran elsewhere.";
+AS THERE: the paper's policies on its cluster, also for LOCAL to STORAGE GB. DIFFERENCE: AS THERE relative to PAPER.
+EYAS: the policies of eyas, with cost placement, also for EYAS GB. BOUND: no placement can pass it.
+H: processor hours of the nodes while they were held, in the paper, AS THERE, and with EYAS.
+LOCAL, PEER, STORAGE: shares of the inputs that tasks read from their node's store, or that nodes \
+fetched for tasks, also for tasks that then ran elsewhere.";
 
 impl Repeated {
-    /// Simulates all that is to be said of an experiment.
+    /// Simulates an experiment with the paper's policies and with those of eyas.
     pub fn of(experiment: Experiment) -> Self {
         let there = experiment.with_the_papers_policies();
         let eyas = (!experiment.is_changed).then(|| experiment.with_ours(PlacementPolicy::Cost));
         let makespan_ns = Needs::of(&*experiment.workload).bound_ns(&experiment.cluster);
-        let bound = experiment.measure(&Outcome { makespan_ns, ..Outcome::default() });
+        let bound = experiment.measure(&RunOutcome { makespan_ns, ..RunOutcome::default() });
         Repeated { experiment, there, eyas, bound }
     }
 
-    /// Whether all tasks have ended.
+    /// Whether all tasks have succeeded.
     pub fn is_complete(&self) -> bool {
-        self.there.is_complete() && self.eyas.as_ref().is_none_or(Outcome::is_complete)
+        self.there.is_complete() && self.eyas.as_ref().is_none_or(RunOutcome::is_complete)
     }
 
-    /// What the paper says.
+    /// The result that the paper reports.
     pub fn paper(&self) -> f64 {
         let (Measured::Makespan(paper) | Measured::Efficiency(paper)) = self.experiment.measured;
         paper
     }
 
-    /// What was measured, of an outcome.
-    pub fn measure(&self, outcome: &Outcome) -> f64 {
+    /// The quantity that the paper reports, of an outcome.
+    pub fn measure(&self, outcome: &RunOutcome) -> f64 {
         self.experiment.measure(outcome)
     }
 
-    /// Its row for people, below [`HEADINGS`].
+    /// The row of the table, with the columns of [`HEADINGS`].
     pub fn cells(&self) -> Vec<String> {
         let Repeated { experiment, there, eyas, .. } = self;
         let written = |value: f64| match experiment.measured {
@@ -79,7 +80,7 @@ impl Repeated {
             Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
         };
         let hours = |hours: f64| format!("{hours:.0}");
-        let gb = |outcome: &Outcome| format!("{:.0}", outcome.storage_bytes as f64 / 1e9);
+        let gb = |outcome: &RunOutcome| format!("{:.0}", outcome.storage_bytes as f64 / 1e9);
         let [local, peer, storage] = there.read_shares().map(|share| format!("{:.1}%", share * 100.0));
         vec![
             experiment.name.into(),

@@ -1,4 +1,4 @@
-//! The batch system, and the provisioner that asks it for nodes: the shell of `core/provision`.
+//! The batch system, and the provisioner that requests nodes from it: the shell of `core/provision`.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,23 @@ use eyas_types::ExecutorId;
 
 use super::{End, Fact, Owner, Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns, SECOND};
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 use crate::nodes::Batch;
 use crate::random::Random;
 
-/// How often the provisioner is told how much there is to do.
+/// Interval of the reports of outstanding work to the provisioner.
 const SURVEY_EVERY: Ns = SECOND;
 
 pub(super) struct BatchSystem {
     provisioner: Provisioner,
     effects: Vec<Effect>,
-    /// Nodes that have not come of each request, in order.
+    /// Requests whose nodes have not all started, in order.
     requests: BTreeMap<NodeRequestId, Request>,
     dice: Random,
-    /// When the provisioner is told that time has passed. Of what the clock has planned for that, only what is planned for
-    /// then counts: the rest is of times that were due before something earlier was.
+    /// Next timeout of the provisioner. Only a timeout event for this time counts; events for other times are stale.
     due: Ns,
     nodes: BTreeMap<u32, Node>,
-    /// Executors that were given tasks or have ended some, or are to leave.
+    /// Executors whose tasks or draining changed.
     changed: Vec<u32>,
     meter: WorkMeter,
 }
@@ -35,16 +34,16 @@ struct Request {
     is_granted: bool,
 }
 
-/// What the provisioner was told of a node.
+/// A node as the provisioner knows it.
 struct Node {
-    /// Tasks that it was given and has not told the end of.
+    /// Tasks that were assigned to the node and have not ended.
     tasks: u32,
     is_busy: bool,
     is_draining: bool,
 }
 
 impl BatchSystem {
-    pub fn new(batch: &Batch, cluster: &Cluster, seed: u64) -> Self {
+    pub fn new(batch: &Batch, cluster: &SimCluster, seed: u64) -> Self {
         BatchSystem {
             provisioner: Provisioner::new(batch.config(cluster)),
             effects: Vec::new(),
@@ -57,14 +56,14 @@ impl BatchSystem {
         }
     }
 
-    fn has_one_less(&mut self, executor: u32) {
-        self.nodes.get_mut(&executor).expect("tasks are ended by who is there").tasks -= 1;
+    fn task_left(&mut self, executor: u32) {
+        self.nodes.get_mut(&executor).expect("the node is known while it has tasks").tasks -= 1;
         self.changed.push(executor);
     }
 }
 
 impl Run<'_> {
-    /// Tells the provisioner how much there is to do.
+    /// Reports the outstanding work to the provisioner.
     pub(super) fn survey(&mut self) {
         let Some(batch) = &mut self.batch else { return };
         let to_do = OutstandingWork {
@@ -76,10 +75,10 @@ impl Run<'_> {
         let nodes = batch.provisioner.staying();
         let work = batch.meter.report(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
         self.tell_provisioner(Event::Work(work));
-        self.clock.plan(self.now + SURVEY_EVERY, SimEvent::Surveyed);
+        self.events.schedule(self.now + SURVEY_EVERY, SimEvent::WorkReport);
     }
 
-    pub(super) fn is_due(&mut self) {
+    pub(super) fn provisioner_timeout(&mut self) {
         if let Some(batch) = self.batch.as_mut().filter(|batch| batch.due <= self.now) {
             batch.due = Ns::MAX;
             self.tell_provisioner(Event::TimePassed);
@@ -94,12 +93,12 @@ impl Run<'_> {
 
     pub(super) fn note_assigned(&mut self, executor: u32) {
         if let Some(batch) = &mut self.batch {
-            batch.nodes.get_mut(&executor).expect("tasks are given to who is there").tasks += 1;
+            batch.nodes.get_mut(&executor).expect("tasks are assigned to known nodes").tasks += 1;
             batch.changed.push(executor);
         }
     }
 
-    /// Learns from what a dispatcher is told.
+    /// Takes note of a fact that a dispatcher reads.
     pub(super) fn note(&mut self, number: usize, fact: Fact) {
         let Some(batch) = &mut self.batch else { return };
         let id = |object| self.plan.outputs.id_of(object, Owner::All);
@@ -112,9 +111,9 @@ impl Run<'_> {
                         batch.meter.read(self.workload.size_bytes(*object), replicas);
                     }
                 }
-                batch.has_one_less(executor);
+                batch.task_left(executor);
             }
-            Fact::Returned { executor, .. } => batch.has_one_less(executor),
+            Fact::Returned { executor, .. } => batch.task_left(executor),
             Fact::Fetched { object, from, .. } => {
                 batch.meter.fetched(id(object), self.workload.size_bytes(object), from);
             }
@@ -123,7 +122,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the provisioner who has tasks, who has none any more, and who can leave.
+    /// Tells the provisioner which nodes became busy, idle or empty.
     pub(super) fn tell_changes(&mut self) {
         while let Some(batch) = &mut self.batch
             && let Some(executor) = batch.changed.pop()
@@ -154,7 +153,7 @@ impl Run<'_> {
             && due < batch.due
         {
             batch.due = due;
-            self.clock.plan(due, SimEvent::Due);
+            self.events.schedule(due, SimEvent::ProvisionerTimeout);
         }
         for effect in effects.drain(..) {
             match effect {
@@ -171,7 +170,7 @@ impl Run<'_> {
 
     fn drain(&mut self, executor: u32) {
         if let Some(batch) = &mut self.batch {
-            batch.nodes.get_mut(&executor).expect("who is to leave is there").is_draining = true;
+            batch.nodes.get_mut(&executor).expect("only known nodes are drained").is_draining = true;
             batch.changed.push(executor);
         }
         let draining = SchedEvent::ExecutorDraining { executor: ExecutorId(executor) };
@@ -184,7 +183,8 @@ impl Run<'_> {
         let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else { return };
         let (least, most) = asked.grants_after_ns;
         batch.requests.insert(request, Request { nodes, is_granted: false });
-        self.clock.plan(self.now + least + batch.dice.below(most - least + 1), SimEvent::Granted { request });
+        let at = self.now + least + batch.dice.below(most - least + 1);
+        self.events.schedule(at, SimEvent::RequestAnswered { request });
     }
 
     fn withdraw(&mut self, request: NodeRequestId) {
@@ -195,7 +195,7 @@ impl Run<'_> {
 
     pub(super) fn granted(&mut self, request: NodeRequestId) {
         let Some(batch) = &mut self.batch else { return };
-        // Else it was withdrawn.
+        // A request that is no longer there was withdrawn.
         let Some(of) = batch.requests.get_mut(&request) else { return };
         if batch.dice.share() < self.cluster.failures.failed_requests {
             batch.requests.remove(&request);
@@ -206,7 +206,7 @@ impl Run<'_> {
         }
     }
 
-    /// Starts nodes on free machines for what has been granted.
+    /// Starts nodes of granted requests on free machines.
     pub(super) fn grant(&mut self) {
         while let Some(batch) = &mut self.batch
             && self.membership.has_free()

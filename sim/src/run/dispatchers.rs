@@ -1,5 +1,5 @@
-//! Dispatchers: each decides for a part of the nodes, about the tasks that are dealt to it. What one knows of replicas the
-//! others do not, so that an object is read from persistent storage once for each part.
+//! Dispatchers. Each one manages a part of the nodes and decides about the tasks that are assigned to it. A
+//! dispatcher does not know the replicas of the others, so each part reads an object from persistent storage once.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -13,7 +13,7 @@ use super::job::JOB;
 use super::journal::SimJournal;
 use super::{Fact, Owner, Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns};
-use crate::cluster::{Cluster, Deal, Policies};
+use crate::cluster::{Policies, SimCluster, TaskPartitioning};
 use crate::random::Random;
 
 pub(super) struct Dispatcher {
@@ -21,52 +21,51 @@ pub(super) struct Dispatcher {
     pub scheduler: Scheduler,
     exchange: Exchange,
     pub journal: SimJournal,
-    /// Tasks of its job that have come.
+    /// Tasks of its job that have arrived.
     pub arrived: u32,
     /// Tasks of its job that have ended.
     ended: u64,
-    /// It has died, and is not back.
+    /// The dispatcher has died and is not yet started again.
     pub is_down: bool,
-    /// When `core/jobs` is told that time has passed. Of what the clock has planned for that, only what is planned for then
-    /// counts.
+    /// Next timeout of `core/jobs`. Only a timeout event for this time counts; events for other times are stale.
     pub jobs_due: Ns,
-    /// What it was told and has not read.
+    /// Messages that have arrived and are not yet read.
     pub inbox: VecDeque<Fact>,
-    /// It decides until then.
+    /// End of the decision that the dispatcher is busy with.
     pub decides_until: Ns,
-    /// It is planned that it reads on.
+    /// The event at which the dispatcher reads on is scheduled.
     is_awaited: bool,
 }
 
 pub(super) struct Dispatchers {
     all: Vec<Dispatcher>,
-    /// Those that may have something to read.
+    /// Dispatchers that may have unread messages.
     told: Vec<usize>,
-    /// Tasks that wait, at all of them.
+    /// Tasks that wait, at all dispatchers together.
     pub waiting: u64,
 }
 
-/// Deals tasks to dispatchers, in the order in which they come.
-pub(super) struct Dealer {
-    deal: Deal,
+/// Distributes the tasks over the dispatchers, in order of arrival.
+pub(super) struct Partitioner {
+    partitioning: TaskPartitioning,
     dispatchers: u64,
-    dealt: u64,
+    assigned: u64,
 }
 
-impl Dealer {
-    pub fn new(cluster: &Cluster, policies: &Policies) -> Self {
-        Dealer { deal: policies.deal, dispatchers: cluster.dispatchers.into(), dealt: 0 }
+impl Partitioner {
+    pub fn new(cluster: &SimCluster, policies: &Policies) -> Self {
+        Partitioner { partitioning: policies.partitioning, dispatchers: cluster.dispatchers.into(), assigned: 0 }
     }
 
-    /// The dispatcher of the next task, which reads that object first.
-    pub fn deal(&mut self, first_input: Option<u32>) -> usize {
-        let turn = self.dealt;
-        self.dealt += 1;
-        let dealt_by = match (self.deal, first_input) {
-            (Deal::Objects, Some(object)) => Random::new(object.into()).throw(),
+    /// The dispatcher of the next task, whose first input is `first_input`.
+    pub fn next_dispatcher(&mut self, first_input: Option<u32>) -> usize {
+        let turn = self.assigned;
+        self.assigned += 1;
+        let key = match (self.partitioning, first_input) {
+            (TaskPartitioning::FirstInput, Some(object)) => Random::new(object.into()).throw(),
             _ => turn,
         };
-        (dealt_by % self.dispatchers) as usize
+        (key % self.dispatchers) as usize
     }
 }
 
@@ -87,7 +86,7 @@ impl Dispatcher {
         }
     }
 
-    /// It has died, with all that is not in its journal, and a new one begins at `now`.
+    /// Replaces a dispatcher that died by a new one at time `now`. Only its journal remains.
     pub fn replace(&mut self, policies: &Policies, now: Ns) {
         self.jobs = Jobs::new(eyas_jobs::Config::default(), now / MICROSECOND);
         self.scheduler = Scheduler::new(policies.sched());
@@ -95,7 +94,7 @@ impl Dispatcher {
         (self.jobs_due, self.decides_until) = (Ns::MAX, now);
     }
 
-    /// Its job.
+    /// The dispatcher's only job.
     pub fn job(&self) -> &eyas_jobs::Job {
         self.jobs.get(JOB).expect("the job was submitted, and is never forgotten")
     }
@@ -115,7 +114,7 @@ impl Dispatchers {
         self.all.len()
     }
 
-    /// One that is down hears nothing.
+    /// Puts a message into a dispatcher's inbox. A dispatcher that is down receives nothing.
     pub fn tell(&mut self, number: usize, fact: Fact) {
         let dispatcher = &mut self.all[number];
         if dispatcher.is_down {
@@ -127,13 +126,13 @@ impl Dispatchers {
         dispatcher.inbox.push_back(fact);
     }
 
-    /// One has decided.
+    /// A dispatcher has finished a decision.
     pub fn decided(&mut self, number: usize) {
         self.all[number].is_awaited = false;
         self.told.push(number);
     }
 
-    /// Processors with a task, as far as the dispatchers know.
+    /// Processors with a task, as the dispatchers know them.
     pub fn busy(&self) -> u64 {
         self.all.iter().map(|dispatcher| dispatcher.scheduler.utilisation().busy_milli / 1000).sum()
     }
@@ -154,7 +153,7 @@ impl IndexMut<usize> for Dispatchers {
 }
 
 impl Run<'_> {
-    /// The dispatcher of an executor: neighbours have the same.
+    /// The dispatcher of an executor. Neighbouring machines have the same one.
     pub(super) fn dispatcher_of(&self, executor: u32) -> usize {
         self.dispatcher_of_machine(self.membership.machine_of(executor))
     }
@@ -167,13 +166,13 @@ impl Run<'_> {
         &self.dispatchers[self.dispatcher_of(executor)].scheduler
     }
 
-    /// The dispatcher of an executor is told something of it.
+    /// Puts a fact into the inbox of its executor's dispatcher.
     pub(super) fn tell_dispatcher(&mut self, fact: Fact) {
         let executor = fact.executor().expect("all other facts are told to the dispatcher that has the task");
         self.dispatchers.tell(self.dispatcher_of(executor), fact);
     }
 
-    /// Dispatchers that were told something read until a decision takes time.
+    /// Dispatchers with messages read until a decision takes time.
     pub(super) fn read_inboxes(&mut self) {
         while let Some(number) = self.dispatchers.told.pop() {
             while self.dispatchers[number].decides_until <= self.now
@@ -184,26 +183,26 @@ impl Run<'_> {
             let dispatcher = &mut self.dispatchers[number];
             if !dispatcher.inbox.is_empty() && !std::mem::replace(&mut dispatcher.is_awaited, true) {
                 let dispatcher = number as u32;
-                self.clock.plan(self.dispatchers[number].decides_until, SimEvent::Decided { dispatcher });
+                self.events.schedule(self.dispatchers[number].decides_until, SimEvent::DecisionEnds { dispatcher });
             }
             self.write_results(number);
         }
         self.outcome.most_waiting = self.outcome.most_waiting.max(self.dispatchers.waiting);
     }
 
-    /// Tells the decider of jobs what happened, and does what follows.
+    /// Passes an event to `core/jobs`, and performs the effects.
     pub(super) fn tell_jobs(&mut self, number: usize, event: JobsEvent) {
         self.dispatchers[number].exchange.tell_jobs(event);
-        self.work_off(number);
-        self.let_leave_those_that_may(number);
+        self.perform_effects(number);
+        self.report_moves_of_leaving(number);
         self.note_ends(number);
         self.plan_due(number);
     }
 
-    /// Tells the scheduler what happened, and does what follows.
+    /// Passes an event to the scheduler, and performs the effects.
     pub(super) fn tell_scheduler(&mut self, number: usize, event: Event) {
         self.pass_to_scheduler(number, event);
-        self.work_off(number);
+        self.perform_effects(number);
     }
 
     fn pass_to_scheduler(&mut self, number: usize, event: Event) {
@@ -214,12 +213,12 @@ impl Run<'_> {
         *waiting += scheduler.waiting();
     }
 
-    /// Does what the deciders of a dispatcher have said.
-    fn work_off(&mut self, number: usize) {
+    /// Performs the outstanding effects of a dispatcher's deciders.
+    fn perform_effects(&mut self, number: usize) {
         while let Some(effect) = self.next_effect(number) {
             match effect {
                 Effect::Queue { task, inputs, need } => {
-                    // `core/jobs` knows only those that other tasks write.
+                    // `core/jobs` knows only the inputs that other tasks write.
                     let known = inputs.len();
                     let inputs = self.inputs_of(self.plan.number(number, task), Owner::All);
                     debug_assert!(inputs.len() >= known, "{task} reads what the workload does not say");
@@ -239,7 +238,7 @@ impl Run<'_> {
         effect
     }
 
-    /// Takes note of the last end of a task.
+    /// Records the time of the latest end of a task.
     fn note_ends(&mut self, number: usize) {
         let dispatcher = &mut self.dispatchers[number];
         let ended = dispatcher.jobs.get(JOB).map_or(0, |job| job.counts.ended());
@@ -248,7 +247,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the decider of jobs has due without an event, is planned.
+    /// Schedules the next timeout of `core/jobs`.
     fn plan_due(&mut self, number: usize) {
         let dispatcher = &mut self.dispatchers[number];
         if let Some(due_us) = dispatcher.jobs.next_timeout()
@@ -256,12 +255,12 @@ impl Run<'_> {
         {
             dispatcher.jobs_due = self.now.max(due_us * MICROSECOND);
             let due = dispatcher.jobs_due;
-            self.clock.plan(due, SimEvent::JobsDue { dispatcher: number as u32 });
+            self.events.schedule(due, SimEvent::JobsTimeout { dispatcher: number as u32 });
         }
     }
 
-    /// Time has passed for the decider of jobs of a dispatcher.
-    pub(super) fn jobs_due(&mut self, number: usize) {
+    /// Handles a timeout of `core/jobs`.
+    pub(super) fn jobs_timeout(&mut self, number: usize) {
         let dispatcher = &mut self.dispatchers[number];
         if dispatcher.jobs_due <= self.now && !dispatcher.is_down {
             dispatcher.jobs_due = Ns::MAX;
@@ -269,13 +268,14 @@ impl Run<'_> {
         }
     }
 
-    /// Tells how much others still fetch from executors that are to leave, which go when it is nothing.
-    pub(super) fn let_leave_those_that_may(&mut self, number: usize) {
+    /// Tells `core/jobs` how many objects are still being moved away from each leaving executor. An executor may
+    /// leave when there are none.
+    pub(super) fn report_moves_of_leaving(&mut self, number: usize) {
         let dispatcher = &self.dispatchers[number];
         for executor in dispatcher.jobs.leaving().collect::<Vec<ExecutorId>>() {
             let objects = self.dispatchers[number].scheduler.moving_from(executor);
             self.dispatchers[number].exchange.tell_jobs(JobsEvent::Moving { executor, objects });
-            self.work_off(number);
+            self.perform_effects(number);
         }
     }
 

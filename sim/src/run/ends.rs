@@ -1,4 +1,4 @@
-//! How tries at tasks end: outputs are written, the executor says what came of the task, its dispatcher books the end.
+//! How attempts at tasks end: outputs are written, the executor reports the outcome, and its dispatcher books it.
 
 use eyas_jobs::Event as JobsEvent;
 use eyas_node::Event as NodeEvent;
@@ -6,13 +6,13 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Outcome, Status};
 
 use super::executor::Replica;
-use super::task::{Task, TaskStep};
+use super::task::{SimTask, TaskStep};
 use super::{End, Fact, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns};
 use crate::flows::LinkId;
 
 impl Run<'_> {
-    /// A task has computed, in that try.
+    /// An attempt at a task has computed.
     pub(super) fn computed(&mut self, executor: u32, number: u32, attempt: u32) {
         let Some(task) = self.tasks.running(number, executor, attempt) else { return };
         if task.outputs.is_empty() && self.cluster.failures.failed_tries == 0.0 {
@@ -24,7 +24,7 @@ impl Run<'_> {
         self.deliver(number);
     }
 
-    /// Writes what a task has for persistent storage, then what its node keeps.
+    /// Writes the outputs for persistent storage, then the outputs that the node keeps.
     fn deliver(&mut self, number: u32) {
         let task = &mut self.tasks[number];
         task.step = TaskStep::Delivering;
@@ -56,7 +56,7 @@ impl Run<'_> {
         written.map(|object| self.workload.size_bytes(*object)).sum()
     }
 
-    /// What a task reads or writes has passed.
+    /// The bytes that a task reads or writes have arrived.
     pub(super) fn flow_of_task_ended(&mut self, number: u32) {
         let task = &mut self.tasks[number];
         task.flow = None;
@@ -70,11 +70,11 @@ impl Run<'_> {
     pub(super) fn has_read(&mut self, number: u32) {
         let task = &mut self.tasks[number];
         task.flow = None;
-        let Task { executor, attempt, computes_ns, .. } = *task;
-        self.clock.plan(self.now + computes_ns, SimEvent::Computed { executor, task: number, attempt });
+        let SimTask { executor, attempt, computes_ns, .. } = *task;
+        self.events.schedule(self.now + computes_ns, SimEvent::Computed { executor, task: number, attempt });
     }
 
-    /// All outputs of a task are written. The node holds those that are kept, if it has room for all of them.
+    /// All outputs of a task are written. The node holds the kept ones, if it has room for all of them.
     fn delivered(&mut self, number: u32) {
         let executor = self.tasks[number].executor;
         let kept = self.tasks[number].outputs.iter().copied().filter(|object| self.plan.outputs.is_kept(*object));
@@ -100,7 +100,7 @@ impl Run<'_> {
         self.end_try(executor, number, End::Succeeded);
     }
 
-    /// A try at a task ends on its executor.
+    /// An attempt at a task ends on its executor.
     fn end_try(&mut self, executor: u32, number: u32, end: End) {
         let task = &mut self.tasks[number];
         (task.ran_ns, task.is_running) = (self.now - task.started, false);
@@ -114,7 +114,7 @@ impl Run<'_> {
         self.say(Fact::Ended { executor, task: number, ran_us: ran_us.min(u32::MAX.into()) as u32, end });
     }
 
-    /// A task is killed in that try, because it was cancelled.
+    /// An attempt at a task is killed because the task was cancelled.
     pub(super) fn killed(&mut self, executor: u32, number: u32, attempt: u32) {
         let Some(task) = self.tasks.running(number, executor, attempt) else { return };
         if let Some(flow) = task.flow.take() {
@@ -123,9 +123,9 @@ impl Run<'_> {
         self.end_try(executor, number, End::Killed);
     }
 
-    /// A dispatcher reads that a try at a task has ended.
+    /// A dispatcher reads that an attempt at a task has ended.
     pub(super) fn ended(&mut self, number: usize, executor: u32, task: u32, ran_us: u32, end: End) {
-        let Task { attempt, reads, assigned, started, .. } = self.tasks[task];
+        let SimTask { attempt, reads, assigned, started, .. } = self.tasks[task];
         let mut outcome = match end {
             End::Succeeded => Outcome::of(Status::Succeeded),
             End::Failed => Outcome::of(Status::Exited(1)),
@@ -142,7 +142,7 @@ impl Run<'_> {
         }
         let id = self.tasks.id_of(task);
         let (executor, outcome) = (ExecutorId(executor), Box::new(outcome));
-        // Of an executor that no longer has the task, nothing is booked.
+        // The end counts only if the executor still has the task.
         let counts = end == End::Succeeded && self.dispatchers[number].jobs.has(executor, id);
         if counts {
             self.count(task);
@@ -155,13 +155,13 @@ impl Run<'_> {
         }
     }
 
-    /// A dispatcher knows that a task has succeeded.
+    /// Adds a task that succeeded to the outcome, once.
     fn count(&mut self, number: u32) {
         let task = &mut self.tasks[number];
         if std::mem::replace(&mut task.is_done, true) {
             return;
         }
-        let Task { arrived, assigned, started, ran_ns, .. } = *task;
+        let SimTask { arrived, assigned, started, ran_ns, .. } = *task;
         let since = |then: Ns| u128::from(then.saturating_sub(arrived));
         self.outcome.done += 1;
         self.outcome.queued_ns += since(assigned);

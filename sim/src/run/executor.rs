@@ -1,4 +1,4 @@
-//! An executor: the decider of its node, and what that wants done.
+//! An executor: the decider of its node, and the shell that performs the decider's effects.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -10,29 +10,29 @@ use super::page_cache::PageCache;
 use super::task::TaskStep;
 use super::{End, Fact, Holder, Owner, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns};
-use crate::cluster::{Cluster, Policies};
+use crate::cluster::{Policies, SimCluster};
 use crate::flows::{Flows, LinkId};
 
-pub(super) struct Executor {
+pub(super) struct SimExecutor {
     node: Node,
     pub links: Links,
-    /// What others can get here.
+    /// Replicas that other executors can fetch from this one.
     pub replicas: BTreeMap<u32, Replica>,
-    /// Who can give what it was told to hold.
+    /// For each object that the executor was told to hold, the holders it can fetch the object from.
     pub to_hold: BTreeMap<u32, Box<[Holder]>>,
-    /// Of its store on disk.
+    /// The page cache in front of the store's disk.
     pub pages: PageCache,
-    /// What the dispatcher was told of the load.
+    /// The load that was last reported to the dispatcher.
     told: ExecutorLoad,
-    /// Its node has no room for an output that was just written.
+    /// The decider found no room for the output that was just written.
     pub lacks_room: bool,
-    /// Tasks in its slots.
+    /// Number of tasks that run.
     pub running: u32,
-    /// Bytes of what is in its store, or comes.
+    /// Bytes of the objects that are in the store or being fetched.
     stored_bytes: u64,
 }
 
-/// What bytes pass at a node.
+/// The links of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Links {
     pub card_in: LinkId,
@@ -45,27 +45,27 @@ pub(super) struct Links {
 #[derive(Clone, Copy)]
 pub(super) enum Replica {
     Whole,
-    /// The fetch that brings it.
+    /// The number of the fetch that brings the object.
     Partial(u32),
 }
 
-/// Those that are there, by their numbers, which count up.
+/// Executors by their numbers. Numbers count up and are not reused.
 #[derive(Default)]
-pub(super) struct Executors(Vec<Option<Box<Executor>>>);
+pub(super) struct SimExecutors(Vec<Option<Box<SimExecutor>>>);
 
-impl Executors {
-    /// Its number.
-    pub fn add(&mut self, executor: Executor) -> u32 {
+impl SimExecutors {
+    /// Adds an executor and returns its number.
+    pub fn add(&mut self, executor: SimExecutor) -> u32 {
         self.0.push(Some(Box::new(executor)));
         self.0.len() as u32 - 1
     }
 
-    /// The number of the next.
+    /// The number that the next executor will have.
     pub fn next(&self) -> u32 {
         self.0.len() as u32
     }
 
-    pub fn remove(&mut self, executor: u32) -> Executor {
+    pub fn remove(&mut self, executor: u32) -> SimExecutor {
         *self.0[executor as usize].take().expect("the executor is there")
     }
 
@@ -73,32 +73,32 @@ impl Executors {
         self.get(executor).is_some()
     }
 
-    pub fn get(&self, executor: u32) -> Option<&Executor> {
+    pub fn get(&self, executor: u32) -> Option<&SimExecutor> {
         self.0[executor as usize].as_deref()
     }
 
-    pub fn get_mut(&mut self, executor: u32) -> Option<&mut Executor> {
+    pub fn get_mut(&mut self, executor: u32) -> Option<&mut SimExecutor> {
         self.0[executor as usize].as_deref_mut()
     }
 }
 
-impl Index<usize> for Executors {
-    type Output = Executor;
+impl Index<usize> for SimExecutors {
+    type Output = SimExecutor;
 
-    fn index(&self, executor: usize) -> &Executor {
+    fn index(&self, executor: usize) -> &SimExecutor {
         self.get(executor as u32).expect("the executor is there")
     }
 }
 
-impl IndexMut<usize> for Executors {
-    fn index_mut(&mut self, executor: usize) -> &mut Executor {
+impl IndexMut<usize> for SimExecutors {
+    fn index_mut(&mut self, executor: usize) -> &mut SimExecutor {
         self.get_mut(executor as u32).expect("the executor is there")
     }
 }
 
 impl Links {
-    /// Those of a machine, the disk of which takes `slowness` times as long as it should.
-    pub fn new(cluster: &Cluster, flows: &mut Flows, slowness: f64) -> Self {
+    /// The links of a machine, whose disk is slower by the factor `slowness`.
+    pub fn new(cluster: &SimCluster, flows: &mut Flows, slowness: f64) -> Self {
         Links {
             card_in: flows.link(cluster.card_bytes_per_s),
             card_out: flows.link(cluster.card_bytes_per_s),
@@ -109,48 +109,48 @@ impl Links {
     }
 }
 
-impl Executor {
-    pub fn new(cluster: &Cluster, policies: &Policies, links: Links, pages: PageCache, seed: u64) -> Self {
+impl SimExecutor {
+    pub fn new(cluster: &SimCluster, policies: &Policies, links: Links, pages: PageCache, seed: u64) -> Self {
         let limits = Limits { bytes: cluster.cache_bytes, inodes: u64::MAX, floor_bytes: 0, floor_inodes: 0 };
         let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
-        let (capacity, max_fetches) = (Executor::capacity(cluster), cluster.max_fetches());
+        let (capacity, max_fetches) = (SimExecutor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
         let (replicas, to_hold) = (BTreeMap::new(), BTreeMap::new());
         let (told, lacks_room, running, stored_bytes) = (ExecutorLoad::default(), false, 0, 0);
-        Executor { node, links, replicas, to_hold, pages, told, lacks_room, running, stored_bytes }
+        SimExecutor { node, links, replicas, to_hold, pages, told, lacks_room, running, stored_bytes }
     }
 
-    /// It has an object, or is about to.
-    pub fn store(&mut self, cluster: &Cluster, size_bytes: u64) {
+    /// Counts an object that is stored or fetched.
+    pub fn store(&mut self, cluster: &SimCluster, size_bytes: u64) {
         self.stored_bytes += size_bytes;
         assert!(self.stored_bytes <= cluster.cache_bytes, "a store has {} bytes", self.stored_bytes);
     }
 
-    /// It is not going to have an object that it was about to.
+    /// Stops counting an object whose fetch failed.
     pub fn unstore(&mut self, object: u32, size_bytes: u64) {
         self.replicas.remove(&object);
         self.stored_bytes -= size_bytes;
     }
 
-    /// How many tasks are in its slots.
+    /// Number of tasks that run.
     pub fn running(&self) -> u64 {
         self.running.into()
     }
 
-    pub fn capacity(cluster: &Cluster) -> Resources {
+    pub fn capacity(cluster: &SimCluster) -> Resources {
         Resources { cpus_milli: cluster.cpus * 1000, ..Resources::default() }
     }
 }
 
 impl Run<'_> {
-    pub(super) fn given(&mut self, executor: u32, task: u32) {
+    pub(super) fn task_assigned(&mut self, executor: u32, task: u32) {
         self.tasks[task].executor = executor;
         let inputs = self.inputs_of(task, self.owner(task));
         let (task, need) = (self.tasks.id_of(task), Resources::default());
         self.tell_node(executor, Event::Assigned { task, inputs, need, priority: 0 });
     }
 
-    /// Who shares what a task reads.
+    /// Which tasks share the replicas of a task's inputs.
     pub(super) fn owner(&self, task: u32) -> Owner {
         if self.caches { Owner::All } else { Owner::Task(task) }
     }
@@ -189,10 +189,10 @@ impl Run<'_> {
                 Effect::Kill { task } => {
                     let task = self.number_of(by, task);
                     let attempt = self.tasks[task].attempt;
-                    self.clock.plan(self.now, SimEvent::Killed { executor: by, task, attempt });
+                    self.events.schedule(self.now, SimEvent::Killed { executor: by, task, attempt });
                 }
                 Effect::Suspend { .. } | Effect::Resume { .. } => unreachable!("all tasks have one priority"),
-                Effect::Expected { .. } => unreachable!("nobody gives objects in a simulation"),
+                Effect::Expected { .. } => unreachable!("no object is handed over in a simulation"),
                 Effect::Held { object } => {
                     self.say(Fact::Stored { executor: by, object: self.plan.outputs.object_of(object) });
                 }
@@ -215,21 +215,21 @@ impl Run<'_> {
         }
     }
 
-    /// An executor that others could not get an object from looks whether it has it.
+    /// Looks up an object that another executor could not fetch from this one, and reports if it is not there.
     pub(super) fn verify(&mut self, executor: u32, object: u32) {
         if !self.executors[executor as usize].replicas.contains_key(&object) {
             self.say(Fact::Evicted { executor, object });
         }
     }
 
-    /// The number of a task that an executor has.
+    /// The number of a task of an executor.
     pub(super) fn number_of(&self, executor: u32, task: TaskId) -> u32 {
         self.plan.number(self.dispatcher_of(executor), task)
     }
 
     // ---- tasks
 
-    /// A task reads what is in the page cache from there, all else from disk, and computes.
+    /// Starts a task: it reads cached inputs from memory and the others from disk, then computes.
     fn start(&mut self, number: u32, reads: Reads) {
         let task = &self.tasks[number];
         let executor = &mut self.executors[task.executor as usize];
@@ -255,7 +255,7 @@ impl Run<'_> {
         }
     }
 
-    /// A task is no longer on its executor, which is gone.
+    /// Aborts a task whose executor is gone.
     pub(super) fn break_off(&mut self, number: u32) {
         let task = &mut self.tasks[number];
         self.running -= u64::from(std::mem::take(&mut task.is_running));

@@ -1,7 +1,8 @@
-//! Fetches: from whom, and how the bytes flow.
+//! Fetches: the choice of the source, and the flow of the bytes.
 //!
-//! Sources are tried as `transfer` does: those that were hinted at, the one that by its load will be done first first,
-//! then persistent storage. Who is still receiving the object passes it on; who is going to receive it is waited for.
+//! Sources are tried in the order that `transfer` uses: the hinted peers first, beginning with the peer that should
+//! be done first given its load, then persistent storage. A peer that is still receiving the object relays it. A peer
+//! that is expected to receive the object soon is waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,35 +10,35 @@ use eyas_node::{Event, FetchFailure};
 use eyas_types::{ObjectId, Origin};
 use smallvec::{SmallVec, smallvec};
 
-use super::executor::{Executors, Replica};
+use super::executor::{Replica, SimExecutors};
 use super::{Fact, Holder, Run, SimEvent, Tag};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::flows::{FlowId, LinkId};
 
-/// How long an object that is expected at a peer is waited for there.
-const EXPECTED_PATIENCE: Ns = 2 * SECOND;
+/// How long a fetch waits for an object that its source is expected to receive.
+const RELAY_TIMEOUT: Ns = 2 * SECOND;
 
 pub(super) struct Fetch {
     by: u32,
     id: ObjectId,
     object: u32,
-    /// Not only to hold it.
+    /// The fetch is for a task, not only to hold the object.
     is_for_task: bool,
     began: Ns,
-    /// To be tried, the last first.
+    /// Sources that have not been tried; the last one is next.
     sources: SmallVec<[Source; 5]>,
-    /// Who is asked.
+    /// The source that is being asked.
     from: Source,
-    /// Which asking it is, of all.
+    /// Number of the current request, which tells it from earlier requests of this fetch.
     asked: u32,
     flow: Option<FlowId>,
-    /// Bytes that have not come, while none flow.
+    /// Missing bytes, while none flow.
     lacks: f64,
-    /// Fetches that are relayed from this one as soon as its bytes flow.
+    /// Fetches that will be relayed from this one as soon as its bytes flow.
     waiting: Vec<u32>,
 }
 
-/// Where an object may come from.
+/// A source of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Peer {
@@ -45,7 +46,7 @@ pub(super) enum Source {
         is_relay: bool,
     },
     Storage,
-    /// It is here already.
+    /// The node's own store.
     Here,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Fetches {
     fetches: Vec<Option<Fetch>>,
     free: Vec<u32>,
     asked: u32,
-    /// Fetches that wait for an object to be on its way to a peer.
+    /// Fetches that wait until a peer begins to receive an object, by peer and object.
     expecting: BTreeMap<(u32, u32), Vec<u32>>,
 }
 
@@ -81,9 +82,9 @@ impl Fetches {
         self.fetches[number as usize].as_mut().expect("the fetch has not ended")
     }
 
-    /// Whether the bytes of `below`, which do not flow yet, would come to it through itself.
-    fn is_above(&self, below: u32, executors: &Executors, from: u32) -> bool {
-        // Nearly always nobody waits for them, so that nobody's bytes come from there.
+    /// Whether relaying `below`, which does not flow yet, from `from` would close a cycle.
+    fn is_above(&self, below: u32, executors: &SimExecutors, from: u32) -> bool {
+        // Nearly always no fetch waits for `below`, so there is no cycle.
         if self.get(below).waiting.is_empty() {
             return false;
         }
@@ -93,7 +94,7 @@ impl Fetches {
                 return true;
             }
             let fetch = self.get(at);
-            // Then those of all above do: chains of thousands need not be gone through.
+            // If this fetch flows, all fetches above it flow. This avoids walks through chains of thousands.
             if fetch.flow.is_some() {
                 return false;
             }
@@ -108,7 +109,7 @@ impl Fetches {
 }
 
 impl Run<'_> {
-    /// Begins to fetch an object, for a task or to hold it.
+    /// Starts to fetch an object, for a task or to hold it.
     pub(super) fn fetch(&mut self, by: u32, id: ObjectId, task: Option<u32>) {
         let object = self.plan.outputs.object_of(id);
         let mut sources = SmallVec::new();
@@ -137,7 +138,7 @@ impl Run<'_> {
         self.ask_next(fetch);
     }
 
-    /// Those that were hinted at.
+    /// The peers that the dispatcher's hints name.
     fn holders(&self, by: u32, object: u32, task: Option<u32>) -> SmallVec<[Holder; 4]> {
         let holders = match task {
             Some(task) => {
@@ -151,7 +152,8 @@ impl Run<'_> {
         holders.map_or(SmallVec::new(), |holders| (**holders).into())
     }
 
-    /// How long a transfer would take, as a power of two: less does not tell sources apart.
+    /// Expected duration of a transfer as a power of two, in microseconds. Smaller differences do not tell sources
+    /// apart.
     fn magnitude(&self, object: u32, others: u32) -> Option<u32> {
         let bytes = self.workload.size_bytes(object) as f64;
         let ns = bytes * f64::from(1 + others) / self.cluster.card_bytes_per_s * 1e9;
@@ -164,8 +166,8 @@ impl Run<'_> {
         let fetch = self.fetches.get_mut(number);
         fetch.asked = asked;
         let Some(from) = fetch.sources.pop() else {
-            // Persistent storage, which has everything but what is kept, is always the last.
-            self.clock.plan(self.now, SimEvent::FetchFails { fetch: number, asked });
+            // Persistent storage is always the last source; it has all objects except kept outputs.
+            self.events.schedule(self.now, SimEvent::FetchFails { fetch: number, asked });
             return;
         };
         fetch.from = from;
@@ -174,17 +176,18 @@ impl Run<'_> {
             Source::Storage => self.cluster.storage.latency_ns,
             Source::Here => 0,
         };
-        self.clock.plan(self.now + latency, SimEvent::Asked { fetch: number, asked });
+        self.events.schedule(self.now + latency, SimEvent::FetchRequested { fetch: number, asked });
     }
 
-    /// The source answers who asked then, if that still waits for it.
+    /// The source answers a request, if the fetch still waits for it.
     pub(super) fn answer(&mut self, number: u32, asked: u32) {
         if self.fetches.fetches[number as usize].as_ref().is_some_and(|fetch| fetch.asked == asked) {
             self.asked(number);
         }
     }
 
-    /// The source answers, and so do those whose source waited for these bytes: chains are as long as there are nodes.
+    /// The source answers, and so do the sources of fetches that waited for these bytes. This is a loop and not a
+    /// recursion because a chain can be as long as the number of nodes.
     fn asked(&mut self, number: u32) {
         let mut asked: SmallVec<[u32; 4]> = smallvec![number];
         while let Some(number) = asked.pop() {
@@ -198,12 +201,12 @@ impl Run<'_> {
         }
     }
 
-    /// What the bytes of a fetch pass, and the flow that they are relayed from, if its source has some; if not, that is
-    /// waited for, or the next is asked.
+    /// The links that the bytes of a fetch pass, and the flow that they are relayed from, if any. `None` if the fetch
+    /// has to wait for its source, ends at once, or asks the next source.
     fn way_of(&mut self, number: u32) -> Option<(SmallVec<[LinkId; 6]>, Option<FlowId>)> {
         let Fetch { by, object, from, asked, .. } = *self.fetches.get(number);
         let to = &self.executors[by as usize].links;
-        // Under first-available tasks read where objects are, and nothing is written.
+        // Under first-available, tasks read inputs at their source and nothing is written.
         let disk_write = to.disk_write.filter(|_| self.caches);
         let shared = [self.bisection, Some(to.card_in), disk_write].into_iter().flatten();
         let mut way: SmallVec<[LinkId; 6]> = shared.collect();
@@ -237,17 +240,17 @@ impl Run<'_> {
             }
             None if is_relay => {
                 self.fetches.expecting.entry((executor, object)).or_default().push(number);
-                self.clock.plan(self.now + EXPECTED_PATIENCE, SimEvent::Despaired { fetch: number, asked });
+                self.events.schedule(self.now + RELAY_TIMEOUT, SimEvent::RelayTimeout { fetch: number, asked });
             }
             _ => self.ask_next(number),
         }
         None
     }
 
-    /// An executor is gone, and with it what it was fetching; if its node is gone too, it `serves` nobody any more. Who had
-    /// bytes from there gets the others elsewhere.
+    /// Ends the fetches of an executor that is gone. If its node no longer `serves`, fetches from that node get the
+    /// missing bytes from other sources.
     pub(super) fn end_fetches_of(&mut self, gone: u32, serves: bool) {
-        // It may have been another executor of that node when it was asked.
+        // The request may have gone to an earlier executor of that node.
         let machine = self.membership.machine_of(gone);
         let (mut ended, mut halted, mut orphans) = (BTreeSet::new(), Vec::new(), Vec::new());
         for number in 0..self.fetches.fetches.len() as u32 {
@@ -277,7 +280,7 @@ impl Run<'_> {
         halted.into_iter().filter(|number| !ended.contains(number)).for_each(|number| self.asked(number));
     }
 
-    /// The bytes of a fetch, and of those that it is passed on to, flow no more.
+    /// Stops the flow of a fetch and of all fetches that are relayed from it.
     fn halt(&mut self, number: u32, halted: &mut Vec<u32>) {
         let mut to_stop: Vec<_> =
             self.fetches.get_mut(number).flow.take().map(|flow| (number, flow)).into_iter().collect();
@@ -291,14 +294,14 @@ impl Run<'_> {
             }
             place += 1;
         }
-        // What is relayed from a flow is stopped before it.
+        // Relayed flows are stopped before the flow above.
         for (number, flow) in to_stop.into_iter().rev() {
             self.fetches.get_mut(number).lacks = self.flows.stop(self.now, flow);
             halted.push(number);
         }
     }
 
-    /// No source has the object, which is kept in the cluster.
+    /// All sources of a kept object have failed.
     pub(super) fn fetch_fails(&mut self, number: u32, asked: u32) {
         if self.fetches.fetches[number as usize].as_ref().is_none_or(|fetch| fetch.asked != asked) {
             return;
@@ -306,17 +309,17 @@ impl Run<'_> {
         let Fetch { by, id, object, waiting, .. } = self.fetches.remove(number);
         let size_bytes = self.workload.size_bytes(object);
         self.executors[by as usize].unstore(object, size_bytes);
-        // Those that were to have it from here look elsewhere.
+        // Fetches that were to be relayed from this one look elsewhere.
         waiting.into_iter().for_each(|other| self.asked(other));
         self.tell_node(by, Event::FetchFailed { object: id, failure: FetchFailure::Unavailable });
     }
 
-    /// The object has not come to the source that was to get it.
-    pub(super) fn despaired(&mut self, number: u32, asked: u32) {
+    /// The peer has not received the object in time.
+    pub(super) fn relay_timed_out(&mut self, number: u32, asked: u32) {
         let Some(fetch) = &self.fetches.fetches[number as usize] else { return };
         let Source::Peer { executor, .. } = fetch.from else { return };
         let expecting = self.fetches.expecting.get_mut(&(executor, fetch.object));
-        // Else it is another fetch by now, or somebody else is asked, or its bytes flow.
+        // Otherwise the number belongs to another fetch by now, another source is asked, or the bytes flow.
         if let Some(expecting) = expecting
             && fetch.asked == asked
             && expecting.contains(&number)

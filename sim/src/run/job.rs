@@ -1,8 +1,7 @@
-//! The job of each dispatcher: what `core/jobs` is told of a workload, and the objects that its tasks write.
+//! The job of each dispatcher: the part of a workload that `core/jobs` knows, and the objects that tasks write.
 //!
-//! `core/jobs` knows the outputs of tasks, who reads them and how they are kept. Objects that exist from the beginning
-//! are
-//! named by the simulator alone: `core/jobs` decides nothing about them, and workloads have many.
+//! `core/jobs` knows the outputs of tasks, their readers and their keep rules. Objects that exist from the start are
+//! known to the simulator alone: `core/jobs` decides nothing about them, and workloads have many.
 
 use std::collections::HashMap;
 
@@ -13,9 +12,9 @@ use eyas_types::{
     Version,
 };
 
-use super::dispatchers::Dealer;
+use super::dispatchers::Partitioner;
 use super::object::{Owner, id_of, object_of};
-use crate::cluster::{Cluster, Policies};
+use crate::cluster::{Policies, SimCluster};
 use crate::workload::{KeepRule, Workload};
 
 /// The only job of each dispatcher.
@@ -32,12 +31,12 @@ pub(super) struct Output {
     pub keep: Option<KeepRule>,
 }
 
-/// All objects that tasks write.
+/// The objects that tasks write.
 #[derive(Default)]
 pub(super) struct Outputs {
-    /// The number of the first.
+    /// Number of the first output.
     first: u32,
-    /// By their numbers from the first.
+    /// Outputs by their numbers, counted from the first.
     outputs: Vec<Option<Output>>,
     numbers: HashMap<ObjectId, u32>,
 }
@@ -49,7 +48,7 @@ impl Output {
         output
     }
 
-    /// The object as `core/jobs` knows it. A task that runs again writes the same.
+    /// The object as `core/jobs` knows it. A task that runs again writes the same object.
     fn spec(&self, object: u32) -> ObjectSpec {
         let (file, content) = (format!("out-{}", self.place), format!("{object}"));
         match self.keep {
@@ -67,7 +66,7 @@ impl Output {
 }
 
 impl Outputs {
-    /// The output with that number; `None` of objects that exist from the beginning.
+    /// The output with this number; `None` for an object that exists from the start.
     pub fn get(&self, object: u32) -> Option<&Output> {
         self.outputs.get(object.checked_sub(self.first)? as usize)?.as_ref()
     }
@@ -89,7 +88,7 @@ impl Outputs {
         self.numbers.get(&id).copied().unwrap_or_else(|| object_of(id))
     }
 
-    /// Whether the object is in executors' stores alone.
+    /// Whether the object is kept in the executors' stores only.
     pub fn is_kept(&self, object: u32) -> bool {
         self.get(object).is_some_and(|output| output.keep.is_some())
     }
@@ -99,7 +98,7 @@ impl Outputs {
         self.outputs.iter().flatten().any(|output| output.keep.is_some())
     }
 
-    /// What a task has delivered that wrote these objects.
+    /// The outputs as delivered by the task that wrote these objects.
     pub fn delivered(&self, objects: &[u32]) -> Vec<Delivered> {
         let of = |object: &u32| (*object, self.get(*object).expect("tasks write outputs"));
         let delivered = objects.iter().map(of).map(|(object, output)| Delivered {
@@ -121,7 +120,7 @@ impl Outputs {
     }
 }
 
-/// What each dispatcher has to do.
+/// The jobs of all dispatchers.
 #[derive(Default)]
 pub(super) struct Plan {
     /// The job of each dispatcher.
@@ -133,7 +132,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(cluster: &Cluster, policies: &Policies, workload: &dyn Workload) -> Self {
+    pub fn new(cluster: &SimCluster, policies: &Policies, workload: &dyn Workload) -> Self {
         let dispatchers = cluster.dispatchers as usize;
         let mut plan = Plan {
             specs: vec![JobSpec::default(); dispatchers],
@@ -141,11 +140,11 @@ impl Plan {
             outputs: Outputs { first: workload.objects(), ..Outputs::default() },
         };
         let retries = workload.requests().retries;
-        let mut dealer = Dealer::new(cluster, policies);
+        let mut partitioner = Partitioner::new(cluster, policies);
         let mut templates: HashMap<(usize, Vec<Option<KeepRule>>), u16> = HashMap::new();
         let mut writers: HashMap<u32, (usize, u32, u16)> = HashMap::new();
         for (number, task) in workload.arrivals().enumerate() {
-            let dispatcher = dealer.deal(task.inputs.first().copied());
+            let dispatcher = partitioner.next_dispatcher(task.inputs.first().copied());
             let index = plan.specs[dispatcher].items.len() as u32;
             if let Some(numbers) = plan.numbers.get_mut(dispatcher) {
                 numbers.push(number as u32);
@@ -173,21 +172,21 @@ impl Plan {
         plan
     }
 
-    /// The name of a task in the job of its dispatcher.
+    /// The id of a task in the job of its dispatcher.
     pub fn task_id(&self, dispatcher: usize, number: u32) -> TaskId {
         let index = self.numbers.get(dispatcher).map_or(number, |numbers| {
-            numbers.binary_search(&number).expect("the task was dealt to this dispatcher") as u32
+            numbers.binary_search(&number).expect("the task belongs to this dispatcher") as u32
         });
         TaskId { job: JOB, index }
     }
 
-    /// The number of a task of a dispatcher.
+    /// The number in the workload of a task of a dispatcher.
     pub fn number(&self, dispatcher: usize, task: TaskId) -> u32 {
         self.numbers.get(dispatcher).map_or(task.index, |numbers| numbers[task.index as usize])
     }
 }
 
-/// What tasks have in common that write outputs which are kept so, or written to persistent storage.
+/// The template of tasks whose outputs have these keep rules. `None` stands for persistent storage.
 fn template(retries: u32, kept: &[Option<KeepRule>]) -> TaskTemplate {
     let outputs = kept.iter().enumerate().map(|(place, keep)| OutputSpec {
         pattern: Template::literal(format!("out-{place}")),

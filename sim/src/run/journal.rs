@@ -1,6 +1,6 @@
-//! A dispatcher's journal: what of its job survives when it dies. Entries are on disk a while after they are written,
-//! in
-//! order; then clients are told of them. A dispatcher that is started again has the state that these entries give.
+//! A dispatcher's journal: the part of its job that survives its death. An entry is on disk some time after it was
+//! written, in order. Then the client is told of it. A dispatcher that is started again has the state that the
+//! entries on disk give.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use eyas_jobs::{Entry, JobSpec, JournalRecord, Replay};
 use super::job::JOB;
 use crate::clock::{MICROSECOND, Ns};
 
-/// From writing an entry until it is on disk: a write to a solid-state disk, synchronised.
+/// Time until a written entry is on disk: a synchronised write to a solid-state disk.
 pub(super) const WRITTEN_AFTER_NS: Ns = 500 * MICROSECOND;
 
 pub(super) struct SimJournal {
     spec: JobSpec,
-    /// Entries are kept; otherwise no dispatcher is ever started again, and what is written is forgotten.
+    /// Entries are kept. Otherwise no dispatcher is ever started again, and written entries are dropped.
     pub is_kept: bool,
     /// Entries on disk.
     entries: Vec<Arc<Entry>>,
-    /// Entries that were written and are not on disk, in order.
+    /// Entries that are written and not yet on disk, in order.
     on_the_way: VecDeque<Arc<Entry>>,
-    /// Results may have gathered since the last entry.
+    /// Results may have accumulated since the last entry.
     pub is_behind: bool,
-    /// Results that may have gathered since then.
+    /// Number of results since the last entry.
     pub gathered: u64,
-    /// How often its dispatcher has died: what was on the way then never arrives.
+    /// Number of deaths of the dispatcher. Entries in flight at a death never reach the disk.
     pub deaths: u32,
 }
 
@@ -39,7 +39,7 @@ impl SimJournal {
         self.spec.clone()
     }
 
-    /// Writes a record; whether something is on its way to the disk that was not before.
+    /// Writes a record. Returns whether an entry is now on its way to the disk.
     pub fn write(&mut self, record: JournalRecord) -> bool {
         let JournalRecord::Entry { number, entry, .. } = record else { return false };
         if self.is_kept {
@@ -49,30 +49,30 @@ impl SimJournal {
         self.is_kept
     }
 
-    /// How many entries were written.
+    /// Number of entries written.
     pub fn written(&self) -> u64 {
         (self.entries.len() + self.on_the_way.len()) as u64
     }
 
-    /// How many entries are on disk.
+    /// Number of entries on disk.
     pub fn on_disk(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// The next entry is on disk.
+    /// The oldest entry in flight is now on disk.
     pub fn arrived(&mut self) -> Arc<Entry> {
         let entry = self.on_the_way.pop_front().expect("as many arrive as were written");
         self.entries.push(entry.clone());
         entry
     }
 
-    /// Its dispatcher has died.
+    /// The dispatcher has died: entries in flight are lost.
     pub fn die(&mut self) {
         self.on_the_way.clear();
         (self.is_behind, self.deaths) = (false, self.deaths + 1);
     }
 
-    /// The job, as its entries on disk have it.
+    /// The job, as the entries on disk give it.
     pub fn replay(&self) -> Replay {
         let mut replay = Replay::new(JOB, self.spec.clone());
         self.entries.iter().for_each(|entry| replay.apply((**entry).clone()));

@@ -1,7 +1,8 @@
-//! Nodes come and go: they start and join, are given back, are lost, lose the dispatcher and find it again.
+//! Nodes that come and go: they start and join, are given back or lost, and lose and regain the connection to their
+//! dispatcher.
 //!
-//! A *machine* is there all the time; a node is, while somebody holds its machine. An executor is one session of a node, and
-//! has a number of its own, as real ones have: one that joins again is another, with the same store.
+//! A *machine* always exists. A node exists while its machine is held. An executor is one session of a node and has a
+//! number of its own, as in a real cluster: a node that joins again is another executor with the same store.
 
 use std::collections::BTreeSet;
 
@@ -11,55 +12,55 @@ use eyas_provision::{self as provision, NodeRequestId};
 use eyas_sched::{Event, ExecutorProfile};
 use eyas_types::ExecutorId;
 
-use super::executor::{Executor, Links, Replica};
+use super::executor::{Links, Replica, SimExecutor};
 use super::page_cache::PageCache;
 use super::{Fact, Run, SimEvent};
 use crate::clock::{Ns, from_seconds, seconds};
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 use crate::flows::Flows;
 use crate::nodes::{MISSED_AFTER_NS, REJOINS_AFTER_NS, SLOW_DISK};
 use crate::random::Random;
 
 pub(super) struct Membership {
     machines: Vec<Machine>,
-    /// Machines that nobody holds.
+    /// Machines that are not held.
     free: BTreeSet<u32>,
-    /// What the dispatcher knows of each executor that ever was.
-    standings: Vec<Standing>,
+    /// Each executor that ever joined, by its number.
+    executors: Vec<ExecutorRecord>,
     dice: Random,
-    /// How many machines are held.
+    /// Number of machines that are held.
     held: u64,
-    /// How long machines were held that no longer are.
+    /// Time that machines were held, for holdings that have ended.
     held_ns: u128,
 }
 
 struct Machine {
     links: Links,
-    /// Since when it is held.
+    /// Start of the current holding.
     since: Option<Ns>,
-    /// How often it was held.
+    /// Number of holdings so far.
     holdings: u32,
-    /// The request that it was granted for.
+    /// The request that the node was granted for.
     request: Option<NodeRequestId>,
-    /// Its last executor.
+    /// Number of its last executor.
     executor: u32,
-    /// What is in its store while it has no executor.
-    left: Option<Left>,
+    /// Content of its store while it has no executor.
+    left: Option<LeftStore>,
 }
 
-/// What an executor that has lost its dispatcher still has.
-struct Left {
+/// Content of the store of a node without an executor.
+struct LeftStore {
     objects: Vec<u32>,
     pages: PageCache,
 }
 
-struct Standing {
+struct ExecutorRecord {
     machine: u32,
     is_known: bool,
 }
 
 impl Membership {
-    pub fn new(cluster: &Cluster, flows: &mut Flows, seed: u64) -> Self {
+    pub fn new(cluster: &SimCluster, flows: &mut Flows, seed: u64) -> Self {
         let mut dice = Random::new(seed);
         let machines = (0..cluster.nodes).map(|_| {
             let is_slow = dice.share() < cluster.failures.slow_disks;
@@ -68,24 +69,24 @@ impl Membership {
         });
         let machines = machines.collect();
         let free = (0..cluster.nodes).collect();
-        Membership { machines, free, standings: Vec::new(), dice, held: 0, held_ns: 0 }
+        Membership { machines, free, executors: Vec::new(), dice, held: 0, held_ns: 0 }
     }
 
-    /// Whether the dispatcher takes it to be there.
+    /// Whether the dispatcher takes the executor to be connected.
     pub fn is_known(&self, executor: u32) -> bool {
-        self.standings[executor as usize].is_known
+        self.executors[executor as usize].is_known
     }
 
     pub fn machine_of(&self, executor: u32) -> u32 {
-        self.standings[executor as usize].machine
+        self.executors[executor as usize].machine
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn nodes(&self) -> u64 {
         self.held
     }
 
-    /// How long nodes were there until `end`, all together.
+    /// Time that nodes were held until `end`, summed over nodes.
     pub fn held_ns(&self, end: Ns) -> u128 {
         let there = self.machines.iter().filter_map(|machine| machine.since);
         self.held_ns + there.map(|since| u128::from(end.saturating_sub(since))).sum::<u128>()
@@ -95,12 +96,12 @@ impl Membership {
         !self.free.is_empty()
     }
 
-    /// When something happens that does so after that time on average, at any moment as likely as at any other.
+    /// A random time until an event with this mean time between occurrences (exponentially distributed).
     pub fn after(&mut self, mean_ns: Ns) -> Ns {
         from_seconds(-libm::log(1.0 - self.dice.share()) * seconds(mean_ns)).max(1)
     }
 
-    /// Nobody holds the machine any more.
+    /// Ends the holding of a machine.
     fn end_holding(&mut self, machine: u32, now: Ns) {
         let machine = &mut self.machines[machine as usize];
         let since = machine.since.take().expect("the machine is held");
@@ -111,7 +112,7 @@ impl Membership {
 }
 
 impl Run<'_> {
-    /// A node starts on a machine that is free.
+    /// Starts a node on a free machine.
     pub(super) fn start_node(&mut self, request: Option<NodeRequestId>) {
         let number = self.membership.free.pop_first().expect("the caller has looked");
         let machine = &mut self.membership.machines[number as usize];
@@ -119,24 +120,25 @@ impl Run<'_> {
         machine.holdings += 1;
         self.membership.held += 1;
         if let Some(batch) = &self.cluster.batch {
-            let expired = SimEvent::Expired { machine: number, holding: machine.holdings };
-            self.clock.plan(self.now + batch.walltime_ns, expired);
+            let expired = SimEvent::WalltimeOver { machine: number, holding: machine.holdings };
+            self.events.schedule(self.now + batch.walltime_ns, expired);
         }
-        self.join(number, Left { pages: self.no_pages(), objects: Vec::new() }, None);
+        self.join(number, LeftStore { pages: self.no_pages(), objects: Vec::new() }, None);
     }
 
     fn no_pages(&self) -> PageCache {
         PageCache::new((self.cluster.page_cache_bytes / self.workload.object_bytes().max(1)) as usize)
     }
 
-    /// An executor joins, with what is in its store; `was` says which its node had before, if that lost its connection.
-    fn join(&mut self, machine: u32, Left { objects, pages }: Left, was: Option<ExecutorId>) {
+    /// An executor joins with the content of its store. `was` is the node's earlier executor, if it lost its
+    /// connection.
+    fn join(&mut self, machine: u32, LeftStore { objects, pages }: LeftStore, was: Option<ExecutorId>) {
         let number = self.executors.next();
         let of = &mut self.membership.machines[machine as usize];
         of.executor = number;
         let (links, request) = (of.links, of.request);
-        self.membership.standings.push(Standing { machine, is_known: true });
-        let mut executor = Executor::new(self.cluster, &self.policies, links, pages, self.seed ^ u64::from(number));
+        self.membership.executors.push(ExecutorRecord { machine, is_known: true });
+        let mut executor = SimExecutor::new(self.cluster, &self.policies, links, pages, self.seed ^ u64::from(number));
         executor.replicas.extend(objects.iter().map(|object| (*object, Replica::Whole)));
         let held = objects.into_iter().map(|object| (self.id_of(object), self.workload.size_bytes(object)));
         let held: Box<[_]> = held.collect();
@@ -146,18 +148,18 @@ impl Run<'_> {
             self.tell_node(number, NodeEvent::Found { object, size_bytes });
         }
         let failures = &self.cluster.failures;
-        let mut plan = |mean_ns: Option<Ns>, event| {
+        let mut schedule = |mean_ns: Option<Ns>, event| {
             let after_ns = mean_ns.map(|mean_ns| self.membership.after(mean_ns));
             if let Some(at) = after_ns.and_then(|after_ns| failures.at(self.now, after_ns)) {
-                self.clock.plan(at, event);
+                self.events.schedule(at, event);
             }
         };
-        plan(failures.lost_after_ns, SimEvent::Lost { executor: number });
-        plan(failures.leaves.map(|(mean_ns, _)| mean_ns), SimEvent::Retires { executor: number });
-        plan(failures.disconnected_after_ns, SimEvent::Disconnected { executor: number });
+        schedule(failures.lost_after_ns, SimEvent::NodeLost { executor: number });
+        schedule(failures.leaves.map(|(mean_ns, _)| mean_ns), SimEvent::ExecutorRetires { executor: number });
+        schedule(failures.disconnected_after_ns, SimEvent::Disconnected { executor: number });
         self.note_joined(number);
         let executor = ExecutorId(number);
-        let (capacity, profile) = (Executor::capacity(self.cluster), Box::<ExecutorProfile>::default());
+        let (capacity, profile) = (SimExecutor::capacity(self.cluster), Box::<ExecutorProfile>::default());
         let (dispatcher, name) = (self.dispatcher_of(number), format!("n{machine}"));
         self.tell_jobs(dispatcher, JobsEvent::ExecutorJoined { executor, name });
         self.tell_scheduler(dispatcher, Event::ExecutorJoined { executor, capacity, profile, held });
@@ -165,8 +167,9 @@ impl Run<'_> {
         self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });
     }
 
-    /// An executor is there no more, nor what it did; its node may still give others what is in its store.
-    fn leave(&mut self, executor: u32, serves: bool) -> Executor {
+    /// Removes an executor and aborts its tasks and fetches. If its node `serves`, others can still fetch from the
+    /// store.
+    fn leave(&mut self, executor: u32, serves: bool) -> SimExecutor {
         let gone = self.executors.remove(executor);
         for task in self.scheduler_of(executor).tasks_of(ExecutorId(executor)) {
             self.break_off(self.number_of(executor, task));
@@ -175,25 +178,25 @@ impl Run<'_> {
         gone
     }
 
-    /// The dispatcher knows that an executor is gone: lost with the tasks that it had, or in good order.
+    /// The dispatcher learns that an executor is gone: lost with its tasks, or after leaving in good order.
     pub(super) fn forget(&mut self, executor: u32, is_loss: bool) {
-        self.membership.standings[executor as usize].is_known = false;
+        self.membership.executors[executor as usize].is_known = false;
         let id = ExecutorId(executor);
         self.tell_provisioner(provision::Event::NodeLeft { node: id });
         let dispatcher = self.dispatcher_of(executor);
         let tasks = self.scheduler_of(executor).tasks_of(id);
-        let lost_with = is_loss.then(|| Executor::capacity(self.cluster));
+        let lost_with = is_loss.then(|| SimExecutor::capacity(self.cluster));
         let suspended = BTreeSet::new();
         self.tell_jobs(dispatcher, JobsEvent::ExecutorGone { executor: id, tasks, lost_with, suspended });
     }
 
-    /// The dispatcher gives a node back that has no task.
+    /// Gives back a node without tasks.
     pub(super) fn give_back(&mut self, executor: u32) {
         self.end_node(executor);
         self.forget(executor, false);
     }
 
-    /// A node ends, and its machine is free, if it has not been lost already.
+    /// Ends a node and frees its machine, unless the node is already lost.
     fn end_node(&mut self, executor: u32) {
         let number = self.membership.machine_of(executor);
         let machine = &self.membership.machines[number as usize];
@@ -208,12 +211,12 @@ impl Run<'_> {
         }
     }
 
-    /// The batch system ends a node, the time of which is over.
+    /// The batch system ends a node whose walltime is over.
     pub(super) fn expired(&mut self, machine: u32, holding: u32) {
         let of = &self.membership.machines[machine as usize];
         if of.holdings == holding && of.since.is_some() {
             let executor = of.executor;
-            self.outcome.out_of_time += self.executors.get(executor).map_or(0, Executor::running);
+            self.outcome.out_of_time += self.executors.get(executor).map_or(0, SimExecutor::running);
             self.end_node(executor);
             self.say(Fact::Gone { executor });
         }
@@ -224,16 +227,16 @@ impl Run<'_> {
         self.leave(executor, false);
         let machine = self.membership.machine_of(executor);
         self.membership.end_holding(machine, self.now);
-        self.clock.plan(self.now + MISSED_AFTER_NS, SimEvent::Told(Fact::Gone { executor }));
+        self.events.schedule(self.now + MISSED_AFTER_NS, SimEvent::FactArrives(Fact::Gone { executor }));
         if let Some(after) = self.cluster.failures.back_after_ns {
-            self.clock.plan(self.now + after, SimEvent::Back { machine });
+            self.events.schedule(self.now + after, SimEvent::MachineBack { machine });
         }
     }
 
-    /// A machine that was lost is there again, with nothing in its store.
+    /// A lost machine comes back with an empty store.
     pub(super) fn back(&mut self, machine: u32) {
         if self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
-            self.clock.plan(self.now + REJOINS_AFTER_NS, SimEvent::Back { machine });
+            self.events.schedule(self.now + REJOINS_AFTER_NS, SimEvent::MachineBack { machine });
             return;
         }
         self.membership.free.insert(machine);
@@ -249,7 +252,7 @@ impl Run<'_> {
         self.tell_dispatcher(Fact::Gone { executor });
     }
 
-    /// An executor that asked to leave does so, and comes back after a while with what is in its store.
+    /// An executor leaves, and comes back later with the content of its store.
     pub(super) fn stops(&mut self, executor: u32) {
         let Some((_, away_ns)) = self.cluster.failures.leaves else { return };
         self.outcome.left_nodes += 1;
@@ -257,14 +260,14 @@ impl Run<'_> {
         self.end_session(executor, false, away_ns);
     }
 
-    /// An executor is there no more, and its node joins again after a while, with what is in its store.
+    /// Ends an executor's session. Its node joins again after `away_ns` with the content of its store.
     pub(super) fn end_session(&mut self, executor: u32, serves: bool, away_ns: Ns) {
-        let Executor { replicas, pages, .. } = self.leave(executor, serves);
+        let SimExecutor { replicas, pages, .. } = self.leave(executor, serves);
         let whole = replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
         let objects = whole.map(|(object, _)| object).collect();
         let machine = self.membership.machine_of(executor);
-        self.membership.machines[machine as usize].left = Some(Left { objects, pages });
-        self.clock.plan(self.now + away_ns, SimEvent::Rejoins { machine });
+        self.membership.machines[machine as usize].left = Some(LeftStore { objects, pages });
+        self.events.schedule(self.now + away_ns, SimEvent::ExecutorRejoins { machine });
     }
 
     /// A dispatcher has died: its executors lose their connections.
@@ -276,16 +279,17 @@ impl Run<'_> {
             if self.executors.has(executor) {
                 self.end_session(executor, true, REJOINS_AFTER_NS);
             }
-            self.membership.standings[executor as usize].is_known = false;
+            self.membership.executors[executor as usize].is_known = false;
         }
     }
 
-    /// Unless its node has ended meanwhile. A dispatcher that has not read yet that the connection broke hears it by this.
+    /// A node joins again, unless it has ended in the meantime. A dispatcher that has not yet read of the broken
+    /// connection learns of it now.
     pub(super) fn rejoins(&mut self, machine: u32) {
         let of = &mut self.membership.machines[machine as usize];
         let was = of.executor;
         if of.left.is_some() && self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
-            self.clock.plan(self.now + REJOINS_AFTER_NS, SimEvent::Rejoins { machine });
+            self.events.schedule(self.now + REJOINS_AFTER_NS, SimEvent::ExecutorRejoins { machine });
         } else if let Some(left) = self.membership.machines[machine as usize].left.take() {
             if self.membership.is_known(was) {
                 self.forget(was, true);

@@ -1,19 +1,19 @@
-//! Names of objects.
+//! Ids of objects.
 
 use eyas_types::ObjectId;
 
 use crate::random::Random;
 
-/// Who shares an object's replicas.
+/// Which tasks share the replicas of an object.
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
-    /// Everybody.
+    /// All tasks.
     All,
-    /// One task, under first-available: not even the tasks of one node share them.
+    /// One task: under first-available, even the tasks of one node share no replicas.
     Task(u32),
 }
 
-/// The name of an object. Stores take some of its bytes for a hash.
+/// The id of an object. Stores use some of its bytes as a hash, so they are scrambled.
 pub(super) fn id_of(object: u32, owner: Owner) -> ObjectId {
     let owner = match owner {
         Owner::All => u32::MAX,
@@ -26,7 +26,7 @@ pub(super) fn id_of(object: u32, owner: Owner) -> ObjectId {
     ObjectId(id)
 }
 
-/// The object of that name.
+/// The number of the object with this id.
 pub(super) fn object_of(id: ObjectId) -> u32 {
     let [.., a, b, c, d, _, _, _, _] = id.0;
     u32::from_le_bytes([a, b, c, d])

@@ -1,11 +1,11 @@
-//! A node's page cache: the objects that it read or received last, as far as its memory goes. What is in there is read
-//! at the memory's rate, by tasks and for peers; what is not, from disk.
+//! A node's page cache: the most recently read or received objects that fit in its memory. They are read at the rate
+//! of the memory, by tasks and for peers. All others are read from disk.
 
 use std::collections::BTreeMap;
 
 /// Objects in memory.
 pub(super) struct PageCache {
-    /// How many objects there is memory for.
+    /// Number of objects that fit in memory.
     room: usize,
     uses: u64,
     used: BTreeMap<u32, u64>,
@@ -13,12 +13,12 @@ pub(super) struct PageCache {
 }
 
 impl PageCache {
-    /// There is memory for that many objects, and none is there.
+    /// An empty cache for `room` objects.
     pub fn new(room: usize) -> Self {
         PageCache { room, uses: 0, used: BTreeMap::new(), oldest: BTreeMap::new() }
     }
 
-    /// An object is read or received, and is in memory from now on. Whether it was before.
+    /// Records that an object is read or received. Returns whether it was in memory before.
     pub fn touch(&mut self, object: u32) -> bool {
         self.uses += 1;
         let before = self.used.insert(object, self.uses);
@@ -32,7 +32,7 @@ impl PageCache {
         before.is_some()
     }
 
-    /// The object is on this node no more.
+    /// Removes an object that left the node.
     pub fn forget(&mut self, object: u32) {
         let used = self.used.remove(&object);
         used.map(|used| self.oldest.remove(&used));

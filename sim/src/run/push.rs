@@ -1,5 +1,6 @@
-//! Active storage: all objects are pushed to all nodes, the way that the dispatcher's decider plans it, along a spanning
-//! tree before any task comes, or in chains meanwhile. What eyas does on demand is compared with that.
+//! Active storage: all objects are pushed to all nodes, as the dispatcher's decider plans it. Along a spanning tree
+//! this happens before the first task arrives; in chains it happens while tasks run. It is the baseline for fetching
+//! on demand.
 
 use eyas_node::Event as NodeEvent;
 use eyas_sched::{Event, Holder, Need, PushId, Recipients};
@@ -10,10 +11,10 @@ use super::{Run, SimEvent};
 /// The only push of each dispatcher.
 const PUSH: PushId = PushId(1);
 
-/// A push that has not ended: each dispatcher pushes to its own nodes.
+/// A push in progress. Each dispatcher pushes to its own nodes.
 pub(super) struct Push {
     distribution: Distribution,
-    /// Dispatchers whose push has not ended.
+    /// Number of dispatchers whose push has not ended.
     pushing: u32,
 }
 
@@ -37,12 +38,12 @@ impl Run<'_> {
         }
     }
 
-    /// Whether tasks wait until all objects are with all nodes.
+    /// Whether tasks wait until all nodes have all objects.
     pub(super) fn is_pushed_first(&self) -> bool {
         matches!(self.push, Some(Push { distribution: Distribution::SpanningTree, .. }))
     }
 
-    /// All objects are where they can be, at the nodes of one dispatcher.
+    /// A push to the nodes of one dispatcher has ended.
     pub(super) fn pushed(&mut self, number: usize, push: PushId) {
         let is_first = self.is_pushed_first();
         if let Some(ongoing) = &mut self.push {
@@ -61,10 +62,10 @@ impl Run<'_> {
         if let Some(executor) = self.executors.get_mut(executor) {
             executor.to_hold.insert(object, holders);
         }
-        self.send(number, SimEvent::ToHold { executor, object });
+        self.send(number, SimEvent::Hold { executor, object });
     }
 
-    pub(super) fn told_to_hold(&mut self, executor: u32, object: u32) {
+    pub(super) fn hold_requested(&mut self, executor: u32, object: u32) {
         let size_bytes = self.workload.size_bytes(object);
         self.tell_node(executor, NodeEvent::Hold { object: self.id_of(object), size_bytes });
     }
@@ -81,15 +82,15 @@ mod tests {
 
     use super::*;
     use crate::clock::SECOND;
-    use crate::cluster::{Cluster, Policies, Storage};
+    use crate::cluster::{Policies, SimCluster, SimStorage};
     use crate::nodes::Failures;
-    use crate::outcome::Outcome;
+    use crate::outcome::RunOutcome;
     use crate::run::tests::{pairs, plain};
 
-    /// Ten objects of 10 MB, which one card passes in 0.8 s, pushed to eight nodes; tasks take no time.
-    fn pushed(distribution: Distribution) -> Outcome {
+    /// Ten objects of 10 MB, which pass one card in 0.8 s, are pushed to eight nodes. Tasks take no time.
+    fn pushed(distribution: Distribution) -> RunOutcome {
         let mut cluster = plain(8, 1);
-        cluster.storage = Storage { bytes_per_s: 1e9, ..cluster.storage };
+        cluster.storage = SimStorage { bytes_per_s: 1e9, ..cluster.storage };
         let distribution = Some(distribution);
         let policies = Policies { distribution, ..Policies::of_eyas(PlacementPolicy::Cost) };
         let outcome = crate::run(&cluster, &policies, &pairs(5, 0), 1);
@@ -116,18 +117,18 @@ mod tests {
     fn long_chains_need_no_deep_stack() {
         let distribution = Some(Distribution::Chain);
         let policies = Policies { distribution, ..Policies::of_eyas(PlacementPolicy::Cost) };
-        // Some are lost while all that come after them wait.
+        // Some nodes are lost while all nodes after them in the chain wait.
         let failures = Failures { lost_after_ns: Some(20 * SECOND), ..Failures::default() };
-        let cluster = Cluster { failures, ..plain(800, 1) };
+        let cluster = SimCluster { failures, ..plain(800, 1) };
         let run = move || crate::run(&cluster, &policies, &pairs(1, 5_000_000), 1);
         let outcome = std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
         assert!(outcome.is_complete() && outcome.lost_nodes > 100);
     }
 
     #[test]
-    fn who_has_no_room_does_without() {
+    fn nodes_without_room_do_without() {
         let distribution = Some(Distribution::SpanningTree);
-        let cluster = Cluster { cache_bytes: 50_000_000, ..plain(4, 1) };
+        let cluster = SimCluster { cache_bytes: 50_000_000, ..plain(4, 1) };
         let policies = Policies { distribution, ..Policies::of_eyas(PlacementPolicy::Cost) };
         assert!(crate::run(&cluster, &policies, &pairs(5, 0), 1).is_complete());
     }

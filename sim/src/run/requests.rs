@@ -1,4 +1,4 @@
-//! The client of the jobs: it submits them, cancels tasks and has failed ones run again.
+//! The client of the jobs: it submits them, cancels tasks, and retries failed and cancelled ones.
 
 use std::ops::Range;
 
@@ -7,16 +7,15 @@ use eyas_jobs::Event as JobsEvent;
 use super::job::JOB;
 use super::{Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns, SECOND};
-use crate::workload::{Requests, Workload};
+use crate::workload::{ClientRequests, Workload};
 
-/// A request to a dispatcher that is down, or has died before the request was on disk, is made again after this time.
+/// The client repeats a request after this time if the dispatcher is down, or died before the request was on disk.
 const ASKS_AGAIN_NS: Ns = SECOND / 10;
 
 pub(super) struct SimClient {
-    requests: Requests,
-    /// Cancels that were made and of which a dispatcher has not told that they are on disk: the dispatcher, the
-    /// request, and
-    /// how many entries it had written then.
+    requests: ClientRequests,
+    /// Requests that no dispatcher has confirmed as being on disk: the dispatcher, the request, and the number of
+    /// entries that the dispatcher had written then.
     unanswered: Vec<(usize, u32, u64)>,
 }
 
@@ -27,7 +26,7 @@ impl SimClient {
 }
 
 impl Run<'_> {
-    /// All jobs are submitted at the beginning; their tasks are queued as they come.
+    /// Submits all jobs at the start. Their tasks are queued as they arrive.
     pub(super) fn submit_jobs(&mut self) {
         for number in 0..self.dispatchers.count() {
             let spec = Box::new(self.dispatchers[number].journal.spec());
@@ -39,7 +38,7 @@ impl Run<'_> {
     pub(super) fn plan_requests(&mut self) {
         for (request, (at_us, _)) in (0..).zip(&self.client.requests.cancels) {
             for dispatcher in 0..self.cluster.dispatchers {
-                self.clock.plan(at_us * MICROSECOND, SimEvent::Asks { dispatcher, request });
+                self.events.schedule(at_us * MICROSECOND, SimEvent::ClientRequest { dispatcher, request });
             }
         }
     }
@@ -65,14 +64,14 @@ impl Run<'_> {
         }
         let tasks = self.indices(number, request);
         self.tell_jobs(number, JobsEvent::Cancel { job: JOB, tasks });
-        // What is answered must not be lost.
+        // A confirmed request must not be lost.
         self.tell_jobs(number, JobsEvent::Flush);
         let written = self.dispatchers[number].journal.written();
         self.client.unanswered.push((number, request, written));
         self.answer_client(number);
     }
 
-    /// Tells the client of its requests that are on disk.
+    /// Confirms to the client the requests that are on disk.
     pub(super) fn answer_client(&mut self, number: usize) {
         let on_disk = self.dispatchers[number].journal.on_disk();
         let is_done = |(of, _, written): &mut (usize, u32, u64)| *of == number && *written <= on_disk;
@@ -85,7 +84,7 @@ impl Run<'_> {
         }
     }
 
-    /// Requests that a dispatcher has not answered before it died are made again.
+    /// Repeats the requests that a dispatcher had not confirmed before it died.
     pub(super) fn ask_again(&mut self, number: usize) {
         let unanswered: Vec<_> = self.client.unanswered.extract_if(.., |(of, ..)| *of == number).collect();
         unanswered.into_iter().for_each(|(_, request, _)| self.ask_later(number, request));
@@ -93,10 +92,11 @@ impl Run<'_> {
 
     fn ask_later(&mut self, number: usize, request: u32) {
         let dispatcher = number as u32;
-        self.clock.plan(self.now + ASKS_AGAIN_NS, SimEvent::Asks { dispatcher, request });
+        self.events.schedule(self.now + ASKS_AGAIN_NS, SimEvent::ClientRequest { dispatcher, request });
     }
 
-    /// All jobs have ended: has failed and cancelled tasks run again, if the client wishes; whether any does.
+    /// After all jobs have ended, retries failed and cancelled tasks if the client wants that. Returns whether any
+    /// task runs again.
     pub(super) fn retries_job(&mut self) -> bool {
         if self.client.requests.job_retries == 0 || !self.client.unanswered.is_empty() {
             return !self.client.unanswered.is_empty();
@@ -115,7 +115,7 @@ impl Run<'_> {
         retries
     }
 
-    /// Whether a kept output is nowhere that the client was promised, and that is going to be made again.
+    /// Whether a kept output that was promised to the client is lost and can be recomputed.
     pub(super) fn lacks_promised(&self) -> bool {
         self.plan.outputs.has_kept()
             && self.dispatchers.all().any(|of| {
@@ -128,7 +128,7 @@ impl Run<'_> {
             })
     }
 
-    /// Takes the counts of all jobs over into the outcome.
+    /// Adds the counts of all jobs to the outcome.
     pub(super) fn note_counts(&mut self) {
         for dispatcher in self.dispatchers.all() {
             let job = dispatcher.job();

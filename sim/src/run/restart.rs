@@ -1,4 +1,5 @@
-//! Dispatchers that die and are started again: what was not on disk is lost, and executors lose their connections.
+//! Dispatchers that die and are started again. State that was not on disk is lost, and executors lose their
+//! connections.
 
 use eyas_jobs::{Event as JobsEvent, JournalRecord};
 
@@ -6,11 +7,11 @@ use super::journal::WRITTEN_AFTER_NS;
 use super::{Run, SimEvent};
 use crate::audit::Audited;
 
-/// Results that gather before they are written, where nobody keeps the journal.
+/// Number of results that are written at once when journals are not kept.
 const WRITTEN_AT_ONCE: u64 = 1_024;
 
 impl Run<'_> {
-    /// Journals are kept, also where no dispatcher dies.
+    /// Keeps journals, even if no dispatcher dies.
     pub(super) fn keep_journals(&mut self) {
         for number in 0..self.dispatchers.count() {
             self.dispatchers[number].journal.is_kept = true;
@@ -29,7 +30,7 @@ impl Run<'_> {
         if let Some(mean_ns) = failures.dispatcher_dies_after_ns
             && let Some(at) = failures.at(self.now, self.membership.after(mean_ns))
         {
-            self.clock.plan(at, SimEvent::Dies { dispatcher: number as u32 });
+            self.events.schedule(at, SimEvent::DispatcherDies { dispatcher: number as u32 });
         }
     }
 
@@ -41,11 +42,11 @@ impl Run<'_> {
         let journal = &mut self.dispatchers[number].journal;
         if journal.write(record) {
             let (dispatcher, deaths) = (number as u32, journal.deaths);
-            self.clock.plan(self.now + WRITTEN_AFTER_NS, SimEvent::OnDisk { dispatcher, deaths });
+            self.events.schedule(self.now + WRITTEN_AFTER_NS, SimEvent::OnDisk { dispatcher, deaths });
         }
     }
 
-    /// Writes results that have gathered, unless others are being written.
+    /// Writes the accumulated results, unless others are being written.
     pub(super) fn write_results(&mut self, number: usize) {
         let dispatcher = &self.dispatchers[number];
         let journal = &dispatcher.journal;
@@ -61,7 +62,7 @@ impl Run<'_> {
         }
     }
 
-    /// The oldest entry that was written is on disk.
+    /// The oldest entry in flight is on disk, unless the dispatcher has died since.
     pub(super) fn on_disk(&mut self, number: usize, deaths: u32) {
         let journal = &mut self.dispatchers[number].journal;
         if journal.deaths != deaths {
@@ -90,7 +91,7 @@ impl Run<'_> {
         }
         self.ask_again(number);
         let back = self.now + self.cluster.failures.dispatcher_back_after_ns;
-        self.clock.plan(back, SimEvent::Restarts { dispatcher: number as u32 });
+        self.events.schedule(back, SimEvent::DispatcherRestarts { dispatcher: number as u32 });
     }
 
     pub(super) fn restarts(&mut self, number: usize) {
@@ -103,7 +104,7 @@ impl Run<'_> {
         self.plan_death(number);
     }
 
-    /// All that happens at one instant has happened.
+    /// Shows the state after a step to the audit.
     pub(super) fn show_step(&mut self) {
         if let Some(audit) = &mut self.audit {
             let running = self.dispatchers.all().enumerate().filter(|(_, of)| !of.is_down);

@@ -1,9 +1,9 @@
-//! Tags of flows: what the bytes of a flow are for.
+//! Tags of flows: the purpose of a flow's bytes.
 
-/// What the end of a flow tells.
+/// The purpose of a flow.
 pub(super) enum Tag {
     Fetch(u32),
-    /// What a task reads or writes.
+    /// The inputs that a task reads, or the outputs that it writes.
     OfTask(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Tasks that have come and have not ended.
+//! Tasks that have arrived and not ended.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -12,56 +12,56 @@ use crate::arrival::{Arrival, Objects};
 use crate::clock::{MICROSECOND, Ns};
 use crate::flows::FlowId;
 
-pub(super) struct Task {
-    /// Its index in the job of its dispatcher.
+pub(super) struct SimTask {
+    /// Index in the job of its dispatcher.
     index: u32,
-    /// The objects it reads, each once, in the order of their ids.
+    /// Objects that the task reads, without repetition, in the order of their ids.
     pub inputs: Objects,
     pub outputs: Objects,
     pub compute_us: u64,
     pub arrived: Ns,
-    /// Executors that may give its inputs, while it is assigned.
+    /// Executors that may have its inputs, while the task is assigned.
     pub hints: Box<[Hint]>,
-    /// How often it was assigned before, while it is assigned.
+    /// Number of earlier assignments, while the task is assigned.
     pub attempt: u32,
-    /// When it was assigned.
+    /// Time of the assignment.
     pub assigned: Ns,
-    /// Where it was assigned to.
+    /// The executor that it was assigned to.
     pub executor: u32,
     pub started: Ns,
-    /// Whether it has started there, and not ended.
+    /// Whether it has started on that executor and not ended.
     pub is_running: bool,
-    /// Where its inputs came from, this time.
+    /// Sources of its inputs in this attempt.
     pub reads: Reads,
-    /// The bytes that it reads or writes now.
+    /// The flow of the bytes that it reads or writes now.
     pub flow: Option<FlowId>,
     pub step: TaskStep,
-    /// How long it computes, reading what is in memory included.
+    /// Computing time, including reads from memory.
     pub computes_ns: Ns,
-    /// How long it ran.
+    /// Duration of the last attempt.
     pub ran_ns: Ns,
-    /// Its end was counted.
+    /// Its success is counted in the outcome.
     pub is_done: bool,
 }
 
-/// What a running task is doing.
+/// The step that a running task is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskStep {
     /// Reads inputs, then computes.
     Computing,
     /// Writes outputs to persistent storage.
     Delivering,
-    /// Writes outputs that are kept to the disk of its node.
+    /// Writes kept outputs to the disk of its node.
     Keeping,
 }
 
-impl Task {
+impl SimTask {
     pub fn new(arrival: Arrival, index: u32, all_outputs: &Outputs) -> Self {
         let Arrival { at_us, mut inputs, compute_us, outputs } = arrival;
         let arrived = at_us * MICROSECOND;
         inputs.sort_by_key(|object| all_outputs.id_of(*object, Owner::All));
         inputs.dedup();
-        Task {
+        SimTask {
             index,
             inputs,
             outputs,
@@ -83,21 +83,21 @@ impl Task {
     }
 }
 
-/// By their numbers, which count up; the oldest that has not ended is first.
-pub(super) struct Tasks {
-    tasks: VecDeque<Option<Task>>,
+/// Tasks by their numbers, which count up. The oldest task that has not ended is first.
+pub(super) struct SimTasks {
+    tasks: VecDeque<Option<SimTask>>,
     first: u32,
-    /// Tasks may run again after they have ended: all of them stay.
+    /// Tasks may run again after they have ended, so none is removed.
     may_run_again: bool,
 }
 
-impl Tasks {
+impl SimTasks {
     pub fn new(may_run_again: bool) -> Self {
-        Tasks { tasks: VecDeque::new(), first: 0, may_run_again }
+        SimTasks { tasks: VecDeque::new(), first: 0, may_run_again }
     }
 
-    /// Its number.
-    pub fn add(&mut self, task: Task) -> u32 {
+    /// Adds a task and returns its number.
+    pub fn add(&mut self, task: SimTask) -> u32 {
         self.tasks.push_back(Some(task));
         self.first + self.tasks.len() as u32 - 1
     }
@@ -114,29 +114,29 @@ impl Tasks {
         }
     }
 
-    /// The task, if it runs on that executor in that try.
-    pub fn running(&mut self, task: u32, executor: u32, attempt: u32) -> Option<&mut Task> {
+    /// The task, if this attempt runs on this executor.
+    pub fn running(&mut self, task: u32, executor: u32, attempt: u32) -> Option<&mut SimTask> {
         let place = task.checked_sub(self.first)?;
         let task = self.tasks.get_mut(place as usize)?.as_mut()?;
         (task.is_running && task.executor == executor && task.attempt == attempt).then_some(task)
     }
 
-    /// Its name in the job of its dispatcher.
+    /// Id of a task in the job of its dispatcher.
     pub fn id_of(&self, task: u32) -> TaskId {
         TaskId { job: JOB, index: self[task].index }
     }
 }
 
-impl Index<u32> for Tasks {
-    type Output = Task;
+impl Index<u32> for SimTasks {
+    type Output = SimTask;
 
-    fn index(&self, task: u32) -> &Task {
+    fn index(&self, task: u32) -> &SimTask {
         self.tasks[(task - self.first) as usize].as_ref().expect("the task has not ended")
     }
 }
 
-impl IndexMut<u32> for Tasks {
-    fn index_mut(&mut self, task: u32) -> &mut Task {
+impl IndexMut<u32> for SimTasks {
+    fn index_mut(&mut self, task: u32) -> &mut SimTask {
         self.tasks[(task - self.first) as usize].as_mut().expect("the task has not ended")
     }
 }

@@ -1,20 +1,20 @@
-//! Runs that can be checked by hand, and what holds for every run.
+//! Runs whose results can be computed by hand, and invariants of all runs.
 
 use eyas_types::PlacementPolicy;
 
 use super::*;
-use crate::cluster::Storage;
+use crate::cluster::SimStorage;
 use crate::workload::{AllPairs, Order, Zipf};
 
 mod dispatchers;
 mod membership;
 
-/// Few nodes, and nothing takes time but bytes and computing.
-pub(super) fn plain(nodes: u32, cpus: u32) -> Cluster {
-    let paper = Cluster::teragrid_64(1_000_000_000);
-    let storage = Storage { bytes_per_s: 50e6, client_bytes_per_s: None, latency_ns: 0 };
+/// A cluster in which only transfers and computing take time.
+pub(super) fn plain(nodes: u32, cpus: u32) -> SimCluster {
+    let paper = SimCluster::teragrid_64(1_000_000_000);
+    let storage = SimStorage { bytes_per_s: 50e6, client_bytes_per_s: None, latency_ns: 0 };
     let (decision_ns, message_ns, peer_latency_ns) = (0, 0, 0);
-    Cluster {
+    SimCluster {
         nodes,
         cpus,
         disk: None,
@@ -82,17 +82,17 @@ fn a_small_store_reads_again_and_tasks_beyond_it_are_told_of() {
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
     let zipf = Zipf { objects: 100, tasks: 2000, ..Zipf::default() };
     let all = run(&plain(2, 1), &paper, &zipf, 1);
-    let few = run(&Cluster { cache_bytes: 5 * zipf.object_bytes, ..plain(2, 1) }, &paper, &zipf, 1);
+    let few = run(&SimCluster { cache_bytes: 5 * zipf.object_bytes, ..plain(2, 1) }, &paper, &zipf, 1);
     assert!(all.is_complete() && few.is_complete());
     assert!(few.storage_bytes > all.storage_bytes && few.makespan_ns > all.makespan_ns);
-    let none = run(&Cluster { cache_bytes: zipf.object_bytes - 1, ..plain(2, 1) }, &paper, &zipf, 1);
+    let none = run(&SimCluster { cache_bytes: zipf.object_bytes - 1, ..plain(2, 1) }, &paper, &zipf, 1);
     assert_eq!((none.done, none.failed), (0, none.tasks));
 }
 
 #[test]
 fn the_same_seed_is_the_same_run() {
     let workload = Zipf { objects: 300, tasks: 3000, ..Zipf::default() };
-    let cluster = Cluster { nodes: 10, cache_bytes: 30 * workload.object_bytes, ..Cluster::teragrid_64(0) };
+    let cluster = SimCluster { nodes: 10, cache_bytes: 30 * workload.object_bytes, ..SimCluster::teragrid_64(0) };
     for placement in PlacementPolicy::ALL {
         let run = || run(&cluster, &Policies::of_eyas(*placement), &workload, 7);
         let outcome = run();

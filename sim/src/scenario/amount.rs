@@ -1,5 +1,5 @@
-//! Amounts in scenario files. Every one that has a unit needs it there: a number alone would be read as one thing by one
-//! person and as another by the next. None may be 0 where 0 makes no sense.
+//! Amounts in scenario files. An amount with a unit must be written with its unit, because readers would guess
+//! different units for a bare number. An amount must not be 0 where 0 makes no sense.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,21 +7,23 @@ use std::marker::PhantomData;
 use eyas_types::units;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+use thiserror::Error;
+
 use crate::clock::MAX_TIME_US;
 
-/// Bytes of something; at least one.
+/// A number of bytes, at least 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size(pub u64);
 
-/// Bytes a second.
+/// Bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate(pub f64);
 
-/// Microseconds.
+/// A duration in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub u64);
 
-/// How many of something; at least one, at most `MOST`.
+/// A count of at least 1 and at most `MOST`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count<const MOST: u32>(pub u32);
 
@@ -29,35 +31,46 @@ pub(super) struct Count<const MOST: u32>(pub u32);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share(pub f64);
 
-/// What is written as a text with a unit.
+/// What is wrong with an amount that has a unit.
+#[derive(Debug, Error)]
+enum AmountMistake {
+    #[error("{0}")]
+    Unit(#[from] units::AmountError),
+    #[error("`{0}` is 0 bytes: give at least 1 B")]
+    NoBytes(String),
+    #[error("`{0}` is too long: give at most a hundred years")]
+    TooLong(String),
+}
+
+/// An amount that is written as a string with a unit.
 trait Amount: Sized {
     const WHAT: &'static str;
-    fn parse(text: &str) -> Result<Self, String>;
+    fn parse(text: &str) -> Result<Self, AmountMistake>;
 }
 
 impl Amount for Size {
     const WHAT: &'static str = "a size with its unit, such as \"10 MB\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let bytes = units::parse_bytes(text).map_err(|e| e.to_string())?;
-        if bytes == 0 { Err(format!("`{text}` is nothing: give at least 1 B")) } else { Ok(Size(bytes)) }
+    fn parse(text: &str) -> Result<Self, AmountMistake> {
+        let bytes = units::parse_bytes(text)?;
+        if bytes == 0 { Err(AmountMistake::NoBytes(text.to_owned())) } else { Ok(Size(bytes)) }
     }
 }
 
 impl Amount for Rate {
     const WHAT: &'static str = "a rate with its unit, such as \"1 Gbit/s\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        units::parse_rate(text).map(|rate| Rate(rate as f64)).map_err(|e| e.to_string())
+    fn parse(text: &str) -> Result<Self, AmountMistake> {
+        Ok(Rate(units::parse_rate(text)? as f64))
     }
 }
 
 impl Amount for Time {
     const WHAT: &'static str = "a duration with its unit, such as \"10 ms\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let us = units::parse_duration_us(text).map_err(|e| e.to_string())?;
-        if us > MAX_TIME_US { Err(format!("`{text}` is too long: a hundred years are the most")) } else { Ok(Time(us)) }
+    fn parse(text: &str) -> Result<Self, AmountMistake> {
+        let us = units::parse_duration_us(text)?;
+        if us > MAX_TIME_US { Err(AmountMistake::TooLong(text.to_owned())) } else { Ok(Time(us)) }
     }
 }
 
@@ -114,9 +127,9 @@ impl<'de> Deserialize<'de> for Time {
 impl<'de, const MOST: u32> Deserialize<'de> for Count<MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match i64::deserialize(deserializer)? {
-            ..1 => Err(de::Error::custom("these are too few: give at least 1")),
+            ..1 => Err(de::Error::custom("this number is too small: give at least 1")),
             count if count > MOST.into() => {
-                Err(de::Error::custom(format!("{count} are too many: {MOST} are the most")))
+                Err(de::Error::custom(format!("{count} is too large: give at most {MOST}")))
             }
             count => Ok(Count(count as u32)),
         }

@@ -9,14 +9,14 @@ use serde::de::{self, Deserializer};
 
 use super::amount::{Count, Rate, Share, Size, Time};
 use crate::clock::MICROSECOND;
-use crate::cluster::{Cluster, Deal, Disk, EYAS_DECISION_NS, Policies};
+use crate::cluster::{Disk, EYAS_DECISION_NS, Policies, SimCluster, TaskPartitioning};
 
-/// The most nodes of a scenario.
+/// Most nodes of a cluster.
 pub(super) const MAX_NODES: u32 = 1_000_000;
-/// The most processors of each; executors have as many at most.
+/// Most processors of a node, as for real executors.
 const MAX_SLOTS: u32 = 65_536;
 
-/// A cluster, as far as it is another than the one it is like.
+/// `[cluster]`: differences from the machine named by `like`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ClusterFields {
@@ -54,7 +54,7 @@ enum Machine {
     Sicortex,
 }
 
-/// What stores are on.
+/// The medium of stores.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Medium {
@@ -62,16 +62,16 @@ enum Medium {
     Memory,
 }
 
-/// The cluster of section 5.1 had stores of 1 GB to 4 GB: so many, where a scenario does not say.
+/// Default size of stores of the paper's first cluster. Section 5.1 used 1 GB to 4 GB.
 const TERAGRID_CACHE_BYTES: u64 = 4_000_000_000;
 
 impl ClusterFields {
-    pub fn cluster(&self) -> Cluster {
+    pub fn cluster(&self) -> SimCluster {
         let mut cluster = match self.like {
-            Machine::Teragrid64 => Cluster::teragrid_64(TERAGRID_CACHE_BYTES),
-            Machine::Teragrid100 => Cluster::teragrid_100(TERAGRID_CACHE_BYTES),
-            Machine::BlueGeneP => Cluster::blue_gene_p(),
-            Machine::Sicortex => Cluster::sicortex(),
+            Machine::Teragrid64 => SimCluster::teragrid_64(TERAGRID_CACHE_BYTES),
+            Machine::Teragrid100 => SimCluster::teragrid_100(TERAGRID_CACHE_BYTES),
+            Machine::BlueGeneP => SimCluster::blue_gene_p(),
+            Machine::Sicortex => SimCluster::sicortex(),
         };
         cluster.decision_ns = EYAS_DECISION_NS;
         let set = |to: &mut f64, rate: Option<Rate>| *to = rate.map_or(*to, |rate| rate.0);
@@ -94,8 +94,9 @@ impl ClusterFields {
         cluster
     }
 
-    /// Who names a rate of a disk has one; the machines without are given that of those with.
-    fn set_disk(&self, cluster: &mut Cluster) {
+    /// Sets the disk. A scenario that gives a disk rate has a disk; a machine without a disk then takes the other
+    /// rate from the paper's clusters.
+    fn set_disk(&self, cluster: &mut SimCluster) {
         let names_disk = self.disk_read.is_some() || self.disk_write.is_some();
         match self.store {
             Some(Medium::Memory) => cluster.disk = None,
@@ -112,7 +113,7 @@ impl ClusterFields {
     }
 }
 
-/// How the deciders decide, as far as it is otherwise than with those they are like.
+/// `[policies]`: differences from the policies named by `like`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PolicyFields {
@@ -127,7 +128,7 @@ pub(super) struct PolicyFields {
     hits_first: Option<bool>,
     spread: Option<bool>,
     overlap: Option<bool>,
-    deal: Deal,
+    deal: TaskPartitioning,
     #[serde(deserialize_with = "named")]
     distribution: Option<Distribution>,
 }
@@ -154,7 +155,7 @@ impl PolicyFields {
         policies.hits_first = self.hits_first.unwrap_or(policies.hits_first);
         policies.spread = self.spread.unwrap_or(policies.spread);
         policies.overlap = self.overlap.unwrap_or(policies.overlap);
-        policies.deal = self.deal;
+        policies.partitioning = self.deal;
         policies.distribution = self.distribution;
         policies
     }

@@ -1,18 +1,19 @@
-//! `[job]`: what tasks write and read of each other, and what their client asks for.
+//! `[job]`: outputs of tasks, stages that read them, and requests of the client.
 
 use eyas_types::task::MAX_REPLICAS;
 use serde::Deserialize;
 
 use super::amount::{Count, Share, Size, Time};
-use super::workload::Wrong;
-use crate::workload::{KeepRule, Requests, SharedWorkload, Staged};
+use super::mistake::ScenarioMistake;
+use super::workload::MistakeAt;
+use crate::workload::{ClientRequests, KeepRule, SharedWorkload, Staged};
 
-/// Outputs of a task at most.
+/// Most outputs of a task.
 const MAX_OUTPUTS: u32 = 100;
-/// Retries at most, of a task and of the job.
+/// Most retries of a task or job.
 const MAX_RETRIES: u32 = 1_000;
 
-/// A job, where a key says more than the workload.
+/// `[job]` of a scenario.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct JobFields {
@@ -29,43 +30,44 @@ pub(super) struct JobFields {
 }
 
 impl JobFields {
-    /// The workload as such a job.
-    pub fn job(self, workload: SharedWorkload) -> Result<SharedWorkload, Wrong> {
-        let at = |what: &str, span: std::ops::Range<usize>| (Some(span.start), what.to_owned());
+    /// The workload with these outputs, stages and requests.
+    pub fn job(self, workload: SharedWorkload) -> Result<SharedWorkload, MistakeAt> {
+        const OUTPUTS: &str = "the number of outputs of a task";
+        let needs = |key, needed, missing| ScenarioMistake::Needs { key, needed, missing };
         let tasks = workload.tasks();
         let (outputs, output_bytes) = match (self.outputs, self.output_size) {
             (Some(outputs), Some(size)) => (outputs.0, size.0),
             (None, None) => (0, 0),
-            (Some(_), None) => return Err((None, "`outputs` have no size: give `output_size`, too".into())),
-            (None, Some(_)) => return Err((None, "`output_size` is of `outputs`: say how many a task has".into())),
+            (Some(_), None) => return Err((None, needs("outputs", "output_size", "the size of an output"))),
+            (None, Some(_)) => return Err((None, needs("output_size", "outputs", OUTPUTS))),
         };
         if u64::from(workload.objects()) + tasks * u64::from(outputs) > u32::MAX.into() {
-            return Err((None, format!("{tasks} tasks with {outputs} outputs each are too many objects")));
+            return Err((None, ScenarioMistake::TooManyOutputs { tasks, outputs }));
         }
-        let lacks_outputs = |key: &str| format!("`{key}` is of `outputs`: say how many a task has");
         if let Some(kept) = self.kept.as_ref().filter(|_| outputs == 0) {
-            return Err(at(&lacks_outputs("kept"), kept.span()));
+            return Err((Some(kept.span().start), needs("kept", "outputs", OUTPUTS)));
         }
         if let Some(until_read) = self.until_read.as_ref().filter(|_| self.kept.is_none()) {
-            return Err(at(
-                "`until_read` is of kept outputs: say with `kept` how many nodes keep one",
-                until_read.span(),
-            ));
+            let mistake = needs("until_read", "kept", "the number of nodes that keep an output");
+            return Err((Some(until_read.span().start), mistake));
         }
         if let Some(stages) = &self.stages {
+            let at = Some(stages.span().start);
             if outputs == 0 {
-                return Err(at(&lacks_outputs("stages"), stages.span()));
+                return Err((at, needs("stages", "outputs", OUTPUTS)));
             }
             if u64::from(stages.get_ref().0) > tasks {
-                return Err(at(&format!("there are only {tasks} tasks for these stages"), stages.span()));
+                return Err((at, ScenarioMistake::TooManyStages { tasks }));
             }
         }
         if let Some(reads) = self.reads.as_ref().filter(|_| self.stages.is_none()) {
-            return Err(at("`reads` is of the stage before: say with `stages` how many there are", reads.span()));
+            return Err((Some(reads.span().start), needs("reads", "stages", "the number of stages")));
         }
         let cancels = match (self.cancel_at, self.cancel_share) {
             (None, None) => Vec::new(),
-            (None, Some(share)) => return Err(at("`cancel_share` needs `cancel_at`: say when", share.span())),
+            (None, Some(share)) => {
+                return Err((Some(share.span().start), needs("cancel_share", "cancel_at", "the time of the cancel")));
+            }
             (Some(cancel_at), share) => {
                 let share = share.map_or(1.0, |share| share.get_ref().0);
                 let first = (tasks as f64 * (1.0 - share)) as u32;
@@ -77,7 +79,7 @@ impl JobFields {
             until_read: self.until_read.is_some_and(|until_read| *until_read.get_ref()),
         });
         let count = |count: Option<Count<MAX_RETRIES>>| count.map_or(0, |count| count.0);
-        let requests = Requests { retries: count(self.retries), cancels, job_retries: count(self.job_retries) };
+        let requests = ClientRequests { retries: count(self.retries), cancels, job_retries: count(self.job_retries) };
         let stages = self.stages.map_or(1, |stages| stages.get_ref().0);
         let reads = self.reads.map_or(1, |reads| reads.get_ref().0);
         Ok(Box::new(Staged { workload, outputs, output_bytes, keep, stages, reads, requests }))

@@ -2,16 +2,16 @@
 
 use eyas_provision as provision;
 use eyas_types::ProvisioningPolicy;
-use eyas_types::units::format_duration_us;
 use serde::Deserialize;
 
 use super::amount::{Count, Share, Time};
 use super::cluster::{MAX_NODES, named};
+use super::mistake::ScenarioMistake;
 use crate::clock::{MICROSECOND, Ns, SECOND};
-use crate::cluster::Cluster;
+use crate::cluster::SimCluster;
 use crate::nodes::{Batch, Failures};
 
-/// A batch system and how nodes are asked of it, as far as it is otherwise than the paper's.
+/// `[provisioning]`: differences from the paper's batch system.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ProvisioningFields {
@@ -26,7 +26,7 @@ pub(super) struct ProvisioningFields {
 }
 
 impl ProvisioningFields {
-    pub fn batch(&self, cluster: &Cluster) -> Result<Batch, String> {
+    pub fn batch(&self, cluster: &SimCluster) -> Result<Batch, ScenarioMistake> {
         let usual = Batch::default();
         let ns = |time: Option<Time>, usual| time.map_or(usual, |time| time.0 * MICROSECOND);
         let batch = Batch {
@@ -43,32 +43,30 @@ impl ProvisioningFields {
         let notice_us = provision::Config::default().notice_us;
         let (least, most) = batch.grants_after_ns;
         if batch.min_nodes > cluster.nodes {
-            return Err(format!("`min_nodes` is {}, the cluster has {}", batch.min_nodes, cluster.nodes));
+            return Err(ScenarioMistake::TooFewNodes { min_nodes: batch.min_nodes, nodes: cluster.nodes });
         }
         if least > most {
-            return Err("`grant_least` is longer than `grant_most`".into());
+            return Err(ScenarioMistake::GrantOrder);
         }
         if batch.idle_ns == 0 || batch.target_ns == 0 {
-            return Err("`idle` and `target` are longer than nothing".into());
+            return Err(ScenarioMistake::NoTime("idle", "target"));
         }
         if self.target.is_some() && batch.policy != ProvisioningPolicy::Demand {
-            let policy = batch.policy;
-            return Err(format!("`target` is for `demand` alone, `policy` is `{policy}`: leave one of them out"));
+            return Err(ScenarioMistake::TargetWithoutDemand(batch.policy));
         }
         if batch.walltime_ns <= notice_us * MICROSECOND {
-            let notice = format_duration_us(notice_us);
-            return Err(format!("`walltime` is too short: nodes are told to leave {notice} before it is over"));
+            return Err(ScenarioMistake::ShortWalltime { notice_us });
         }
         Ok(batch)
     }
 }
 
-/// How long a node that has left in good order is away if nothing is said: about what a restart of a machine takes.
+/// Default time that a node stays away after it left: about a restart of the machine.
 const NODE_AWAY_NS: Ns = 60 * SECOND;
-/// How long a dispatcher that has died is away if nothing is said: as long as a supervisor takes to notice.
+/// Default time until a dead dispatcher is started again: a supervisor has to notice.
 const DISPATCHER_BACK_NS: Ns = 5 * SECOND;
 
-/// What breaks.
+/// `[failures]` of a scenario.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FailureFields {
@@ -86,7 +84,7 @@ pub(super) struct FailureFields {
 }
 
 impl FailureFields {
-    pub fn failures(&self, cluster: &Cluster) -> Result<Failures, String> {
+    pub fn failures(&self, cluster: &SimCluster) -> Result<Failures, ScenarioMistake> {
         let ns = |time: Option<Time>| time.map(|time| time.0 * MICROSECOND);
         let share = |share: Option<Share>| share.map_or(0.0, |share| share.0);
         let failures = Failures {
@@ -101,34 +99,36 @@ impl FailureFields {
             failed_tries: share(self.failed_tries),
             until_ns: ns(self.until),
         };
-        let is_never = |after: Option<Ns>| after == Some(0);
-        if is_never(failures.lost_after_ns) || is_never(failures.disconnected_after_ns) {
-            return Err("`node_lost_after` and `disconnected_after` are longer than nothing".into());
+        let is_zero = |after: Option<Ns>| after == Some(0);
+        if is_zero(failures.lost_after_ns) || is_zero(failures.disconnected_after_ns) {
+            return Err(ScenarioMistake::NoTime("node_lost_after", "disconnected_after"));
         }
-        if failures.back_after_ns.is_some() && failures.lost_after_ns.is_none() {
-            return Err("`node_back_after` says when lost nodes are back: give `node_lost_after`, too".into());
+        if is_zero(failures.leaves.map(|(after, _)| after)) || is_zero(failures.dispatcher_dies_after_ns) {
+            return Err(ScenarioMistake::NoTime("node_leaves_after", "dispatcher_dies_after"));
         }
-        if is_never(failures.leaves.map(|(after, _)| after)) || is_never(failures.dispatcher_dies_after_ns) {
-            return Err("`node_leaves_after` and `dispatcher_dies_after` are longer than nothing".into());
-        }
-        if self.node_away.is_some() && failures.leaves.is_none() {
-            return Err("`node_away` says how long nodes are away that left: give `node_leaves_after`, too".into());
-        }
-        if self.dispatcher_back_after.is_some() && failures.dispatcher_dies_after_ns.is_none() {
-            let why = "`dispatcher_back_after` says when a dispatcher is back: give `dispatcher_dies_after`, too";
-            return Err(why.into());
+        let pairs = [
+            ("node_back_after", self.node_back_after, "node_lost_after", self.node_lost_after),
+            ("node_away", self.node_away, "node_leaves_after", self.node_leaves_after),
+            ("dispatcher_back_after", self.dispatcher_back_after, "dispatcher_dies_after", self.dispatcher_dies_after),
+        ];
+        for (key, given, needed, cause) in pairs {
+            if given.is_some() && cause.is_none() {
+                return Err(ScenarioMistake::Needs { key, needed, missing: "the mean time until this failure" });
+            }
         }
         if failures.failed_tries == 1.0 {
-            return Err("`failed_tries`: if all tries fail, no task ever succeeds".into());
+            let consequence = "no task ever succeeds";
+            return Err(ScenarioMistake::AlwaysFails { key: "failed_tries", consequence });
         }
         if failures.slow_disks > 0.0 && cluster.disk.is_none() {
-            return Err("`slow_disks`: the stores of this cluster are in memory".into());
+            return Err(ScenarioMistake::NoDisks);
         }
         if failures.failed_requests > 0.0 && cluster.batch.is_none() {
-            return Err("`failed_requests`: without [provisioning] nobody asks for nodes".into());
+            return Err(ScenarioMistake::NoRequests);
         }
         if failures.failed_requests == 1.0 {
-            return Err("`failed_requests`: if all fail, there is never a node".into());
+            let consequence = "no node is ever granted";
+            return Err(ScenarioMistake::AlwaysFails { key: "failed_requests", consequence });
         }
         Ok(failures)
     }

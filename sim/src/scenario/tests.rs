@@ -1,23 +1,32 @@
-//! Scenarios that are right, and what is said of those that are not.
+//! Valid scenarios, and the errors of invalid ones.
 
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 use super::*;
 use crate::clock::SECOND;
-use crate::cluster::Deal;
+use crate::cluster::TaskPartitioning;
 use crate::nodes::{Batch, Failures};
 
-fn parse(text: &str) -> Result<Scenario, (usize, String)> {
+fn parse(text: &str) -> Result<Scenario, (usize, ScenarioMistake)> {
     Scenario::parse(text, "file", Path::new("/nowhere"))
 }
 
-/// Of a small zipf workload, with lines before and after it.
+/// A scenario of a small Zipf workload, with lines before and after it.
 fn zipf(before: &str, after: &str) -> String {
     let workload = "[workload.zipf]\nobjects = 100\nsize = \"10 MB\"\ntasks = 500\ncompute = \"10 ms\"\n";
     format!("{before}{workload}{after}")
 }
 
-fn run(scenario: &Scenario) -> Outcome {
+/// `[job]` with one output for each task, and more lines.
+fn after_job(more: &str) -> String {
+    format!("[job]\noutputs = 1\noutput_size = \"1 MB\"\n{more}")
+}
+
+fn job(more: &str) -> String {
+    zipf("", &after_job(more))
+}
+
+fn run(scenario: &Scenario) -> RunOutcome {
     scenario.run(&scenario.cluster, &scenario.policies, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -25,7 +34,7 @@ fn run(scenario: &Scenario) -> Outcome {
 fn what_is_not_said_is_that_of_the_paper_and_of_eyas() {
     let scenario = parse(&zipf("", "")).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed, scenario.limit_us), ("file", 1, LIMIT_US));
-    assert_eq!(scenario.cluster, Cluster::teragrid_64(4_000_000_000).under_eyas());
+    assert_eq!(scenario.cluster, SimCluster::teragrid_64(4_000_000_000).under_eyas());
     assert_eq!(scenario.policies, Policies::of_eyas(PlacementPolicy::Cost));
     assert_eq!((scenario.workload.tasks(), scenario.workload.object_bytes()), (500, 10_000_000));
     assert!(run(&scenario).is_complete());
@@ -34,11 +43,13 @@ fn what_is_not_said_is_that_of_the_paper_and_of_eyas() {
 #[test]
 fn what_is_said_is_heard() {
     let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n[cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
-        cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\nstorage = \"2 Gbit/s\"\n\
-        storage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\ndecision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
-    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\nhits_first = false\nspread = true\n\
-        [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\nwalltime = \"1 h\"\n\
-        [failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
+        cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\n\
+        storage = \"2 Gbit/s\"\nstorage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\n\
+        decision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
+    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n\
+        hits_first = false\nspread = true\n\
+        [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\n\
+        walltime = \"1 h\"\n[failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
         disconnected_after = \"1 h\"\nslow_disks = 0.25\nfailed_requests = 0.5\n";
     let Scenario { name, cluster, policies, seed, limit_us, .. } = parse(&zipf(before, after)).unwrap();
     assert_eq!((name.as_str(), seed, limit_us), ("mine", 7, 7_200_000_000));
@@ -105,7 +116,7 @@ fn mistakes_are_told_with_their_line() {
         ("[workload.zip]\nobjects = 1", 1, "unknown variant `zip`"),
         ("[workload.zipf]\nobjects = 1", 1, "missing field `size`"),
         (&zipf("[cluster]\nnodes = 0\n", ""), 2, "at least 1"),
-        (&zipf("[cluster]\nnodes = 2000000\n", ""), 2, "1000000 are the most"),
+        (&zipf("[cluster]\nnodes = 2000000\n", ""), 2, "give at most 1000000"),
         (&zipf("[cluster]\n\nnods = 5\n", ""), 3, "unknown field `nods`"),
         (&zipf("[cluster]\ncache = 10\n", ""), 2, "no unit"),
         (&zipf("[cluster]\ncache = \"10\"\n", ""), 2, "no unit"),
@@ -119,34 +130,56 @@ fn mistakes_are_told_with_their_line() {
             "no room for all objects, 1.0 GB",
         ),
         (&zipf("", "[provisioning]\n[policies]\ndistribution = \"chain\"\n"), 6, "there are none"),
-        (&zipf("", "[policies]\nplacement = \"fa\"\ndistribution = \"chain\"\n"), 6, "under `fa` nodes keep nothing"),
+        (&zipf("", "[policies]\nplacement = \"fa\"\ndistribution = \"chain\"\n"), 6, "under `fa` nodes store nothing"),
         (&zipf("", "[policies]\ndistribution = \"bush\"\n"), 7, "there are chain, spanning-tree"),
         (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
         (&zipf("[cluster]\nnodes = 4\ndispatchers = 5\n", ""), 3, "5 dispatchers for 4 nodes"),
-        (&zipf("[cluster]\ndispatchers = 2\n", "[provisioning]\n"), 2, "on behalf of one alone"),
+        (&zipf("[cluster]\ndispatchers = 2\n", "[provisioning]\n"), 2, "for one dispatcher only"),
         (&zipf("", "[policies]\ndeal = \"cards\"\n"), 7, "`objects` or `turns`"),
-        (&zipf("[cluster]\nnodes = 4\n", "[provisioning]\nmin_nodes = 5\n"), 8, "`min_nodes` is 5, the cluster has 4"),
+        (&zipf("[cluster]\nnodes = 4\n", "[provisioning]\nmin_nodes = 5\n"), 8, "`min_nodes` is 5, and the cluster"),
         (&zipf("", "[provisioning]\npolicy = \"greedy\"\n"), 7, "there are one-at-a-time, additive,"),
         (
             &zipf("", "[provisioning]\npolicy = \"additive\"\ntarget = \"30 s\"\n"),
             6,
-            "for `demand` alone, `policy` is `additive`: leave one of them out",
+            "belongs to the policy `demand`, and `policy` is `additive`: leave one of them out",
         ),
         (&zipf("", "[provisioning]\nidle = 30\n"), 7, "no unit"),
-        (&zipf("", "[provisioning]\nidle = \"0 s\"\n"), 6, "longer than nothing"),
+        (&zipf("", "[provisioning]\nidle = \"0 s\"\n"), 6, "longer than 0"),
         (&zipf("", "[provisioning]\ngrant_least = \"61 s\"\n"), 6, "longer than `grant_most`"),
         (&zipf("", "[provisioning]\nwalltime = \"2 min\"\n"), 6, "`walltime` is too short"),
         (
             &zipf("", "[provisioning]\nwalltime = \"3 min\"\n").replace("compute = \"10 ms\"", "compute = \"3 min\""),
             6,
-            "a task computes for 3 min 0 s, a node is there for 3 min 0 s only: make `walltime` longer",
+            "a task computes for 3 min 0 s, and the walltime of a node is only 3 min 0 s: make `walltime` longer",
         ),
-        (&zipf("", "[failures]\nnode_lost_after = \"0 s\"\n"), 6, "longer than nothing"),
-        (&zipf("", "[failures]\nnode_back_after = \"1 s\"\n"), 6, "give `node_lost_after`, too"),
+        (&zipf("", "[failures]\nnode_lost_after = \"0 s\"\n"), 6, "longer than 0"),
+        (&zipf("", "[failures]\nnode_back_after = \"1 s\"\n"), 6, "`node_back_after` needs `node_lost_after`"),
         (&zipf("", "[failures]\nslow_disks = 1.5\n"), 7, "from 0 to 1"),
         (&zipf("[cluster]\nstore = \"memory\"\n", "[failures]\nslow_disks = 0.5\n"), 8, "are in memory"),
-        (&zipf("", "[failures]\nfailed_requests = 0.5\n"), 6, "nobody asks for nodes"),
-        (&zipf("", "[provisioning]\n[failures]\nfailed_requests = 1\n"), 7, "never a node"),
+        (&zipf("", "[failures]\nfailed_requests = 0.5\n"), 6, "no nodes are requested"),
+        (&zipf("", "[provisioning]\n[failures]\nfailed_requests = 1\n"), 7, "no node is ever granted"),
+        (&zipf("", "[job]\noutputs = 2\n"), 6, "`outputs` needs `output_size`"),
+        (&zipf("", "[job]\noutput_size = \"1 MB\"\n"), 6, "`output_size` needs `outputs`"),
+        (&zipf("", "[job]\noutputs = 101\n"), 7, "give at most 100"),
+        (&zipf("", "[job]\noutputs = 1\noutput_size = \"0 B\"\n"), 8, "give at least 1 B"),
+        (&zipf("", "[job]\nkept = 1\n"), 7, "`kept` needs `outputs`"),
+        (&zipf("", "[job]\nuntil_read = true\n"), 7, "`until_read` needs `kept`"),
+        (&zipf("", "[job]\nstages = 2\n"), 7, "`stages` needs `outputs`"),
+        (&job("stages = 501\n"), 9, "only 500 tasks"),
+        (&job("reads = 2\n"), 9, "`reads` needs `stages`"),
+        (&zipf("", "[job]\nretries = 1001\n"), 7, "give at most 1000"),
+        (&zipf("", "[job]\njob_retries = 0\n"), 7, "at least 1"),
+        (&zipf("", "[job]\ncancel_share = 0.5\n"), 7, "`cancel_share` needs `cancel_at`"),
+        (&zipf("", "[job]\ncancel_at = \"1 s\"\ncancel_share = 2\n"), 8, "from 0 to 1"),
+        (&job("kept = 1\n[policies]\nplacement = \"fa\"\n"), 6, "under `fa` nodes store nothing"),
+        (&zipf("[cluster]\ndispatchers = 2\n", &after_job("stages = 2\n")), 8, "2 dispatchers do not know"),
+        (&zipf("", "[failures]\nnode_leaves_after = \"0 s\"\n"), 6, "longer than 0"),
+        (&zipf("", "[failures]\ndispatcher_dies_after = \"0 s\"\n"), 6, "longer than 0"),
+        (&zipf("", "[failures]\nnode_away = \"1 s\"\n"), 6, "`node_away` needs `node_leaves_after`"),
+        (&zipf("", "[failures]\ndispatcher_back_after = \"1 s\"\n"), 6, "needs `dispatcher_dies_after`"),
+        (&zipf("", "[failures]\nfailed_tries = 1\n"), 6, "no task ever succeeds"),
+        (&zipf("", "[failures]\nuntil = 5\n"), 7, "no unit"),
+        (&zipf("", "[provisioning]\n[failures]\ndispatcher_dies_after = \"1 h\"\n"), 7, "leave one of them out"),
         (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, mch, mcu, gcc, cost"),
         (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
         (&zipf("", "exponent = -1\n"), 1, "exponent"),
@@ -155,14 +188,14 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("limit = \"1 s\"\n[cluster]\nstorage = \"1 MB/s\"\n", ""), 4, "reading each object once takes at least"),
         (&zipf("", "interval = \"50 d\"\ncompute = \"1 s\""), 7, "duplicate key"),
         (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
-        ("[workload.stacking]\nlocality = 7", 2, "only of 1, 1.38"),
+        ("[workload.stacking]\nlocality = 7", 2, "choose one of 1, 1.38"),
         ("[workload.all_pairs]\nside = 60_000\nsize = \"1 B\"\ncompute = \"1 s\"", 1, "tasks are too many"),
-        ("[workload.all_pairs]\nside = 6\nsize = \"1 B\"\ncompute = \"1 s\"\ntile = 3", 5, "in the order `tiles` only"),
+        ("[workload.all_pairs]\nside = 6\nsize = \"1 B\"\ncompute = \"1 s\"\ntile = 3", 5, "`tile` needs `order"),
         ("[workload.trace]\nfile = \"job.jsonl\"", 2, "/nowhere/job.jsonl cannot be read"),
     ] {
         let Err(error) = parse(text) else { panic!("this is no mistake:\n{text}") };
         assert_eq!(error.0, line, "{error:?}\n{text}");
-        assert!(error.1.contains(why), "{error:?}\n{text}");
+        assert!(error.1.to_string().contains(why), "{error:?}\n{text}");
     }
     let error = Scenario::read(Path::new("/nowhere/it.toml")).err().expect("there is none").to_string();
     assert!(error.starts_with("/nowhere/it.toml cannot be read: "), "{error}");
@@ -184,7 +217,7 @@ fn a_cache_for_one_task_is_enough_and_less_is_not() {
 
 #[test]
 fn a_run_ends_at_its_limit() {
-    // 5 GB at 50 MB/s, where reading each object once would take 20 s.
+    // The tasks read 5 GB at 50 MB/s. Reading each object once would take 20 s.
     let slow = "limit = \"60 s\"\n[cluster]\nstorage = \"50 MB/s\"\n";
     let scenario = parse(&zipf(slow, "[policies]\nplacement = \"fa\"\n")).unwrap();
     let outcome = run(&scenario);
@@ -202,7 +235,7 @@ fn a_run_ends_at_its_limit() {
 #[test]
 fn dispatchers_and_what_they_are_dealt_are_heard() {
     let scenario = parse(&zipf("[cluster]\ndispatchers = 8\n", "[policies]\ndeal = \"turns\"\n")).unwrap();
-    assert_eq!((scenario.cluster.dispatchers, scenario.policies.deal), (8, Deal::Turns));
-    assert_eq!(parse(&zipf("", "")).unwrap().policies.deal, Deal::Objects);
+    assert_eq!((scenario.cluster.dispatchers, scenario.policies.partitioning), (8, TaskPartitioning::RoundRobin));
+    assert_eq!(parse(&zipf("", "")).unwrap().policies.partitioning, TaskPartitioning::FirstInput);
     assert!(run(&scenario).is_complete());
 }

@@ -1,10 +1,11 @@
-//! `[workload.KIND]`.
+//! `[workload.KIND]`: the workloads that a scenario can name.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::amount::{Count, Size, Time};
+use super::mistake::ScenarioMistake;
 use crate::clock::MAX_TIME_US;
 use crate::run::MAX_TASKS;
 use crate::trace::{Compute, Trace};
@@ -12,15 +13,15 @@ use crate::workload::{
     AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SharedWorkload, SineWave, Stacking, Zipf,
 };
 
-/// Objects at most: each has some bytes of memory.
+/// Most objects; each takes some bytes of memory.
 const MAX_OBJECTS: u32 = 100_000_000;
 
-/// How many objects there are.
+/// A number of objects.
 type Objects = Count<MAX_OBJECTS>;
-/// How many tasks.
+/// A number of tasks.
 type Tasks = Count<MAX_TASKS>;
 
-/// A kind of workload, and what is said of it.
+/// A kind of workload, with its parameters.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WorkloadFields {
@@ -34,7 +35,7 @@ pub(super) enum WorkloadFields {
     Trace(TraceFields),
 }
 
-/// Of the paper's workloads whose arrivals an equation says.
+/// Parameters of the paper's workloads whose arrivals follow an equation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Files {
@@ -54,7 +55,7 @@ pub(super) struct AllPairsFields {
     tile: Option<toml::Spanned<Objects>>,
 }
 
-/// Rows and columns of a tile if nothing is said: a million pairs are a thousand tiles.
+/// Default number of rows and columns of a tile: a million pairs are a thousand tiles.
 const TILE: u32 = 32;
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -121,12 +122,12 @@ pub(super) struct TraceFields {
     compute: Compute,
 }
 
-/// What is wrong, and at which byte of the file; if nothing is said, somewhere in the workload.
-pub(super) type Wrong = (Option<usize>, String);
+/// A mistake, and the byte of the file at which it is; `None` for the start of the section.
+pub(super) type MistakeAt = (Option<usize>, ScenarioMistake);
 
 impl WorkloadFields {
-    /// The workload. Files are named from `folder` on.
-    pub fn workload(self, seed: u64, folder: &Path) -> Result<SharedWorkload, Wrong> {
+    /// The workload. Relative paths start from `folder`.
+    pub fn workload(self, seed: u64, folder: &Path) -> Result<SharedWorkload, MistakeAt> {
         Ok(match self {
             WorkloadFields::MonotonicallyIncreasing(fields) => {
                 let paper = MonotonicallyIncreasing::paper(seed);
@@ -139,9 +140,9 @@ impl WorkloadFields {
                 Box::new(SineWave { files, file_bytes, compute_us, seed })
             }
             WorkloadFields::AllPairs(AllPairsFields { side: Count(side), size, compute, order, tile }) => {
-                coming(u64::from(side).pow(2), Time::default())?;
+                check_arrivals(u64::from(side).pow(2), Time::default())?;
                 if let (OrderName::Rows | OrderName::Random, Some(tile)) = (order, &tile) {
-                    return Err((Some(tile.span().start), "there are tiles in the order `tiles` only".into()));
+                    return Err((Some(tile.span().start), ScenarioMistake::TileWithoutTiles));
                 }
                 let order = match order {
                     OrderName::Rows => Order::Rows,
@@ -158,25 +159,26 @@ impl WorkloadFields {
             }
             WorkloadFields::Zipf(ZipfFields { objects, size, tasks, exponent, interval, compute }) => {
                 if !(0.0..=10.0).contains(&exponent) {
-                    return Err((None, format!("an exponent of {exponent} is none: give a number from 0 to 10")));
+                    return Err((None, ScenarioMistake::Exponent(exponent)));
                 }
                 let of_objects = Zipf { objects: objects.0, object_bytes: size.0, exponent, ..Zipf::default() };
-                let (tasks, interval_us) = coming(tasks.0.into(), interval)?;
+                let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
                 Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
             }
             WorkloadFields::Uniform(UniformFields { objects, size, tasks, interval, compute }) => {
                 let of_objects = Zipf { objects: objects.0, object_bytes: size.0, exponent: 0.0, ..Zipf::default() };
-                let (tasks, interval_us) = coming(tasks.0.into(), interval)?;
+                let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
                 Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
             }
             WorkloadFields::Scan(ScanFields { objects, size, rounds, interval, compute }) => {
-                let (_, interval_us) = coming(u64::from(objects.0) * u64::from(rounds.0), interval)?;
+                let (_, interval_us) = check_arrivals(u64::from(objects.0) * u64::from(rounds.0), interval)?;
                 let (objects, rounds) = (objects.0, rounds.0);
                 Box::new(Scan { objects, object_bytes: size.0, rounds, interval_us, compute_us: compute.0 })
             }
             WorkloadFields::Trace(TraceFields { file, compute }) => {
                 let path = folder.join(file.get_ref());
-                let trace = Trace::read(&path, compute).map_err(|e| (Some(file.span().start), e.to_string()))?;
+                let mistake = |e| (Some(file.span().start), ScenarioMistake::Trace(Box::new(e)));
+                let trace = Trace::read(&path, compute).map_err(mistake)?;
                 Box::new(trace)
             }
         })
@@ -191,23 +193,22 @@ impl Files {
     }
 }
 
-/// A row of table 3.
-fn row_of(locality: &toml::Spanned<f64>) -> Result<Locality, Wrong> {
+/// The row of table 3 with this locality.
+fn row_of(locality: &toml::Spanned<f64>) -> Result<Locality, MistakeAt> {
     let row = LOCALITIES.into_iter().find(|row| row.locality == *locality.get_ref());
     row.ok_or_else(|| {
-        let rows: Vec<_> = LOCALITIES.iter().map(|row| row.locality.to_string()).collect();
-        let why = format!("there is no workload of locality {}, only of {}", locality.get_ref(), rows.join(", "));
-        (Some(locality.span().start), why)
+        let (given, known) = (*locality.get_ref(), LOCALITIES.map(|row| row.locality));
+        (Some(locality.span().start), ScenarioMistake::Locality { locality: given, known })
     })
 }
 
-/// So many tasks, one every interval.
-fn coming(tasks: u64, Time(interval_us): Time) -> Result<(u64, u64), Wrong> {
+/// Checks the number of tasks and the time of the last arrival.
+fn check_arrivals(tasks: u64, Time(interval_us): Time) -> Result<(u64, u64), MistakeAt> {
     if tasks > MAX_TASKS.into() {
-        return Err((None, format!("{tasks} tasks are too many: {MAX_TASKS} are the most")));
+        return Err((None, ScenarioMistake::TooManyTasks { tasks, most: MAX_TASKS }));
     }
     if tasks.checked_mul(interval_us).is_none_or(|last_us| last_us > MAX_TIME_US) {
-        return Err((None, "the last task would come in more than a hundred years: make `interval` shorter".into()));
+        return Err((None, ScenarioMistake::LateArrivals));
     }
     Ok((tasks, interval_us))
 }

@@ -1,9 +1,9 @@
-//! All-Pairs: each object of one set with each of another (data-diffusion §5.3, figure 34).
+//! All-Pairs: each object of one set with each object of another (data-diffusion §5.3, figure 34).
 //!
-//! In which order they come matters: row by row, a task shares an object with the one before it; in random order, hardly
-//! ever. In tiles the job says its pattern: all tiles begin at once, each at its corner, and grow in squares. So as many
-//! nodes as there are tiles each find one to be theirs, the objects of which are few enough for a store; and as long as
-//! few objects are there, they are those of which the most pairs can be made.
+//! The order of the tasks matters. Row by row, a task shares an object with the task before it. In random order, it
+//! hardly ever does. In tiles, the job reveals its pattern: all tiles start at once at one corner and grow as
+//! squares. Each node then finds a tile of its own, whose objects fit in its store. While a tile has few objects,
+//! they form as many pairs as possible.
 
 use smallvec::smallvec;
 
@@ -11,44 +11,46 @@ use super::Workload;
 use crate::arrival::Arrival;
 use crate::random::Random;
 
-/// The order in which tasks come.
+/// The order in which tasks arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Row by row, as the two loops of figure 34 submit them.
     Rows,
-    /// Any, by a seed.
+    /// Random, by this seed.
     Random(u64),
-    /// The first pair of each tile, then the second of each, and so on; tiles have so many rows and columns, those at the
-    /// far edges fewer.
+    /// The first pair of each tile, then the second pair of each, and so on. A tile has this number of rows and
+    /// columns; tiles at the far edges are smaller.
     Tiles(u32),
 }
 
-/// `side` times `side` tasks, all there from the beginning; task `i * side + j` reads the objects `i` and `side + j`.
+/// `side` times `side` tasks, which all arrive at the start. Task `i * side + j` reads the objects `i` and `side +
+/// j`.
 #[derive(Clone, Debug)]
 pub struct AllPairs {
     /// Objects in each set.
     pub side: u32,
-    /// Bytes of each.
+    /// Size of each object in bytes.
     pub object_bytes: u64,
-    /// How long a task computes, microseconds.
+    /// Computing time of a task, in microseconds.
     pub compute_us: u64,
-    /// The order in which they come.
+    /// The order in which tasks arrive.
     pub order: Order,
 }
 
 impl AllPairs {
-    /// That of the cluster of 200 processors: 500 times 500 objects of 12 MB, 1 s of computing.
+    /// The workload of the cluster with 200 processors: 500 times 500 objects of 12 MB, 1 s of computing.
     pub fn cluster(order: Order) -> Self {
         AllPairs { side: 500, object_bytes: 12_000_000, compute_us: 1_000_000, order }
     }
 
-    /// That of BlueGene/P and SiCortex, whose processors are a quarter as fast: 1,000 times 1,000 objects, 4 s.
+    /// The workload of BlueGene/P and SiCortex, whose processors have a quarter of the speed: 1,000 times 1,000
+    /// objects, 4 s.
     pub fn supercomputer(order: Order) -> Self {
         AllPairs { side: 1_000, object_bytes: 12_000_000, compute_us: 4_000_000, order }
     }
 }
 
-/// The places of a square, so that those of each smaller one at its corner come first.
+/// The cells of a square, in an order in which every smaller square at the same corner comes first.
 fn growing_squares(side: u32) -> impl Iterator<Item = (u32, u32)> {
     (0..side).flat_map(|last| {
         let column = (0..last).map(move |row| (row, last));

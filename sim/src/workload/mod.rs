@@ -1,26 +1,24 @@
-//! Workloads: objects, and tasks that read them as time goes on (data-diffusion §5 and §6.3, and two classics).
+//! Workloads: objects, and tasks that read them over time (data-diffusion §5 and §6.3, and two classics).
 //!
-//! A workload is what its parameters and its seed say, to the last bit, on any machine: functions that differ from one
-//! standard library to the next are those of `libm`.
+//! The parameters and the seed determine a workload exactly, on any machine. Functions that differ between standard
+//! libraries are taken from `libm`.
 
+mod adapted;
 mod all_pairs;
-mod first;
 mod monotonically_increasing;
 mod scan;
 mod sine_wave;
 mod stacking;
 mod staged;
-mod uneven;
 mod zipf;
 
+pub use adapted::Adapted;
 pub use all_pairs::{AllPairs, Order};
-pub use first::First;
 pub use monotonically_increasing::MonotonicallyIncreasing;
 pub use scan::Scan;
 pub use sine_wave::SineWave;
 pub use stacking::{LOCALITIES, Locality, Stacking};
 pub use staged::Staged;
-pub use uneven::Uneven;
 pub use zipf::Zipf;
 
 use std::ops::Range;
@@ -30,27 +28,27 @@ use smallvec::smallvec;
 use crate::arrival::Arrival;
 use crate::random::Random;
 
-/// How an output is kept in executors' stores.
+/// How an output is kept in the executors' stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeepRule {
-    /// How many executors keep a replica.
+    /// Number of executors that keep a replica.
     pub replicas: u8,
-    /// They keep it only until all tasks that read it have succeeded.
+    /// Whether they keep it only until all tasks that read it have succeeded.
     pub until_read: bool,
 }
 
-/// What else a client asks for: retries of tasks, and requests while the job runs.
+/// Requests of the client in addition to the submission: retries and cancels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
-    /// How often a task that fails is tried again.
+pub struct ClientRequests {
+    /// Number of retries of a failed task.
     pub retries: u32,
-    /// When the client cancels tasks, microseconds from the beginning, and which tasks, by their numbers.
+    /// Time of each cancel, in microseconds from the start of the run, and the numbers of the cancelled tasks.
     pub cancels: Vec<(u64, Range<u32>)>,
-    /// How often the client has the failed and cancelled tasks of the ended job run again.
+    /// Number of times that the client retries the failed and cancelled tasks of an ended job.
     pub job_retries: u32,
 }
 
-/// A workload that many runs may share.
+/// A workload that several threads may share.
 pub type SharedWorkload = Box<dyn Workload + Send + Sync>;
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
@@ -62,7 +60,7 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
         (**self).keep(object)
     }
 
-    fn requests(&self) -> Requests {
+    fn requests(&self) -> ClientRequests {
         (**self).requests()
     }
 
@@ -87,47 +85,48 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     }
 }
 
-/// One workload. The objects that exist from the beginning have the numbers `0 .. objects()`; what tasks write follows.
+/// A workload. Objects that exist from the start have the numbers `0 .. objects()`; outputs of tasks have higher
+/// numbers.
 pub trait Workload {
-    /// How many objects exist from the beginning.
+    /// Number of objects that exist from the start.
     fn objects(&self) -> u32;
 
-    /// How an object that a task writes is kept in the cluster; `None` if it is written to persistent storage.
+    /// How an output is kept in the cluster; `None` if it is written to persistent storage.
     fn keep(&self, _object: u32) -> Option<KeepRule> {
         None
     }
 
-    /// What else a client asks for.
-    fn requests(&self) -> Requests {
-        Requests::default()
+    /// Requests of the client in addition to the submission.
+    fn requests(&self) -> ClientRequests {
+        ClientRequests::default()
     }
 
-    /// Bytes of each; on average, if they are not of one size.
+    /// Size of an object in bytes; the average if sizes differ.
     fn object_bytes(&self) -> u64;
 
-    /// Bytes of one of them.
+    /// Size of this object in bytes.
     fn size_bytes(&self, _object: u32) -> u64 {
         self.object_bytes()
     }
 
-    /// How many tasks there are.
+    /// Number of tasks.
     fn tasks(&self) -> u64;
 
-    /// The tasks, in the order in which they come.
+    /// The tasks, in order of arrival.
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_>;
 
-    /// Bytes of all objects.
+    /// Bytes of all objects that exist from the start.
     fn data_bytes(&self) -> u64 {
         u64::from(self.objects()) * self.object_bytes()
     }
 }
 
-/// When each of `count` tasks comes that are spread evenly over the time from `from_us` on.
+/// Arrival times of `count` tasks that are spread evenly over a period.
 fn spread(from_us: u64, duration_us: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |task| from_us + task * duration_us / count)
 }
 
-/// A task at each of the times, each of which reads one of the files, all equally likely.
+/// One task at each of the times. Each task reads one file; all files are equally likely.
 fn of_any_file(
     times: impl Iterator<Item = u64>,
     files: u32,
@@ -145,7 +144,7 @@ fn of_any_file(
 mod tests {
     use super::*;
 
-    /// Bytes that all tasks together read.
+    /// Bytes that all tasks read together.
     fn read_bytes(workload: &dyn Workload) -> u64 {
         workload.arrivals().map(|task| task.inputs.len() as u64 * workload.object_bytes()).sum()
     }

@@ -1,7 +1,8 @@
-//! MI: the rate of arrivals grows by 1.3 every minute, to 1,000 tasks a second (data-diffusion §5.1, equation 12).
+//! MI: the rate of arrivals grows by the factor 1.3 every minute, up to 1,000 tasks per second (data-diffusion §5.1,
+//! equation 12).
 //!
-//! All 24 minutes would be 275,100 tasks. The paper's 250,000 tasks and 1,415 s come out when the last minute is cut at
-//! 34.9 s.
+//! All 24 minutes would have 275,100 tasks. The paper's 250,000 tasks and 1,415 s result when the last minute is cut
+//! at 34.9 s.
 
 use super::{Workload, of_any_file, spread};
 use crate::arrival::Arrival;
@@ -9,19 +10,19 @@ use crate::arrival::Arrival;
 const INTERVALS: u32 = 24;
 const INTERVAL_US: u64 = 60_000_000;
 const MAX_TASKS_PER_S: u64 = 1_000;
-/// Where the paper's workload ends.
+/// Tasks of the paper's workload, which ends before its equation does.
 const TASKS: u64 = 250_000;
 
-/// Each task reads one file, any of them equally likely.
+/// Each task reads one file; all files are equally likely.
 #[derive(Clone, Debug)]
 pub struct MonotonicallyIncreasing {
-    /// Files.
+    /// Number of files.
     pub files: u32,
-    /// Bytes of each.
+    /// Size of each file in bytes.
     pub file_bytes: u64,
-    /// How long a task computes, microseconds.
+    /// Computing time of a task, in microseconds.
     pub compute_us: u64,
-    /// Which file each reads.
+    /// Seed of the choice of files.
     pub seed: u64,
 }
 
@@ -31,7 +32,7 @@ impl MonotonicallyIncreasing {
         MonotonicallyIncreasing { files: 10_000, file_bytes: 10_000_000, compute_us: 10_000, seed }
     }
 
-    /// Tasks a second in each minute: `A_0 = 1`, `A_i = min(ceil(1.3 A_(i-1)), 1000)`.
+    /// Tasks per second in each minute: `A_0 = 1`, `A_i = min(ceil(1.3 A_(i-1)), 1000)`.
     pub fn rates() -> impl Iterator<Item = u64> {
         let next = |rate: &u64| Some((rate * 13).div_ceil(10).min(MAX_TASKS_PER_S));
         std::iter::successors(Some(1), next).take(INTERVALS as usize)
@@ -76,7 +77,7 @@ mod tests {
             assert_eq!((row[1].parse(), row[4].parse()), (Ok(rate), Ok(tasks)), "minute {interval}");
         }
         assert_eq!((rows.next(), times.next()), (None, None));
-        // The last task has its thousandth of a second like those before it.
+        // The last task takes a thousandth of a second like the tasks before it.
         assert_eq!(workload.arrivals().last().map(|task| task.at_us + 1_000), Some(1_414_900_000));
     }
 }

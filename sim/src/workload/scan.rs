@@ -1,28 +1,28 @@
-//! Scan: all objects, one after the other, again and again. What does not fit into the stores is the worst that can
-//! happen to LRU: what is read next is what has just left.
+//! Scan: all objects in turn, repeatedly. When they do not fit in the stores, this is the worst case of LRU: the next
+//! object is always the one that was just evicted.
 
 use smallvec::smallvec;
 
 use super::Workload;
 use crate::arrival::Arrival;
 
-/// Each task reads one object; they come at a constant rate.
+/// Each task reads one object. Tasks arrive at a constant rate.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// Objects.
+    /// Number of objects.
     pub objects: u32,
-    /// Bytes of each.
+    /// Size of each object in bytes.
     pub object_bytes: u64,
-    /// How often each is read.
+    /// Number of times that each object is read.
     pub rounds: u32,
-    /// From one task to the next, microseconds; 0: all are there from the beginning.
+    /// Time between two arrivals, in microseconds. 0: all tasks arrive at the start.
     pub interval_us: u64,
-    /// How long a task computes, microseconds.
+    /// Computing time of a task, in microseconds.
     pub compute_us: u64,
 }
 
 impl Default for Scan {
-    /// As much data and computing as [MI](super::MonotonicallyIncreasing), at 500 tasks a second.
+    /// The data and computing time of [MI](super::MonotonicallyIncreasing), at 500 tasks per second.
     fn default() -> Self {
         Scan { objects: 10_000, object_bytes: 10_000_000, rounds: 25, interval_us: 2_000, compute_us: 10_000 }
     }

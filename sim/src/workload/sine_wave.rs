@@ -1,25 +1,26 @@
-//! SW: waves of arrivals, each higher than the last, to 1,000 tasks a second (data-diffusion §5.2, equation 13).
+//! SW: waves of arrivals, each higher than the one before, up to 1,000 tasks per second (data-diffusion §5.2,
+//! equation 13).
 //!
-//! The equation gives tasks a second as a function of minutes. Read at each whole second and rounded down, it gives the
-//! paper's 2,000,000 tasks by 6,505 s exactly.
+//! The equation gives tasks per second as a function of minutes. Evaluated at each whole second and rounded down, it
+//! gives exactly the paper's 2,000,000 tasks in 6,505 s.
 
 use super::{Workload, of_any_file, spread};
 use crate::arrival::Arrival;
 
-/// Seconds in which tasks come.
+/// Seconds in which tasks arrive.
 const SECONDS: u64 = 6_505;
 const TASKS: u64 = 2_000_000;
 
-/// Each task reads one file, any of them equally likely.
+/// Each task reads one file; all files are equally likely.
 #[derive(Clone, Debug)]
 pub struct SineWave {
-    /// Files.
+    /// Number of files.
     pub files: u32,
-    /// Bytes of each.
+    /// Size of each file in bytes.
     pub file_bytes: u64,
-    /// How long a task computes, microseconds.
+    /// Computing time of a task, in microseconds.
     pub compute_us: u64,
-    /// Which file each reads.
+    /// Seed of the choice of files.
     pub seed: u64,
 }
 
@@ -29,7 +30,7 @@ impl SineWave {
         SineWave { files: 100_000, file_bytes: 10_000_000, compute_us: 10_000, seed }
     }
 
-    /// Tasks that come in each second.
+    /// Number of arrivals in each second.
     pub fn rates() -> impl Iterator<Item = u64> {
         (0..SECONDS).map(|second| rate(second) as u64)
     }

@@ -1,7 +1,7 @@
-//! Stacking: many sources are cut out of few frames of the sky (data-diffusion §6.3, table 3).
+//! Stacking: many sources are cut out of a few images of the sky (data-diffusion §6.3, table 3).
 //!
-//! A workload's *locality* is how many tasks read the same file, on average. With ideal placement `1 - 1/locality` of all
-//! reads find their file in a store (figure 46).
+//! A workload's *locality* is the mean number of tasks that read the same file. With ideal placement, `1 -
+//! 1/locality` of all reads find their file in a store (figure 46).
 
 use smallvec::smallvec;
 
@@ -12,11 +12,11 @@ use crate::random::Random;
 /// One row of table 3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Locality {
-    /// As the paper calls it, rounded.
+    /// Locality, rounded as in the paper.
     pub locality: f64,
-    /// Sources in the sky, which the paper calls objects: one task each.
+    /// Number of sources in the sky, which the paper calls objects: one task for each.
     pub sources: u32,
-    /// Files in which they are.
+    /// Number of files that contain the sources.
     pub files: u32,
 }
 
@@ -37,23 +37,23 @@ pub const LOCALITIES: [Locality; 9] = [
     row(30.0, 23_695, 790),
 ];
 
-/// Each task reads the file its source is in. Files have as many sources as each other, as far as that goes; sources are
-/// asked for in any order, all from the beginning.
+/// Each task reads the file with its source. All files have the same number of sources, up to rounding. Sources are
+/// requested in random order, all at the start.
 #[derive(Clone, Debug)]
 pub struct Stacking {
-    /// How many sources are in how many files.
+    /// Numbers of sources and files.
     pub locality: Locality,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     pub file_bytes: u64,
-    /// How long a task computes, microseconds.
+    /// Computing time of a task, in microseconds.
     pub compute_us: u64,
-    /// The order of the sources.
+    /// Seed of the order of the sources.
     pub seed: u64,
 }
 
 impl Stacking {
-    /// Compressed files of locality 30. The paper's figure 43 gives no number for what is neither metadata nor I/O, but
-    /// "less than 1 ms" for each of three steps.
+    /// Compressed files, locality 30. Beyond metadata and I/O, the paper's figure 43 gives only "less than 1 ms" for
+    /// each of three steps.
     pub fn paper(seed: u64) -> Self {
         Stacking { locality: LOCALITIES[8], file_bytes: 2_000_000, compute_us: 3_000, seed }
     }

@@ -1,31 +1,29 @@
-//! Another workload as a job whose tasks write: in stages that read what the stage before wrote, with requests of its
-//! client.
+//! A workload whose tasks write outputs and read outputs of earlier stages, with requests of the client.
 
-use super::{KeepRule, Requests, Workload};
+use super::{ClientRequests, KeepRule, Workload};
 use crate::arrival::{Arrival, Objects};
 
-/// Another workload, the tasks of which write outputs. Its tasks are cut into stages, one after the other, which are
-/// equally
-/// large but for the last; a task of a stage after the first also reads first outputs of the stage before.
+/// Another workload, whose tasks also write outputs. The tasks are divided into consecutive stages of equal size; the
+/// last may be smaller. A task of a later stage also reads the first outputs of some tasks of the stage before.
 pub struct Staged<W> {
-    /// The other.
+    /// The workload to extend.
     pub workload: W,
-    /// Outputs of each task.
+    /// Number of outputs of each task.
     pub outputs: u32,
-    /// Bytes of each.
+    /// Size of each output in bytes.
     pub output_bytes: u64,
-    /// How they are kept in the cluster; `None` if they are written to persistent storage.
+    /// How outputs are kept in the cluster; `None` if they are written to persistent storage.
     pub keep: Option<KeepRule>,
-    /// How many stages there are, at least one.
+    /// Number of stages, at least 1.
     pub stages: u32,
-    /// How many tasks of the stage before a task reads from.
+    /// Number of tasks of the stage before whose output a task reads.
     pub reads: u32,
-    /// What else the client asks for.
-    pub requests: Requests,
+    /// Requests of the client in addition to the submission.
+    pub requests: ClientRequests,
 }
 
 impl<W: Workload> Staged<W> {
-    /// Tasks of each stage but the last.
+    /// Number of tasks of each stage except the last.
     fn stage_tasks(&self) -> u32 {
         (self.workload.tasks() as u32).div_ceil(self.stages.max(1)).max(1)
     }
@@ -48,7 +46,7 @@ impl<W: Workload> Workload for Staged<W> {
         self.keep
     }
 
-    fn requests(&self) -> Requests {
+    fn requests(&self) -> ClientRequests {
         self.requests.clone()
     }
 
@@ -87,10 +85,10 @@ mod tests {
             keep: None,
             stages: 2,
             reads: 2,
-            requests: Requests::default(),
+            requests: ClientRequests::default(),
         };
         let tasks: Vec<_> = staged.arrivals().map(|task| (task.inputs.to_vec(), task.outputs.to_vec())).collect();
-        // Three tasks are in the first stage; their outputs are 5 and 6, 7 and 8, 9 and 10.
+        // The first stage has three tasks, with the outputs 5 and 6, 7 and 8, 9 and 10.
         assert_eq!(tasks[2], (vec![2], vec![9, 10]));
         assert_eq!(tasks[3], (vec![3, 5, 7], vec![11, 12]));
         assert_eq!(tasks[4], (vec![4, 7, 9], vec![13, 14]));

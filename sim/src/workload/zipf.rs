@@ -1,5 +1,5 @@
-//! Zipf: few objects are read very often, and very many rarely; the `k`-th object `1 / k^exponent` times as often as the
-//! first (data-diffusion §5 names it as the easier case, with hot spots).
+//! Zipf: a few objects are read very often, and most of them rarely. The `k`-th object is read `1 / k^exponent` times
+//! as often as the first (data-diffusion §5 names it as the easier case, with hot spots).
 
 use smallvec::smallvec;
 
@@ -7,27 +7,27 @@ use super::Workload;
 use crate::arrival::Arrival;
 use crate::random::Random;
 
-/// Each task reads one object; they come at a constant rate.
+/// Each task reads one object. Tasks arrive at a constant rate.
 #[derive(Clone, Debug)]
 pub struct Zipf {
-    /// Objects, the first being read the most often.
+    /// Number of objects. The first is read most often.
     pub objects: u32,
-    /// Bytes of each.
+    /// Size of each object in bytes.
     pub object_bytes: u64,
-    /// 0: all equally often; around 1: as words, files and web pages are.
+    /// Skew of the reads. 0: all objects equally often; about 1: as for words, files and web pages.
     pub exponent: f64,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u64,
-    /// From one task to the next, microseconds; 0: all are there from the beginning.
+    /// Time between two arrivals, in microseconds. 0: all tasks arrive at the start.
     pub interval_us: u64,
-    /// How long a task computes, microseconds.
+    /// Computing time of a task, in microseconds.
     pub compute_us: u64,
-    /// Which object each reads.
+    /// Seed of the choice of objects.
     pub seed: u64,
 }
 
 impl Default for Zipf {
-    /// As much data and computing as [MI](super::MonotonicallyIncreasing), at 500 tasks a second.
+    /// The data and computing time of [MI](super::MonotonicallyIncreasing), at 500 tasks per second.
     fn default() -> Self {
         Zipf {
             objects: 10_000,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use eyas_sim::outcome::Outcome;
+use eyas_sim::outcome::RunOutcome;
 use eyas_sim::paper::{Experiment, HEADINGS, LEGEND, Measured, Repeated, with_results};
 use serde_json::json;
 
@@ -104,7 +104,7 @@ fn record(of: &Repeated) -> Record {
         ("bound", json!(of.bound)),
         ("paper_cpu_hours", json!(experiment.cpu_hours)),
         ("as_there_cpu_hours", json!(there.cpu_hours())),
-        ("eyas_cpu_hours", json!(eyas.as_ref().map(Outcome::cpu_hours))),
+        ("eyas_cpu_hours", json!(eyas.as_ref().map(RunOutcome::cpu_hours))),
         ("local_share", json!(local)),
         ("peer_share", json!(peer)),
         ("storage_share", json!(storage)),

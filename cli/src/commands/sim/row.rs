@@ -2,8 +2,8 @@
 //! so that the same scenario always gives the same rows.
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
-use eyas_sim::cluster::{Cluster, Policies};
-use eyas_sim::outcome::Outcome;
+use eyas_sim::cluster::{Policies, SimCluster};
+use eyas_sim::outcome::RunOutcome;
 use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
@@ -12,9 +12,9 @@ use crate::show::Table;
 
 /// A simulated run and its result.
 pub(super) struct Row<'a> {
-    pub cluster: &'a Cluster,
+    pub cluster: &'a SimCluster,
     pub policies: &'a Policies,
-    pub outcome: &'a Outcome,
+    pub outcome: &'a RunOutcome,
     /// Number of tasks of the workload.
     pub tasks: u64,
     /// Lower bound of the run time, nanoseconds.
@@ -22,7 +22,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn of(scenario: &Scenario, cluster: &'a Cluster, policies: &'a Policies, outcome: &'a Outcome) -> Self {
+    pub fn of(scenario: &Scenario, cluster: &'a SimCluster, policies: &'a Policies, outcome: &'a RunOutcome) -> Self {
         let (tasks, bound_ns) = (scenario.workload.tasks(), scenario.needs.bound_ns(cluster));
         Row { cluster, policies, outcome, tasks, bound_ns }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use eyas_client::types::units::format_duration_us;
-use eyas_sim::outcome::Outcome;
+use eyas_sim::outcome::RunOutcome;
 use eyas_sim::scenario::Scenario;
 
 use super::row::{Row, table};
@@ -63,10 +63,10 @@ pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode
 }
 
 /// The reason why not all tasks have ended.
-pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop) -> String {
+pub(super) fn why_incomplete(scenario: &Scenario, outcome: &RunOutcome, stop: &Stop) -> String {
     let ended = format!("{} of {} tasks succeeded", outcome.done, scenario.workload.tasks());
     match outcome {
-        Outcome { failed: 1.., .. } | Outcome { cancelled: 1.., .. } => {
+        RunOutcome { failed: 1.., .. } | RunOutcome { cancelled: 1.., .. } => {
             format!("{ended}; {} failed, {} were cancelled", outcome.failed, outcome.cancelled)
         }
         _ if outcome.makespan_ns >= scenario.limit_ns() => {

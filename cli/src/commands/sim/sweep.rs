@@ -11,8 +11,8 @@ use std::thread;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
-use eyas_sim::cluster::{Cluster, Policies};
-use eyas_sim::outcome::Outcome;
+use eyas_sim::cluster::{Policies, SimCluster};
+use eyas_sim::outcome::RunOutcome;
 use eyas_sim::scenario::Scenario;
 
 use super::row::{Row, table};
@@ -26,7 +26,7 @@ use crate::show;
 const MAX_COMBINATIONS: usize = 10_000;
 
 /// The values of the varied parameters in one run.
-type Combination = (Cluster, Policies);
+type Combination = (SimCluster, Policies);
 
 #[derive(Args)]
 pub(crate) struct SweepArgs {
@@ -130,7 +130,7 @@ fn with_each<T: Copy>(of: Vec<Combination>, values: &[T], set: fn(&mut Combinati
 }
 
 /// The outcome of each combination, in their order; `None` for combinations that an interrupt has stopped.
-fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> Vec<Option<Outcome>> {
+fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> Vec<Option<RunOutcome>> {
     let bar = progress(combinations.len() as u64);
     let outcomes: Vec<_> = combinations.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);

@@ -2,16 +2,16 @@
 
 use eyas_client::types::{JobId, Reads};
 use eyas_client::view::{JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
-use eyas_sim::cluster::{Cluster, Policies};
-use eyas_sim::outcome::Outcome;
+use eyas_sim::cluster::{Policies, SimCluster};
+use eyas_sim::outcome::RunOutcome;
 use eyas_sim::scenario::Scenario;
 
 /// The report of a run with this `outcome`; `warning` has the reason if not all tasks have succeeded.
 pub(super) fn report(
     scenario: &Scenario,
-    cluster: &Cluster,
+    cluster: &SimCluster,
     policies: &Policies,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     warning: Option<String>,
 ) -> JobReport {
     let metrics = metrics(outcome);
@@ -44,7 +44,7 @@ pub(super) fn report(
 }
 
 /// The samples of the run, with the arrivals of the workload.
-fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sample> {
+fn samples(scenario: &Scenario, cluster: &SimCluster, outcome: &RunOutcome) -> Vec<Sample> {
     let workload = &scenario.workload;
     let (end_us, every_us) = (outcome.makespan_ns.div_ceil(1000), outcome.course.every_ns / 1000);
     let mut arrivals = workload.arrivals().peekable();
@@ -81,7 +81,7 @@ fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sam
 }
 
 /// Sums and averages, by the same equations as for a real job.
-pub(super) fn metrics(outcome: &Outcome) -> Metrics {
+pub(super) fn metrics(outcome: &RunOutcome) -> Metrics {
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
     let us = |ns: u128| ns as f64 / 1e3;
     let mean_us = |ns: u128| ratio(us(ns), outcome.done as f64);
