@@ -171,7 +171,7 @@ fn catches_interrupts(process: u32) -> bool {
 fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
     let home = Home::new();
     for (from, to, says) in [
-        ("nodes = 4", "nodes = 0", "bad.toml, line 2: these are too few"),
+        ("nodes = 4", "nodes = 0", "bad.toml, line 2: this number is too small"),
         ("\"100 MB\"", "100", "bad.toml, line 3: `100` has no unit"),
         ("\"100 MB\"", "\"5 MB\"", "bad.toml, line 3: a store of 5.0 MB has no room"),
         ("[workload.uniform]", "[workload.uniform", "bad.toml, line 4"),
@@ -230,5 +230,5 @@ fn a_real_job_is_recorded_and_run_again() {
     let again = cluster.ask(&["sim", "run", "again.toml"], "run");
     assert_eq!((&again["ended_tasks"], &again["storage_bytes"]), (&4.into(), &(1000 + 2000 + 3000 + 5000 + 13).into()));
     cluster.write("job.jsonl", trace.replacen("\"eyas_trace\":1", "\"eyas_trace\":9", 1));
-    cluster.run(&["sim", "run", "again.toml"]).exits(1).says(&["again.toml, line 4", "a trace of version 9"]);
+    cluster.run(&["sim", "run", "again.toml"]).exits(1).says(&["again.toml, line 4", "the trace has version 9"]);
 }
