@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
 
 use crate::error::INTERRUPTED;
@@ -23,10 +23,11 @@ impl Interrupt {
         let (sender, is_received) = watch::channel(false);
         let final_message = Arc::<Mutex<Option<String>>>::default();
         let words = final_message.clone();
+        let mut signals = Signals::listen();
         tokio::spawn(async move {
-            interrupted(false).await;
+            signals.next().await;
             sender.send_replace(true);
-            interrupted(false).await;
+            signals.next().await;
             if let Some(words) = words.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                 say!("{words}");
             }
@@ -48,21 +49,34 @@ impl Interrupt {
     }
 }
 
-/// Returns when this process must end: after one of the signals with which terminals and batch systems end processes,
-/// or, if `owned`, at the end of standard input.
-pub(crate) async fn interrupted(owned: bool) {
-    let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::from_raw(Signal::XCPU.as_raw())];
-    // Under `nohup`, the end of the terminal must not end this process.
-    if !is_ignored(Signal::HUP) {
-        kinds.push(SignalKind::hangup());
+/// The signals by which terminals and batch systems end processes.
+pub(crate) struct Signals(Vec<unix::Signal>);
+
+impl Signals {
+    /// Catches the signals from now on.
+    pub fn listen() -> Self {
+        let mut kinds =
+            vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::from_raw(Signal::XCPU.as_raw())];
+        // Under `nohup`, the end of the terminal must not end this process.
+        if !is_ignored(Signal::HUP) {
+            kinds.push(SignalKind::hangup());
+        }
+        Signals(kinds.into_iter().filter_map(|kind| unix::signal(kind).ok()).collect())
     }
-    let Ok(mut signals) = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>() else {
-        return std::future::pending().await;
-    };
-    let comes = poll_fn(|context| {
-        let is_ready = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
-        if is_ready { Poll::Ready(()) } else { Poll::Pending }
-    });
+
+    /// Waits for the next signal.
+    pub async fn next(&mut self) {
+        poll_fn(|context| {
+            let is_ready = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if is_ready { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Waits for a signal to end, or, if `owned`, for the end of standard input.
+pub(crate) async fn interrupted(owned: bool) {
+    let mut signals = Signals::listen();
     let input_ends = async {
         if !owned {
             std::future::pending::<()>().await;
@@ -72,7 +86,7 @@ pub(crate) async fn interrupted(owned: bool) {
         while matches!(input.read(&mut buffer).await, Ok(count) if count > 0) {}
     };
     tokio::select! {
-        () = comes => {}
+        () = signals.next() => {}
         () = input_ends => {}
     }
 }

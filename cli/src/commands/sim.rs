@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::error::{CliError, INTERRUPTED};
 use crate::global::GlobalArgs;
-use crate::interrupt::interrupted;
+use crate::interrupt::Signals;
 
 mod index;
 mod paper;
@@ -56,10 +56,11 @@ impl Stop {
     fn listen() -> Self {
         let stop = Stop(Arc::default());
         let requested = stop.clone();
+        let mut signals = Signals::listen();
         tokio::spawn(async move {
-            interrupted(false).await;
+            signals.next().await;
             requested.0.store(true, Ordering::Relaxed);
-            interrupted(false).await;
+            signals.next().await;
             std::process::exit(INTERRUPTED.into());
         });
         stop
