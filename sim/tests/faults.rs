@@ -167,7 +167,8 @@ impl Audit for Books {
             }
             books.has_ended = job.has_ended();
             books.lacking.clear();
-            if books.has_ended {
+            let has_executors = scheduler.utilisation().total_milli > 0;
+            if books.has_ended && has_executors {
                 let lacks = |index: &u32| {
                     let mut promised = job.kept_by(*index).filter(|(_, left)| left.is_promised());
                     let may_be_made = job.tasks[*index as usize].recomputed < MAX_RECOMPUTATIONS;

@@ -56,6 +56,11 @@ impl BatchSystem {
         }
     }
 
+    /// Whether nodes were requested that have not come.
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     fn task_left(&mut self, executor: u32) {
         self.nodes.get_mut(&executor).expect("the node is known while it has tasks").tasks -= 1;
         self.changed.push(executor);

@@ -116,8 +116,13 @@ impl Run<'_> {
     }
 
     /// Whether a kept output that was promised to the client is lost and can be recomputed.
+    ///
+    /// Executors recompute outputs. Where a batch system gives nodes only for tasks that wait, and none wait, there may
+    /// be no executor.
     pub(super) fn lacks_promised(&self) -> bool {
-        self.plan.outputs.has_kept()
+        let has_executors = || self.dispatchers.all().any(|of| of.scheduler.utilisation().total_milli > 0);
+        self.batch.as_ref().is_none_or(|batch| batch.has_requests() || has_executors())
+            && self.plan.outputs.has_kept()
             && self.dispatchers.all().any(|of| {
                 let is_lacking = |index: u32| {
                     let mut promised = of.job().kept_by(index).filter(|(_, left)| left.is_promised());
