@@ -154,6 +154,6 @@ fn blast_gives_the_hits_that_one_call_gives() {
     assert!(persistent <= 2 * once + eleven.len() as u64, "{persistent} bytes from storage, the database has {once}");
 
     run(&["--tasks", "12"], "more.tsv").exits(1).says(&["11 queries cannot make 12 tasks"]);
-    run(&["--program", "no-such-blast", "--tasks", "1"], "more.tsv").exits(1).says(&["none is written"]);
+    run(&["--program", "no-such-blast", "--tasks", "1"], "more.tsv").exits(1).says(&["more.tsv is not written"]);
     assert_eq!(home.names(""), ["eleven.fa", "hits.tsv", "r.json"], "nothing else is left");
 }
