@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, Name};
-use eyas_client::{Brought, Client, Wish};
+use eyas_client::{Client, GetProgress, GetRequest};
 use eyas_store::name_of;
 
 use crate::error::{CliError, INTERRUPTED, ValueError};
@@ -42,12 +42,12 @@ pub(crate) async fn get(
     global: &GlobalArgs,
 ) -> Result<ExitCode, CliError> {
     let DestinationArgs { to, force, reconnect } = destination;
-    let wish = Wish { job, task, files, to, replaces: force };
+    let request = GetRequest { job, task, files, to, replaces: force };
     let mut brought: Vec<Name> = Vec::new();
     let mut waits = 0;
     let mut printed = Ok(());
-    let see = |what: Brought<'_>| match what {
-        Brought::File(path) => {
+    let see = |what: GetProgress<'_>| match what {
+        GetProgress::File(path) => {
             if !global.json {
                 // An error of printing does not stop the copies; the first such error is returned at the end.
                 let result = print::path(path);
@@ -55,23 +55,23 @@ pub(crate) async fn get(
             }
             brought.push(name_of(path));
         }
-        Brought::Waits(count) if count != waits => {
+        GetProgress::Waits(count) if count != waits => {
             say!("waiting for {}, which tasks are writing", format_count(count, "more file"));
             waits = count;
         }
-        Brought::Waits(_) => {}
+        GetProgress::Waits(_) => {}
     };
     let got = tokio::select! {
         // Checked first, so that an interrupt that has already come leaves no file.
         biased;
         () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
-        got = client.get(&wish, reconnect.patience(), see) => got?,
+        got = client.get(&request, reconnect.patience(), see) => got?,
     };
     printed?;
     if global.json {
         show::json("files", &brought)?;
     } else {
-        say!("{} in {}", format_count(got, "file"), wish.to.display());
+        say!("{} in {}", format_count(got, "file"), request.to.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! Answers of the dispatcher as tables and sentences, or as JSON.
 
-use eyas_client::Seen;
+use eyas_client::WatchEvent;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
 use eyas_client::view::{
@@ -186,11 +186,11 @@ pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
 }
 
 /// Prints that the dispatcher of a watched job is lost, or is back.
-pub(crate) fn seen(seen: &Seen) {
+pub(crate) fn seen(seen: &WatchEvent) {
     match seen {
-        Seen::Lost(why) => say!("{why}; trying to reconnect"),
-        Seen::Back => say!("the dispatcher is back"),
-        Seen::Results(_) | Seen::Failures(_) | Seen::Progress(_) => {}
+        WatchEvent::Lost(why) => say!("{why}; trying to reconnect"),
+        WatchEvent::Back => say!("the dispatcher is back"),
+        WatchEvent::Results(_) | WatchEvent::Failures(_) | WatchEvent::Progress(_) => {}
     }
 }
 

@@ -9,7 +9,7 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::{JobState, JobView};
-use eyas_client::{Client, Draft, Preparing, Seen};
+use eyas_client::{Client, Draft, SubmitProgress, WatchEvent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::unexpected;
@@ -42,7 +42,7 @@ impl ProgressDisplay {
     }
 
     /// Shows the preparation and submission of a job.
-    pub fn preparing(&self) -> impl FnMut(Preparing) + Send + 'static + use<> {
+    pub fn preparing(&self) -> impl FnMut(SubmitProgress) + Send + 'static + use<> {
         let bar = self.bar.clone();
         move |step| {
             if bar.message().is_empty() {
@@ -50,10 +50,12 @@ impl ProgressDisplay {
                 bar.enable_steady_tick(TICK);
             }
             bar.set_message(match step {
-                Preparing::Sources(count) => format!("checked {}", format_count(count, "file")),
-                Preparing::Tasks(count) => format!("prepared {}", format_count(count, "task")),
-                Preparing::Sent(count, all) => format!("sent {count} of {}", format_count(all, "task")),
-                Preparing::Accepting(count) => {
+                SubmitProgress::Sources(count) => format!("checked {}", format_count(count, "file")),
+                SubmitProgress::Tasks(count) => format!("prepared {}", format_count(count, "task")),
+                SubmitProgress::Sent { sent: count, tasks: all } => {
+                    format!("sent {count} of {}", format_count(all, "task"))
+                }
+                SubmitProgress::Accepting { tasks: count } => {
                     format!("the dispatcher checks and stores {}", format_count(count, "task"))
                 }
             });
@@ -61,14 +63,14 @@ impl ProgressDisplay {
     }
 
     /// Shows the progress of a watched job.
-    pub fn see(&mut self, seen: &Seen) {
+    pub fn see(&mut self, seen: &WatchEvent) {
         match seen {
-            Seen::Progress(view) => {
+            WatchEvent::Progress(view) => {
                 self.show(view);
                 self.warn(view);
             }
-            Seen::Lost(_) | Seen::Back => self.bar.suspend(|| show::seen(seen)),
-            Seen::Results(_) | Seen::Failures(_) => {}
+            WatchEvent::Lost(_) | WatchEvent::Back => self.bar.suspend(|| show::seen(seen)),
+            WatchEvent::Results(_) | WatchEvent::Failures(_) => {}
         }
     }
 

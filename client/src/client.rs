@@ -13,72 +13,77 @@ use eyas_wire::frame::MAX_FRAME_BYTES;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
 use thiserror::Error;
 
-use crate::draft::{Draft, Preparing, Tasks};
+use crate::draft::{Draft, DraftTasks, SubmitProgress};
 
-/// First and longest wait between two tries to reach the dispatcher again.
-const REDIAL: Duration = Duration::from_millis(100);
-const REDIAL_MOST: Duration = Duration::from_secs(5);
+/// First wait before the client dials a lost dispatcher again. Each further wait is twice as long.
+const REDIAL_FIRST: Duration = Duration::from_millis(100);
+/// Longest wait before the client dials a lost dispatcher again.
+const REDIAL_MAX: Duration = Duration::from_secs(5);
 
-/// A part of a submission is closed once its texts have so many bytes.
+/// A message of a submission gets no further task once the items in it have this many bytes.
 const SUBMISSION_PART_BYTES: usize = 1 << 20;
 
-/// What the file system cannot do at once is tried for so long.
+/// How long a request to the file system is retried before it fails.
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks whether executors that keep files have come back.
+/// Pause between two requests for the nodes of the file system, while executors reconnect.
 const FILES_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a request was not answered.
+/// Why a request has no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// There is no connection, or no longer.
+    /// The dispatcher cannot be reached, or the connection has ended.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The dispatcher would not do it.
+    /// The dispatcher refused the request; the text is its reason.
     #[error("{0}")]
     Refused(String),
-    /// The dispatcher answered something else.
-    #[error("the dispatcher gave an answer that does not fit the question; is it another version of eyas?")]
-    Unexpected,
-    /// Something is too large to be sent.
+    /// The dispatcher sent an answer to another kind of request.
     #[error(
-        "{what} cannot be submitted: {bytes} bytes are too many, at most {MAX_FRAME_BYTES} are possible; put data in files"
+        "the dispatcher's answer does not fit the request: check that client and dispatcher have the same version of \
+         eyas"
+    )]
+    Unexpected,
+    /// A part of a job does not fit in a message.
+    #[error(
+        "{what} cannot be submitted: it has {bytes} bytes, and at most {MAX_FRAME_BYTES} can be sent; put the data in \
+         files"
     )]
     TooLarge {
-        /// What.
+        /// The part of the job, such as `task 3`.
         what: String,
-        /// Its size.
+        /// Size of that part.
         bytes: usize,
     },
-    /// There is no file system.
+    /// The cluster has no distributed file system.
     #[error("no executor of this cluster keeps files: start some with `eyas start executor --dfs`")]
     NoFiles,
-    /// There is one, and none of its nodes is here.
+    /// The cluster has a distributed file system, but none of its nodes is connected.
     #[error(
-        "none of the executors that keep this cluster's files is connected to its dispatcher: start them again with --dfs and \
-         their folders"
+        "none of the executors that keep this cluster's files is connected to its dispatcher: start them again with \
+         --dfs and their folders"
     )]
     FilesAway,
-    /// The file system cannot be used.
+    /// The distributed file system cannot be used.
     #[error(transparent)]
     Files(#[from] FilesError),
 }
 
-/// What is seen of a watched job.
+/// An event of a watched job, in the order in which they happen.
 #[derive(Debug)]
-pub enum Seen {
-    /// Tasks that have ended.
+pub enum WatchEvent {
+    /// Tasks have ended.
     Results(Vec<TaskResult>),
-    /// The first tasks that failed, each before its result.
+    /// Details of the first tasks that failed. Each comes before the task's result.
     Failures(Vec<FailureView>),
-    /// How it stands.
+    /// Present state of the job, sent from time to time.
     Progress(Box<JobView>),
-    /// The dispatcher is gone; it is dialled again.
+    /// The connection to the dispatcher was lost. The client dials the dispatcher again.
     Lost(SessionError),
-    /// It is back; the watch goes on where it was.
+    /// The dispatcher has answered again. The watch continues after the last result that it delivered.
     Back,
 }
 
-/// A connection to a dispatcher. It asks one thing at a time.
+/// A connection to a dispatcher. A client sends one request at a time.
 pub struct Client {
     access: Access,
     session: Session,
@@ -86,26 +91,26 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to the dispatcher that an access file names.
     ///
     /// # Errors
-    /// If the dispatcher cannot be reached, or does not know this access file.
+    /// If the dispatcher cannot be reached, or refuses the key in the access file.
     pub async fn connect(access: &Access) -> Result<Self, ClientError> {
         let session = dial(access, Role::Client).await?;
         let access = access.clone().with_data(session.data);
         Ok(Client { access, session, received: VecDeque::new() })
     }
 
-    /// Asks anything but a submission or a watch.
+    /// Sends a request and waits for its one answer. Submissions and watches have methods of their own.
     ///
     /// # Errors
-    /// If it is refused, or the connection ends.
+    /// If the dispatcher refuses the request, or the connection ends.
     pub async fn ask(&mut self, request: FromClient) -> Result<ToClient, ClientError> {
         self.session.writer.send(&[request]).await?;
         self.next().await
     }
 
-    /// Asks what can be asked twice; a dispatcher that is lost is dialled for as long as there is `patience`.
+    /// Sends a request that has no effect. If the dispatcher is lost, reconnects within `patience` and sends it again.
     pub(crate) async fn ask_again(&mut self, request: FromClient, patience: Duration) -> Result<ToClient, ClientError> {
         loop {
             match self.ask(request.clone()).await {
@@ -117,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Tasks of a job from index `from` on, at most `limit`; with `failed`, only those that failed.
+    /// Up to `limit` tasks of a job, beginning at index `from`; with `failed`, only tasks that failed.
     ///
     /// # Errors
     /// If there is no such job, or the connection ends.
@@ -133,25 +138,26 @@ impl Client {
             let limit = limit - tasks.len() as u32;
             let answer = self.ask(FromClient::Tasks { job, from, limit, failed }).await?;
             let ToClient::Tasks(part) = answer else { return Err(ClientError::Unexpected) };
-            // One answer has only as many tasks as fit in a message.
+            // One answer has no more tasks than fit in a message.
             let Some(last) = part.last() else { return Ok(tasks) };
             from = last.task.index + 1;
             tasks.extend(part);
         }
     }
 
-    /// The cluster's files.
+    /// Connects to the cluster's distributed file system.
     ///
     /// # Errors
-    /// If no node of it keeps any, or none answers.
+    /// If the cluster has no file system, or none of its nodes answers.
     pub async fn files(&mut self) -> Result<DfsClient, ClientError> {
         self.files_seeing(|| {}).await
     }
 
-    /// The same; calls `waits` before it waits for executors that come back to a dispatcher that has just started.
+    /// Does the same as [`files`](Self::files), and calls `waits` first if it has to wait: after a restart of the
+    /// dispatcher, executors need a moment to reconnect.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`files`](Self::files).
     pub async fn files_seeing(&mut self, waits: impl FnOnce()) -> Result<DfsClient, ClientError> {
         let mut waits = Some(waits);
         let nodes = loop {
@@ -167,7 +173,7 @@ impl Client {
             }
             tokio::time::sleep(FILES_PAUSE).await;
         };
-        // Where this is a task, its executor says which node is near.
+        // If this process is a task, its executor has set the variable to the node of its own machine.
         let near = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
         Ok(DfsClient::connect(self.access.clone(), nodes, near, FILES_PATIENCE).await?)
     }
@@ -176,20 +182,20 @@ impl Client {
         &self.access
     }
 
-    /// Submits a job. Once this returns, the job survives the dispatcher's end.
+    /// Submits a job. When this returns, the job is in the dispatcher's journal and survives a restart.
     ///
     /// # Errors
-    /// If the job has a mistake, or the connection ends.
+    /// If the dispatcher refuses the job, or the connection ends.
     pub async fn submit(&mut self, draft: Draft) -> Result<JobId, ClientError> {
         let submitted = self.submit_unless(draft, std::future::pending()).await?;
         submitted.ok_or(ClientError::Unexpected)
     }
 
-    /// The same, unless it is `withdrawn` before the dispatcher has accepted it: then there is no job, and this connection is
-    /// of no further use.
+    /// Submits a job, unless the future `withdrawn` ends before the dispatcher has accepted the job. The result is then
+    /// `None`: there is no job, and this client must be dropped, because its connection is in the middle of a request.
     ///
     /// # Errors
-    /// If the job has a mistake, or the connection ends.
+    /// If the dispatcher refuses the job, or the connection ends.
     pub async fn submit_unless(
         &mut self,
         mut draft: Draft,
@@ -201,7 +207,7 @@ impl Client {
             () = &mut withdrawn => return Ok(None),
         }
         let tasks = draft.len() as u64;
-        (draft.see)(Preparing::Accepting(tasks));
+        (draft.see)(SubmitProgress::Accepting { tasks });
         self.session.writer.send(&[FromClient::Commit]).await?;
         let Session { reader, writer, .. } = &mut self.session;
         let mut answering = std::pin::pin!(next(reader, &mut self.received));
@@ -219,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Sends all of a job. The dispatcher forgets it if this is dropped with the connection.
+    /// Sends all parts of a job. If the connection ends before the commit, the dispatcher discards them.
     async fn send(&mut self, draft: &mut Draft) -> Result<(), ClientError> {
         let Draft { name, templates, objects, tasks, count, reuse, broadcast, distribution, see, .. } = draft;
         let (broadcast, count) = (broadcast.iter().copied().collect(), *count as u64);
@@ -239,18 +245,18 @@ impl Client {
         let mut sent = 0;
         for tasks in std::mem::take(tasks) {
             match tasks {
-                Tasks::Numbers { template, numbers, count } => {
+                DraftTasks::Numbers { template, numbers, count } => {
                     writer.send(&[FromClient::Numbers { template, numbers }]).await?;
                     sent += count as u64;
                 }
-                Tasks::Items(items) => {
+                DraftTasks::Items(items) => {
                     let mut items = items.into_iter().peekable();
                     while items.peek().is_some() {
                         let part = part_of(&mut items);
                         sent += part.len() as u64;
                         let last = format!("task {}", sent - 1);
                         writer.send(&[FromClient::Items(part)]).await.map_err(|e| too_large(e, &last))?;
-                        see(Preparing::Sent(sent, count));
+                        see(SubmitProgress::Sent { sent, tasks: count });
                     }
                 }
             }
@@ -258,11 +264,12 @@ impl Client {
         Ok(())
     }
 
-    /// Has executors fetch objects ahead of demand, and tells what has become of it; `see` is shown how it goes on. A
-    /// push that is waited for ends with this connection.
+    /// Copies objects to executors ahead of demand, and returns the state of this push. If the request says to wait,
+    /// returns when the push has ended, and calls `see` with its progress until then; the push is cancelled if the
+    /// connection ends.
     ///
     /// # Errors
-    /// If it is refused, or the connection ends.
+    /// If the dispatcher refuses the request, or the connection ends.
     pub async fn push(
         &mut self,
         request: PushRequest,
@@ -280,58 +287,59 @@ impl Client {
         }
     }
 
-    /// Watches a job to its end, and tells how it ended. With `results`, every result is seen once, those from before
-    /// as well. A dispatcher that is lost is dialled for as long as there is `patience`: it may be started again.
+    /// Watches a job to its end, and returns its final state. With `results`, `see` gets each result once, including
+    /// results from before the call. If the dispatcher is lost, the client dials it for up to `patience` each time.
     ///
     /// # Errors
-    /// If there is no such job, the cluster is stopped, or the dispatcher does not come back.
+    /// If there is no such job, the cluster is stopped, or the dispatcher does not answer within `patience`.
     pub async fn watch(
         &mut self,
         job: JobId,
         results: bool,
         patience: Duration,
-        mut see: impl FnMut(Seen),
+        mut see: impl FnMut(WatchEvent),
     ) -> Result<JobView, ClientError> {
         let mut seen = 0;
         loop {
             match self.watch_from(job, results, &mut seen, &mut see).await {
                 Err(ClientError::Session(why)) if can_come_back(&why) && !patience.is_zero() => {
-                    see(Seen::Lost(why));
+                    see(WatchEvent::Lost(why));
                     self.redial(patience).await?;
-                    see(Seen::Back);
+                    see(WatchEvent::Back);
                 }
                 watched => return watched,
             }
         }
     }
 
-    /// Watches on this connection from the result on that is next; `seen` counts them.
+    /// Watches a job on the present connection. `seen` counts the results that were delivered on all connections.
     async fn watch_from(
         &mut self,
         job: JobId,
         results: bool,
         seen: &mut u64,
-        see: &mut impl FnMut(Seen),
+        see: &mut impl FnMut(WatchEvent),
     ) -> Result<JobView, ClientError> {
         self.session.writer.send(&[FromClient::Watch { job, from: *seen, results }]).await?;
         loop {
             match self.next().await? {
                 ToClient::Results(results) => {
                     *seen += results.len() as u64;
-                    see(Seen::Results(results));
+                    see(WatchEvent::Results(results));
                 }
-                ToClient::Failures(failures) => see(Seen::Failures(failures)),
-                ToClient::Progress(view) => see(Seen::Progress(view)),
+                ToClient::Failures(failures) => see(WatchEvent::Failures(failures)),
+                ToClient::Progress(view) => see(WatchEvent::Progress(view)),
                 ToClient::Over(view) => return Ok(*view),
                 _ => return Err(ClientError::Unexpected),
             }
         }
     }
 
-    /// Reaches the dispatcher again, trying for so long; what will not get better with time is not tried again.
+    /// Dials the dispatcher until it answers, for up to `patience`. An error that cannot go away with time, such as a
+    /// refused key, ends the attempts at once.
     async fn redial(&mut self, patience: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + patience;
-        let mut wait = REDIAL;
+        let mut wait = REDIAL_FIRST;
         loop {
             tokio::time::sleep(wait.min(deadline.saturating_duration_since(Instant::now()))).await;
             match dial(&self.access, Role::Client).await {
@@ -342,12 +350,12 @@ impl Client {
                     return Ok(());
                 }
                 Err(e) if !can_come_back(&e) || Instant::now() >= deadline => return Err(e),
-                Err(_) => wait = (wait * 2).min(REDIAL_MOST),
+                Err(_) => wait = (wait * 2).min(REDIAL_MAX),
             }
         }
     }
 
-    /// Waits until the dispatcher has closed the connection, which it does when it ends.
+    /// Waits until the dispatcher has closed the connection. A dispatcher that stops closes all connections.
     pub async fn closed(&mut self) {
         while self.session.reader.next::<ToClient>().await.is_ok() {}
     }
@@ -367,7 +375,7 @@ async fn next(reader: &mut FrameReader, received: &mut VecDeque<ToClient>) -> Re
     }
 }
 
-/// As many tasks as go in one message. One that is larger than that is the last of its part.
+/// Takes the tasks of one message: at most `SUBMISSION_PART`, and none after `SUBMISSION_PART_BYTES` are reached.
 fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
     let (mut part, mut bytes) = (Vec::new(), 0);
     while part.len() < SUBMISSION_PART && bytes < SUBMISSION_PART_BYTES {
@@ -378,7 +386,7 @@ fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
     part
 }
 
-/// Names what does not fit in a message.
+/// Adds the name of the part of the job to an error about a message that is too large.
 fn too_large(why: SessionError, what: &str) -> ClientError {
     match why {
         SessionError::TooLarge { bytes, .. } => ClientError::TooLarge { what: what.to_owned(), bytes },
@@ -431,7 +439,8 @@ mod tests {
         }))
     }
 
-    /// Serves one connection after the other, each until its answers are sent; where each watch began.
+    /// Serves one connection after the other. Each gets its answers and is closed. Returns the result from which each
+    /// watch began.
     async fn serve(listener: TcpListener, access: &Access, connections: Vec<Vec<ToClient>>) -> Vec<u64> {
         let acceptor = SessionAcceptor::new(access, Role::Dispatcher);
         let mut began = Vec::new();
@@ -455,13 +464,13 @@ mod tests {
             let mut client = Client::connect(&access).await.unwrap();
             let (mut seen, mut losses) = (Vec::new(), 0);
             let see = |what| match what {
-                Seen::Results(results) => seen.extend(results.iter().map(|result| result.index)),
-                Seen::Lost(_) => losses += 1,
-                Seen::Failures(_) | Seen::Progress(_) | Seen::Back => {}
+                WatchEvent::Results(results) => seen.extend(results.iter().map(|result| result.index)),
+                WatchEvent::Lost(_) => losses += 1,
+                WatchEvent::Failures(_) | WatchEvent::Progress(_) | WatchEvent::Back => {}
             };
             let view = client.watch(JobId(1), true, Duration::from_secs(30), see).await.unwrap();
             assert_eq!((view.state, seen, losses), (JobState::Succeeded, vec![0, 1, 2, 3, 4], 2));
-            // Without patience the first loss is the last.
+            // Without patience, the first lost connection ends the watch.
             let mut client = Client::connect(&access).await.unwrap();
             let ended = client.watch(JobId(1), true, Duration::ZERO, |_| {}).await;
             assert!(matches!(ended, Err(ClientError::Session(SessionError::Ended { .. }))), "{ended:?}");

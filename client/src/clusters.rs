@@ -1,5 +1,5 @@
-//! Where clusters are found: each has a folder under eyas's home, with its access file in it. The stores of a local cluster
-//! are in a cache folder.
+//! Where clusters are found: each cluster has a folder under eyas's home, which holds its access file. The stores of a
+//! local cluster are in a cache folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use eyas_session::{Access, AccessError};
 use thiserror::Error;
 
-/// The name of the cluster that is used if none is named.
+/// Name of the cluster that commands use by default.
 pub const DEFAULT_CLUSTER: &str = "default";
 
-/// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`. There is no other: a place that
-/// users share would let one of them put keys there for another.
+/// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`. A folder that users share, such
+/// as `/tmp`, is never used: one user could put keys there for another.
 ///
 /// # Errors
 /// If none of the variables is set.
@@ -44,8 +44,8 @@ pub enum ClusterError {
     Name(String),
     /// No variable says where eyas's home is.
     #[error(
-        "there is no folder for clusters and their keys, because none of EYAS_HOME, XDG_STATE_HOME and HOME is set: set \
-         EYAS_HOME to a folder of your own, or name an access file with --access"
+        "there is no folder for clusters and their keys, because none of EYAS_HOME, XDG_STATE_HOME and HOME is set: \
+         set EYAS_HOME to a folder of your own, or name an access file with --access"
     )]
     NoHome,
     /// The folder of all clusters cannot be read.
@@ -61,7 +61,7 @@ pub enum ClusterError {
     Access(#[from] AccessError),
 }
 
-/// A cluster that may be running.
+/// The folder and access file of a cluster, which may be running or stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     folder: PathBuf,
@@ -69,10 +69,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster of that name on this machine, or on one that shares eyas's home with it.
+    /// The cluster with this name in eyas's home.
     ///
     /// # Errors
-    /// If that cannot be a name, or no variable says where eyas's home is.
+    /// If the text cannot be a name, or no variable says where eyas's home is.
     pub fn named(name: &str) -> Result<Self, ClusterError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.starts_with('.') || name.len() > 64 || !name.chars().all(is_plain) {
@@ -82,7 +82,8 @@ impl Cluster {
         Ok(Cluster { access: folder.join("access.toml"), folder })
     }
 
-    /// The cluster that is meant where none is named: `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else `default`.
+    /// The cluster of a command without `--cluster` or `--access`: `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else
+    /// `default`.
     ///
     /// # Errors
     /// If `$EYAS_CLUSTER` cannot be a name, or no variable says where eyas's home is.
@@ -94,7 +95,7 @@ impl Cluster {
         Cluster::named(name.as_deref().unwrap_or(DEFAULT_CLUSTER))
     }
 
-    /// The cluster with that access file.
+    /// The cluster with this access file.
     pub fn with_access(access: &Path) -> Self {
         Cluster { folder: access.parent().unwrap_or(Path::new(".")).to_owned(), access: access.to_owned() }
     }
@@ -116,8 +117,8 @@ impl Cluster {
         Ok(names)
     }
 
-    /// The folder for stores of executors on this machine: in the cache folder for a named cluster, else beside the access
-    /// file.
+    /// The folder for stores of executors on this machine: in the cache folder for a named cluster, else beside the
+    /// access file.
     ///
     /// # Errors
     /// If no variable says where the cache folder is.
@@ -149,7 +150,7 @@ impl Cluster {
     /// Reads the access file.
     ///
     /// # Errors
-    /// If it is not there or cannot be used.
+    /// If the file is missing or cannot be used.
     pub fn access(&self) -> Result<Access, ClusterError> {
         Ok(Access::load(&self.access)?)
     }

@@ -1,4 +1,5 @@
-//! A job as it is put together: sources become objects with a version, and each is looked at once.
+//! A job that is put together before it is submitted. Each source becomes an object with its present version, and is
+//! looked up once, however many tasks read it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -6,49 +7,79 @@ use std::path::PathBuf;
 use eyas_store::emulation::Limits;
 use eyas_store::{Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
-use eyas_types::{Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
+use eyas_types::{
+    Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Template, Value,
+};
 use thiserror::Error;
 
 use crate::globs::find;
 use crate::sources::SourceError;
 
-/// What is wrong with a job that is put together.
+/// Why a task or input cannot be added to a job.
 #[derive(Debug, Error)]
 pub enum DraftError {
-    /// An input cannot be read.
+    /// An input is missing or cannot be read.
     #[error(transparent)]
     Source(#[from] StorageError),
-    /// The working folder is not known.
-    #[error("the current folder cannot be used: {0}")]
-    Folder(String),
-    /// A placeholder stands for nothing.
-    #[error("{0}")]
-    Placeholder(String),
-    /// Too much of something.
-    #[error("a job can have at most {MAX_TEMPLATES} different commands")]
+    /// The current folder was removed.
+    #[error("the current folder was removed: change to a folder that exists")]
+    NoFolder,
+    /// The work that looks up sources in the background panicked.
+    #[error("looking up inputs was broken off: {0}")]
+    Broken(tokio::task::JoinError),
+    /// A word has a placeholder for a column that the item does not have.
+    #[error("`{word}` asks for column {column}, but the item has {columns}")]
+    Column {
+        /// The word, as it was written.
+        word: Template,
+        /// Number of the column, from 1.
+        column: u16,
+        /// Number of columns of the item.
+        columns: usize,
+    },
+    /// A word has a placeholder for an input that the task does not have.
+    #[error("`{word}` asks for input {input}, but the task has {inputs}")]
+    Input {
+        /// The word, as it was written.
+        word: Template,
+        /// Number of the input, from 1.
+        input: u16,
+        /// Number of inputs of the task.
+        inputs: usize,
+    },
+    /// The job has too many templates.
+    #[error("a job can have at most {MAX_TEMPLATES} different commands: submit it in parts")]
     Templates,
-    /// Too many tasks.
+    /// The job has too many tasks.
     #[error("a job can have at most {MAX_TASKS} tasks: submit it in parts")]
     Tasks,
 }
 
-/// How far a job is on its way to the dispatcher.
+/// Progress of a job from draft to acceptance. All fields are numbers so far, unless they say otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preparing {
-    /// So many sources were looked at.
+pub enum SubmitProgress {
+    /// Versions of the inputs are looked up.
     Sources(u64),
-    /// So many tasks were drafted.
+    /// Tasks are added to the draft.
     Tasks(u64),
-    /// So many tasks were sent, of all.
-    Sent(u64, u64),
-    /// The dispatcher checks so many tasks, and writes them down.
-    Accepting(u64),
+    /// Tasks are sent to the dispatcher.
+    Sent {
+        /// Number of tasks that were sent.
+        sent: u64,
+        /// Number of tasks of the job.
+        tasks: u64,
+    },
+    /// The dispatcher checks the job, and writes it to its journal.
+    Accepting {
+        /// Number of tasks of the job.
+        tasks: u64,
+    },
 }
 
 /// Tasks that were drafted together.
-pub(crate) enum Tasks {
+pub(crate) enum DraftTasks {
     Items(Vec<TaskItem>),
-    /// One for each number, without inputs of its own.
+    /// One task for each number, without inputs of its own.
     Numbers {
         template: u16,
         numbers: Numbers,
@@ -56,7 +87,7 @@ pub(crate) enum Tasks {
     },
 }
 
-/// Between two times at which it is told how far a draft is, and others have their turn.
+/// Number of tasks after which a draft reports its progress and yields to other work.
 const STEP: usize = 1024;
 
 /// A job that is not submitted yet.
@@ -64,19 +95,20 @@ pub struct Draft {
     pub(crate) name: String,
     pub(crate) templates: Vec<TaskTemplate>,
     pub(crate) objects: Vec<ObjectSpec>,
-    pub(crate) tasks: Vec<Tasks>,
+    pub(crate) tasks: Vec<DraftTasks>,
     pub(crate) count: usize,
     pub(crate) reuse: bool,
     pub(crate) broadcast: BTreeSet<u32>,
     pub(crate) distribution: Distribution,
-    places: HashMap<Name, u32>,
-    pub(crate) see: Box<dyn FnMut(Preparing) + Send>,
+    /// Index in `objects` of each path or URL, as it was written.
+    known: HashMap<Name, u32>,
+    pub(crate) see: Box<dyn FnMut(SubmitProgress) + Send>,
     pub(crate) storage: Storage,
     folder: Option<PathBuf>,
 }
 
 impl Draft {
-    /// A job without tasks. Relative names are meant from the current folder.
+    /// A job without tasks. Relative paths begin at the current folder.
     pub fn new(name: &str) -> Self {
         Draft {
             name: name.to_owned(),
@@ -87,56 +119,57 @@ impl Draft {
             reuse: false,
             broadcast: BTreeSet::new(),
             distribution: Distribution::default(),
-            places: HashMap::new(),
+            known: HashMap::new(),
             see: Box::new(|_| {}),
             storage: Storage::new(Limits::default()),
             folder: std::env::current_dir().ok(),
         }
     }
 
-    /// Shows how far it is, now and then, until its job is accepted.
-    pub fn seen_by(mut self, see: impl FnMut(Preparing) + Send + 'static) -> Self {
+    /// Calls `see` with the progress from time to time, until the dispatcher has accepted the job.
+    pub fn seen_by(mut self, see: impl FnMut(SubmitProgress) + Send + 'static) -> Self {
         self.see = Box::new(see);
         self
     }
 
-    /// Takes results of earlier jobs, where the same was run and is still there.
+    /// Lets the dispatcher use results of earlier tasks with the same command and inputs, if their outputs still exist.
     pub fn reuse_results(&mut self) {
         self.reuse = true;
     }
 
-    /// Has all executors that may run its tasks fetch this input ahead of them. What another task writes cannot be.
+    /// Copies this input to all executors that may run tasks of the job, ahead of the tasks. Outputs of other tasks
+    /// cannot be broadcast; for them, this does nothing.
     pub fn broadcast(&mut self, input: &Input) {
-        if let InputFrom::Object(place) = input.from {
-            self.broadcast.insert(place);
+        if let InputFrom::Object(object) = input.from {
+            self.broadcast.insert(object);
         }
     }
 
-    /// Which way inputs that are broadcast go. Along a spanning tree, they are all inputs if none was named, and no task
-    /// starts before they are there.
+    /// Sets how inputs that are broadcast reach the executors. With a spanning tree, no task starts before all copies
+    /// exist; if no input was named with [`broadcast`](Self::broadcast), all inputs are broadcast.
     pub fn distribute(&mut self, distribution: Distribution) {
         self.distribution = distribution;
     }
 
-    /// Its objects, each with the version it has now.
+    /// The objects that tasks of the draft read, each with its present version.
     pub fn into_objects(self) -> Vec<ObjectSpec> {
         self.objects
     }
 
-    /// How many tasks it has.
+    /// Number of tasks.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it has no task.
+    /// Whether the draft has no task.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a template; its place, which tasks name.
+    /// Adds a template, and returns the number by which tasks refer to it.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If the job has too many templates.
     pub fn template(&mut self, template: TaskTemplate) -> Result<u16, DraftError> {
         if self.templates.len() >= MAX_TEMPLATES {
             return Err(DraftError::Templates);
@@ -145,7 +178,7 @@ impl Draft {
         Ok((self.templates.len() - 1) as u16)
     }
 
-    /// Adds a task whose item is a file, which it reads.
+    /// Adds a task that reads one file. The file's name is the task's item.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -155,32 +188,34 @@ impl Draft {
         self.task(TaskItem { template, values: vec![value], inputs: vec![input] })
     }
 
-    /// Adds a task.
+    /// Adds a task of one of the draft's templates.
     ///
     /// # Errors
-    /// If its command has a placeholder for a column or input that it does not have.
+    /// If the template has a placeholder for a column or input that the task does not have, or the job has too many
+    /// tasks.
     pub fn task(&mut self, item: TaskItem) -> Result<(), DraftError> {
         let template = &self.templates[usize::from(item.template)];
         check_placeholders(template, item.values.len(), template.inputs.len() + item.inputs.len())?;
         self.make_room(1)?;
         match self.tasks.last_mut() {
-            Some(Tasks::Items(items)) => items.push(item),
-            _ => self.tasks.push(Tasks::Items(vec![item])),
+            Some(DraftTasks::Items(items)) => items.push(item),
+            _ => self.tasks.push(DraftTasks::Items(vec![item])),
         }
         Ok(())
     }
 
-    /// Adds a task for each number, which has that as its item, and no input of its own. However many they are, they take no
-    /// memory here.
+    /// Adds one task for each number. The number is the task's item; the task has no input of its own. The draft keeps
+    /// the ranges only, so a million tasks need no more memory than one.
     ///
     /// # Errors
-    /// If the command has a placeholder for a column or input that there is not, or they are too many.
+    /// If the template has a placeholder for a column or input that the tasks do not have, or the job has too many
+    /// tasks.
     pub fn tasks_of_numbers(&mut self, template: u16, numbers: Numbers) -> Result<(), DraftError> {
         let fields = &self.templates[usize::from(template)];
         check_placeholders(fields, 1, fields.inputs.len())?;
         let count = numbers.count_up_to(MAX_TASKS);
         self.make_room(count)?;
-        self.tasks.push(Tasks::Numbers { template, numbers, count });
+        self.tasks.push(DraftTasks::Numbers { template, numbers, count });
         Ok(())
     }
 
@@ -192,58 +227,64 @@ impl Draft {
         Ok(())
     }
 
-    /// Says how far it is and lets others have their turn, after some tasks.
+    /// After each `STEP` tasks, reports the progress and yields to other work.
     pub(crate) async fn pause(&mut self) {
         if self.count.is_multiple_of(STEP) {
-            (self.see)(Preparing::Tasks(self.count as u64));
+            (self.see)(SubmitProgress::Tasks(self.count as u64));
             tokio::task::yield_now().await;
         }
     }
 
-    /// The files that a pattern names, or the objects of a bucket (`s3://…`), in order of name; a name that exists as it is
-    /// stands for itself, as do other URLs.
+    /// The files, or objects of a bucket (`s3://…`), that match a pattern, sorted by name. The name of an existing file
+    /// or object matches that file only, even if it has special characters. Any other URL stands for itself.
     ///
     /// # Errors
-    /// If there are none, or they cannot be looked for.
+    /// If nothing matches, or a folder or bucket cannot be listed.
     pub async fn find(&mut self, pattern: &Name) -> Result<Vec<Name>, SourceError> {
         find(&self.storage, pattern, pattern).await
     }
 
-    /// An input from a path or URL, with the version it has now.
+    /// An input from a path or URL, with its present version.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file or object is missing or cannot be read.
     pub async fn input(&mut self, path_or_url: &Name) -> Result<Input, DraftError> {
-        let place = match self.places.get(path_or_url) {
-            Some(place) => *place,
+        let object = match self.known.get(path_or_url) {
+            Some(object) => *object,
             None => {
                 let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
-                self.objects.push(object);
-                let place = self.objects.len() as u32 - 1;
-                self.places.insert(path_or_url.clone(), place);
-                place
+                self.add_object(path_or_url, object)
             }
         };
-        Ok(Input { from: InputFrom::Object(place), name: None })
+        Ok(Input { from: InputFrom::Object(object), name: None })
     }
 
-    /// Looks at many sources at once, so that [`input`](Self::input) finds them known.
+    /// Adds an object, and returns its index.
+    fn add_object(&mut self, path_or_url: &Name, object: ObjectSpec) -> u32 {
+        self.objects.push(object);
+        let index = self.objects.len() as u32 - 1;
+        self.known.insert(path_or_url.clone(), index);
+        index
+    }
+
+    /// Looks up the versions of many sources concurrently, so that [`input`](Self::input) need not look them up one by
+    /// one.
     ///
     /// # Errors
-    /// If one of them cannot be read.
-    pub async fn look_at(&mut self, sources: &[Name]) -> Result<(), DraftError> {
-        /// Sources looked at at a time, each part by one task.
-        const AT_A_TIME: usize = 16;
+    /// If one of the sources is missing or cannot be read.
+    pub async fn look_up(&mut self, sources: &[Name]) -> Result<(), DraftError> {
+        /// Number of lookups that run at the same time; each handles `PART` sources.
+        const CONCURRENCY: usize = 16;
         const PART: usize = 64;
-        let mut unknown: Vec<_> = sources.iter().filter(|source| !self.places.contains_key(*source)).cloned().collect();
+        let mut unknown: Vec<_> = sources.iter().filter(|source| !self.known.contains_key(*source)).cloned().collect();
         unknown.sort_unstable();
         unknown.dedup();
-        for parts in unknown.chunks(AT_A_TIME * PART) {
-            let mut looks = Vec::new();
+        for parts in unknown.chunks(CONCURRENCY * PART) {
+            let mut lookups = Vec::new();
             for part in parts.chunks(PART) {
                 let urls = part.iter().map(|source| self.url(source)).collect::<Result<Vec<_>, _>>()?;
                 let storage = self.storage.clone();
-                looks.push(tokio::spawn(async move {
+                lookups.push(tokio::spawn(async move {
                     let mut objects = Vec::with_capacity(urls.len());
                     for url in urls {
                         objects.push(storage.stat(&url, None).await?);
@@ -251,25 +292,23 @@ impl Draft {
                     Ok::<_, StorageError>(objects)
                 }));
             }
-            for (part, look) in parts.chunks(PART).zip(looks) {
-                let objects = look.await.map_err(|e| DraftError::Folder(e.to_string()))??;
+            for (part, lookup) in parts.chunks(PART).zip(lookups) {
+                let objects = lookup.await.map_err(DraftError::Broken)??;
                 for (source, object) in part.iter().zip(objects) {
-                    self.objects.push(object);
-                    self.places.insert(source.clone(), self.objects.len() as u32 - 1);
+                    self.add_object(source, object);
                 }
-                (self.see)(Preparing::Sources(self.objects.len() as u64));
+                (self.see)(SubmitProgress::Sources(self.objects.len() as u64));
             }
         }
         Ok(())
     }
 
-    /// The folder from which relative names are meant.
+    /// The folder at which relative paths begin: the current folder when the draft was made.
     ///
     /// # Errors
-    /// If the current folder is gone.
+    /// If the folder had been removed.
     pub fn folder(&self) -> Result<Name, DraftError> {
-        let folder = self.folder.as_deref().ok_or_else(|| DraftError::Folder("it is gone".into()))?;
-        Ok(name_of(folder))
+        self.folder.as_ref().map(name_of).ok_or(DraftError::NoFolder)
     }
 
     fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
@@ -277,13 +316,13 @@ impl Draft {
             return Ok(url_of(path_or_url)?);
         }
         let path = path_of(&self.folder()?).join(path_of(path_or_url));
-        // `a/./b` and `a//b` are one object; `..` is left to the file system, which knows about links.
+        // `a/./b` and `a//b` are one object. `..` stays: only the file system knows where links lead.
         let path: PathBuf = path.components().collect();
         Ok(url_of(&name_of(path))?)
     }
 }
 
-/// Whether every placeholder of a task stands for something.
+/// Checks that the item and the task have every column and input for which the template has a placeholder.
 fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) -> Result<(), DraftError> {
     let words = match &template.program {
         Program::Command(words) => &words[..],
@@ -291,13 +330,12 @@ fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) ->
     };
     let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
     for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
-        if usize::from(word.highest_column()) > columns {
-            let why = format!("`{word}` asks for column {}, the item has {columns}", word.highest_column());
-            return Err(DraftError::Placeholder(why));
+        let (column, input) = (word.highest_column(), word.highest_input());
+        if usize::from(column) > columns {
+            return Err(DraftError::Column { word: word.clone(), column, columns });
         }
-        if usize::from(word.highest_input()) > inputs {
-            let why = format!("`{word}` asks for input {}, the task has {inputs}", word.highest_input());
-            return Err(DraftError::Placeholder(why));
+        if usize::from(input) > inputs {
+            return Err(DraftError::Input { word: word.clone(), input, inputs });
         }
     }
     Ok(())
@@ -316,7 +354,7 @@ mod tests {
         let name = name_of(file);
         let mut draft = Draft::new("test");
         let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{}")]))).unwrap();
-        draft.look_at(&[name.clone(), name.clone()]).await.unwrap();
+        draft.look_up(&[name.clone(), name.clone()]).await.unwrap();
         draft.task_on_file(template, &name).await.unwrap();
         draft.task_on_file(template, &name).await.unwrap();
         assert_eq!((draft.len(), draft.objects.len()), (2, 1));

@@ -1,8 +1,10 @@
-//! Brings what a job keeps in the cluster to this machine, straight from the executors that hold it, as they fetch from
-//! each other: the dispatcher says who has what, and no content goes through it.
+//! Downloads the outputs that a job keeps in the cluster. The dispatcher names the executors that hold an output, and
+//! the client fetches the output from one of them, as executors fetch from each other. No content goes through the
+//! dispatcher.
 //!
-//! A file comes into a hidden folder beside its place, and is renamed when it is whole and its checksum right. What is not
-//! written yet, or was lost and is made again, is waited for.
+//! A file is downloaded into a hidden folder inside the destination, and is renamed when it is complete and its
+//! checksum is right. The download waits for outputs that are not written yet, and for lost outputs that are computed
+//! again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -20,158 +22,187 @@ use thiserror::Error;
 
 use crate::client::{Client, ClientError};
 
-/// What is not there yet is asked for again after so long, and at most so long where the look at all took long.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-const LOOK_AGAIN_MOST: Duration = Duration::from_secs(10);
-/// A file that those who are said to have it do not give is asked for so many times.
+/// Shortest pause before the client asks again for outputs that are not there yet. A round over the outputs of many
+/// tasks takes long; the pause is then as long as the round, but at most `ROUND_PAUSE_MAX`.
+const ROUND_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Longest pause before the client asks again for outputs that are not there yet.
+const ROUND_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Number of attempts to fetch a file from its holders.
 const MAX_TRIES: u32 = 5;
-/// Read at a time of a file that is there already.
+/// Buffer for reading a file that exists already.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What is to be brought, and where to.
+/// Which kept outputs to download, and where to.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// What this job keeps.
+pub struct GetRequest {
+    /// The job that keeps the outputs.
     pub job: JobId,
-    /// Of this task alone, whose files then stand in the folder itself, else in one for each task.
+    /// Index of one task, whose files are written directly into the folder. Without it, the outputs of all tasks are
+    /// downloaded, each into a folder with the index of its task.
     pub task: Option<u32>,
-    /// Only these files; all if none is named.
+    /// Names of the files to download; all kept files if empty.
     pub files: Vec<Name>,
-    /// The folder, which is made if it is not there.
+    /// The destination, a folder. It is created if it does not exist.
     pub to: PathBuf,
-    /// Whether other files in their places are replaced.
+    /// Whether existing files with other content are replaced.
     pub replaces: bool,
 }
 
-/// What is seen of it.
+/// Progress of a download.
 #[derive(Clone, Copy, Debug)]
-pub enum Brought<'a> {
-    /// A file is there, whole.
+pub enum GetProgress<'a> {
+    /// A file is complete, at this path.
     File(&'a Path),
-    /// So many tasks and files are waited for.
+    /// The download waits for this number of tasks and files.
     Waits(u64),
 }
 
-/// Why not everything was brought. What was brought before stays.
+/// Why a download ended before all files were complete. Files that were complete before stay.
 #[derive(Debug, Error)]
 pub enum GetError {
-    /// The dispatcher did not say what there is.
+    /// The dispatcher did not list the kept outputs.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is nothing of the kind.
-    #[error("{0}")]
-    Nothing(String),
-    /// Something else is in its place.
-    #[error("{} is there already: choose another folder with --to, or replace what is there with --force", .0.display())]
+    /// Some tasks did not succeed, so they left no outputs.
+    #[error(
+        "{} of job {job} did not succeed and left no outputs: `eyas task list {job} --failed` shows the failures",
+        units::format_count(*.tasks, "task")
+    )]
+    Unsuccessful {
+        /// The job.
+        job: JobId,
+        /// Number of tasks that did not succeed.
+        tasks: u64,
+    },
+    /// A file that was asked for is not among the kept outputs.
+    #[error("{owner} keeps no file `{file}` in the cluster")]
+    NoFile {
+        /// The job or task, such as `job 3`.
+        owner: String,
+        /// The file.
+        file: Name,
+    },
+    /// The job or task keeps no output for download.
+    #[error(
+        "{0} keeps no outputs in the cluster for download: only outputs with `keep = true` and without `to` can be \
+         downloaded"
+    )]
+    NothingKept(String),
+    /// The name of an output would put the file outside of the destination.
+    #[error("`{0}` leads out of the destination folder")]
+    Outside(Name),
+    /// A file with other content exists.
+    #[error("{} exists already: choose another folder with --to, or replace the file with --force", .0.display())]
     Exists(PathBuf),
-    /// The folder cannot be used.
+    /// A folder cannot be created or written to.
     #[error("cannot write to {}: {source}", folder.display())]
     Folder {
-        /// Which folder.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The folder's file system failed.
+    /// A file cannot be written or renamed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The folder's disk is full.
-    #[error("{} has no room for `{file}`: free some, or choose another folder with --to", folder.display())]
+    /// The disk of the destination is full.
+    #[error("{} has no room for `{file}`: free some space, or choose another folder with --to", folder.display())]
     Full {
-        /// Which folder.
+        /// The destination.
         folder: PathBuf,
         /// The file.
         file: Name,
     },
-    /// It was lost too often.
-    #[error("`{0}` was lost with the executors that kept it, as often as it was made again: submit the job again")]
+    /// The output was lost more often than it may be computed again.
+    #[error("all copies of `{0}` were lost, each time it was computed: submit the job again")]
     Lost(Name),
-    /// Those who have it do not give it.
-    #[error("{0}. Check that the executors that have it can be reached from this machine")]
+    /// No holder of a file delivered it.
+    #[error("{0}. Check that the executors that hold the file can be reached from this machine")]
     Fetch(FetchError),
 }
 
-/// The hidden folder into which files come.
-struct Landing {
+/// The hidden folder into which files are downloaded.
+struct DownloadFolder {
     store: ObjectStore,
     fetcher: Fetcher,
-    /// Removed with all that is in it.
+    /// Removes the folder with its content when it is dropped.
     _folder: TempDir,
 }
 
-impl Landing {
-    fn beside(to: &Path, access: &Access) -> Result<Self, GetError> {
+impl DownloadFolder {
+    fn inside(to: &Path, access: &Access) -> Result<Self, GetError> {
         let failed = |source| GetError::Folder { folder: to.to_owned(), source };
         fs::create_dir_all(to).map_err(failed)?;
         let folder = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempdir_in(to).map_err(failed)?;
         let (store, _) = ObjectStore::open(folder.path())?;
         let peers = Peers::new(DataKeys::of(access), PeerLimits::default(), Limiter::unlimited());
         let fetcher = Fetcher::new(store.clone(), Storage::new(Limits::default()), peers);
-        Ok(Landing { store, fetcher, _folder: folder })
+        Ok(DownloadFolder { store, fetcher, _folder: folder })
     }
 
-    async fn bring(&self, output: &KeptOutput, place: &Path, replaces: bool) -> Result<(), GetError> {
+    async fn download(&self, output: &KeptOutput, path: &Path, replaces: bool) -> Result<(), GetError> {
         let holders = output.holders.iter().map(|addr| PeerHolder { addr: *addr, is_relay: false, others: 0 });
         self.fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
-        let folder = place.parent().unwrap_or(place);
+        let folder = path.parent().unwrap_or(path);
         fs::create_dir_all(folder).map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;
-        Ok(self.store.hand_out(output.object.id(), place, replaces)?)
+        Ok(self.store.hand_out(output.object.id(), path, replaces)?)
     }
 }
 
-/// How far a wish is fulfilled.
-struct Getting<'a> {
-    wish: &'a Wish,
-    landing: Landing,
-    brought: HashSet<PathBuf>,
-    /// How often what could not be had was asked for.
+/// State of one `Client::get`.
+struct Download<'a> {
+    request: &'a GetRequest,
+    folder: DownloadFolder,
+    /// Paths of the files that are complete.
+    complete: HashSet<PathBuf>,
+    /// Failed attempts to fetch an object.
     tries: HashMap<ObjectId, u32>,
-    /// Tasks and files that are to come.
+    /// Number of tasks and files that the present round found not to be there yet.
     awaited: u64,
-    /// Tasks that have left nothing.
+    /// Number of tasks that the present round found to have left no outputs.
     unsuccessful: u64,
 }
 
 impl Client {
-    /// Brings what a job keeps in the cluster for its user into a folder; how many files that were. Waits for tasks that
-    /// have not ended, and for what is made again. A dispatcher that is lost is dialled for as long as there is
-    /// `patience`.
+    /// Downloads outputs that a job keeps in the cluster for its user, and returns the number of files. Waits for tasks
+    /// that have not ended, and for lost outputs that are computed again. If the dispatcher is lost, the client dials
+    /// it for up to `patience` each time.
     ///
     /// # Errors
-    /// What keeps the next file from being brought; or that there is none.
+    /// The reason why the next file cannot be downloaded, or that there is no file to download.
     pub async fn get(
         &mut self,
-        wish: &Wish,
+        request: &GetRequest,
         patience: Duration,
-        mut see: impl FnMut(Brought<'_>),
+        mut see: impl FnMut(GetProgress<'_>),
     ) -> Result<u64, GetError> {
-        let landing = Landing::beside(&wish.to, self.access())?;
-        let (brought, tries) = (HashSet::new(), HashMap::new());
-        let mut getting = Getting { wish, landing, brought, tries, awaited: 0, unsuccessful: 0 };
+        let folder = DownloadFolder::inside(&request.to, self.access())?;
+        let (complete, tries) = (HashSet::new(), HashMap::new());
+        let mut download = Download { request, folder, complete, tries, awaited: 0, unsuccessful: 0 };
         loop {
             let began = Instant::now();
-            (getting.awaited, getting.unsuccessful) = (0, 0);
-            self.look(&mut getting, patience, &mut see).await?;
-            if getting.awaited == 0 {
-                return getting.end();
+            (download.awaited, download.unsuccessful) = (0, 0);
+            self.download_available(&mut download, patience, &mut see).await?;
+            if download.awaited == 0 {
+                return download.end();
             }
-            see(Brought::Waits(getting.awaited));
-            // A job of very many tasks is not asked about all the time.
-            tokio::time::sleep(began.elapsed().clamp(LOOK_AGAIN, LOOK_AGAIN_MOST)).await;
+            see(GetProgress::Waits(download.awaited));
+            // A listing of a million tasks costs the dispatcher much, so it is not requested all the time.
+            tokio::time::sleep(began.elapsed().clamp(ROUND_PAUSE_MIN, ROUND_PAUSE_MAX)).await;
         }
     }
 
-    /// Brings what is there now.
-    async fn look(
+    /// Does one round: downloads the outputs that executors hold now.
+    async fn download_available(
         &mut self,
-        getting: &mut Getting<'_>,
+        download: &mut Download<'_>,
         patience: Duration,
-        see: &mut impl FnMut(Brought<'_>),
+        see: &mut impl FnMut(GetProgress<'_>),
     ) -> Result<(), GetError> {
-        let job = getting.wish.job;
-        let (from, to) = getting.wish.task.map_or((0, u32::MAX), |task| (task, task.saturating_add(1)));
-        // Who is said to have it reads all of it: once is enough.
-        let tried_once = getting.tries.iter().filter(|(_, tries)| **tries == 1);
+        let job = download.request.job;
+        let (from, to) = download.request.task.map_or((0, u32::MAX), |task| (task, task.saturating_add(1)));
+        // A holder of a doubted object verifies its copy by reading all of it, so the doubt is reported once only.
+        let tried_once = download.tries.iter().filter(|(_, tries)| **tries == 1);
         let mut doubted = tried_once.map(|(object, _)| *object).collect();
         let mut next = Some(from);
         while let Some(from) = next {
@@ -179,41 +210,43 @@ impl Client {
             let ToClient::Kept(part) = self.ask_again(request, patience).await? else {
                 return Err(ClientError::Unexpected.into());
             };
-            for (place, output) in getting.lacking(&part.outputs).await? {
-                getting.bring(output, place, see).await?;
+            for (path, output) in download.missing(&part.outputs).await? {
+                download.download(output, path, see).await?;
             }
-            getting.awaited += part.unfinished;
-            getting.unsuccessful += part.unsuccessful;
+            download.awaited += part.unfinished;
+            download.unsuccessful += part.unsuccessful;
             next = part.next;
         }
         Ok(())
     }
 }
 
-impl Getting<'_> {
-    /// Of these outputs those that are wished for and are not there yet, with their places, where nothing else is.
-    async fn lacking<'a>(&mut self, outputs: &'a [KeptOutput]) -> Result<Vec<(PathBuf, &'a KeptOutput)>, GetError> {
-        let mut lacking = Vec::new();
+impl Download<'_> {
+    /// The outputs that the request asks for and that are not complete yet, each with its path. Fails if a path is
+    /// taken by another file.
+    async fn missing<'a>(&mut self, outputs: &'a [KeptOutput]) -> Result<Vec<(PathBuf, &'a KeptOutput)>, GetError> {
+        let mut missing = Vec::new();
         for output in outputs {
-            let Some(place) = self.wish.place(output)?.filter(|place| !self.brought.contains(place)) else { continue };
-            if !self.wish.replaces && place.symlink_metadata().is_ok() {
-                if !is_same(&place, &output.object).await {
-                    return Err(GetError::Exists(place));
+            let path = self.request.path_of_output(output)?;
+            let Some(path) = path.filter(|path| !self.complete.contains(path)) else { continue };
+            if !self.request.replaces && path.symlink_metadata().is_ok() {
+                if !is_same(&path, &output.object).await {
+                    return Err(GetError::Exists(path));
                 }
-                // As an earlier wish has brought it.
-                self.brought.insert(place);
+                // An earlier download has written the file.
+                self.complete.insert(path);
                 continue;
             }
-            lacking.push((place, output));
+            missing.push((path, output));
         }
-        Ok(lacking)
+        Ok(missing)
     }
 
-    async fn bring(
+    async fn download(
         &mut self,
         output: &KeptOutput,
-        place: PathBuf,
-        see: &mut impl FnMut(Brought<'_>),
+        path: PathBuf,
+        see: &mut impl FnMut(GetProgress<'_>),
     ) -> Result<(), GetError> {
         let source = &output.object.source;
         if output.is_lost {
@@ -223,17 +256,17 @@ impl Getting<'_> {
             self.awaited += 1;
             return Ok(());
         }
-        match self.landing.bring(output, &place, self.wish.replaces).await {
+        match self.folder.download(output, &path, self.request.replaces).await {
             Ok(()) => {
-                see(Brought::File(&place));
+                see(GetProgress::File(&path));
                 self.tries.remove(&output.object.id());
-                self.brought.insert(place);
+                self.complete.insert(path);
             }
             Err(GetError::Fetch(error)) if error.kind == FetchErrorKind::Full => {
-                return Err(GetError::Full { folder: self.wish.to.clone(), file: source.clone() });
+                return Err(GetError::Full { folder: self.request.to.clone(), file: source.clone() });
             }
             Err(GetError::Fetch(error)) if error.kind != FetchErrorKind::Local => {
-                // Another executor may have it by then, or it is made again.
+                // In the next round, another executor may hold the object.
                 let tries = self.tries.entry(output.object.id()).or_default();
                 *tries += 1;
                 if *tries == MAX_TRIES {
@@ -247,48 +280,47 @@ impl Getting<'_> {
     }
 
     fn end(self) -> Result<u64, GetError> {
-        let Wish { job, task, files, .. } = self.wish;
-        let whose = task.map_or(format!("job {job}"), |task| format!("task {job}.{task}"));
-        let lacks = |file: &&Name| !self.brought.contains(&self.wish.to.join(path_of(file)));
-        match files.iter().find(lacks) {
-            _ if self.unsuccessful > 0 => Err(GetError::Nothing(format!(
-                "{} of job {job} did not succeed, and left nothing: `eyas task list {job} --failed` shows what failed",
-                units::format_count(self.unsuccessful, "task")
-            ))),
-            Some(file) => Err(GetError::Nothing(format!("{whose} keeps no file `{file}` in the cluster"))),
-            None if self.brought.is_empty() => Err(GetError::Nothing(format!(
-                "{whose} keeps nothing in the cluster for its user: that are outputs with `keep = true` and without `to`"
-            ))),
-            None => Ok(self.brought.len() as u64),
+        let GetRequest { job, task, files, .. } = self.request;
+        if self.unsuccessful > 0 {
+            return Err(GetError::Unsuccessful { job: *job, tasks: self.unsuccessful });
         }
+        let owner = task.map_or(format!("job {job}"), |task| format!("task {job}.{task}"));
+        let is_missing = |file: &&Name| !self.complete.contains(&self.request.to.join(path_of(file)));
+        if let Some(file) = files.iter().find(is_missing) {
+            return Err(GetError::NoFile { owner, file: file.clone() });
+        }
+        if self.complete.is_empty() {
+            return Err(GetError::NothingKept(owner));
+        }
+        Ok(self.complete.len() as u64)
     }
 }
 
-impl Wish {
-    /// Where an output goes, if it is wished for.
-    fn place(&self, output: &KeptOutput) -> Result<Option<PathBuf>, GetError> {
+impl GetRequest {
+    /// The path of an output in the destination; `None` if the request does not ask for this output.
+    fn path_of_output(&self, output: &KeptOutput) -> Result<Option<PathBuf>, GetError> {
         let file = output.object.kept_file().unwrap_or_default();
-        if !self.files.is_empty() && !self.files.iter().any(|wished| wished.as_bytes() == file) {
+        if !self.files.is_empty() && !self.files.iter().any(|requested| requested.as_bytes() == file) {
             return Ok(None);
         }
         let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
         if file.is_empty() || !is_inside(path_of(file)) {
-            return Err(GetError::Nothing(format!("`{}` leads out of the folder", output.object.source)));
+            return Err(GetError::Outside(output.object.source.clone()));
         }
         let folder = if self.task.is_some() { self.to.clone() } else { self.to.join(output.task.index.to_string()) };
         Ok(Some(folder.join(path_of(file))))
     }
 }
 
-/// Whether a file has the content of a kept object, whose version is its checksum.
-async fn is_same(place: &Path, object: &ObjectSpec) -> bool {
+/// Whether a file has the content of a kept object. The version of a kept object is its checksum.
+async fn is_same(path: &Path, object: &ObjectSpec) -> bool {
     let Version::Etag { etag, size_bytes } = object.version.clone() else { return false };
-    if !place.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == size_bytes) {
+    if !path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == size_bytes) {
         return false;
     }
-    let place = place.to_owned();
+    let path = path.to_owned();
     let sum = move || -> io::Result<String> {
-        let (mut file, mut hasher, mut buffer) = (File::open(place)?, Hasher::new(), vec![0; BUFFER_BYTES]);
+        let (mut file, mut hasher, mut buffer) = (File::open(path)?, Hasher::new(), vec![0; BUFFER_BYTES]);
         loop {
             match file.read(&mut buffer)? {
                 0 => return Ok(hasher.finish().to_string()),
@@ -306,13 +338,13 @@ mod tests {
 
     #[test]
     fn names_never_lead_out_of_the_folder() {
-        let place = |file: &str, task: Option<u32>, files: &[&str]| {
+        let path = |file: &str, task: Option<u32>, files: &[&str]| {
             let id = TaskId { job: JobId(1), index: 2 };
             let object = ObjectSpec::kept(id, file.as_bytes(), 0, "", false);
             let output = KeptOutput { task: id, object, holders: Vec::new(), is_lost: false };
             let files = files.iter().map(|file| (*file).into()).collect();
-            let wish = Wish { job: JobId(1), task, files, to: "to".into(), replaces: false };
-            wish.place(&output).ok().map(|place| place.map(|place| place.display().to_string()))
+            let request = GetRequest { job: JobId(1), task, files, to: "to".into(), replaces: false };
+            request.path_of_output(&output).ok().map(|path| path.map(|path| path.display().to_string()))
         };
         for (file, task, files, expected) in [
             ("a", None, &[][..], Some(Some("to/2/a".into()))),
@@ -324,7 +356,7 @@ mod tests {
             ("/a", None, &[], None),
             ("", None, &[], None),
         ] {
-            assert_eq!(place(file, task, files), expected, "{file}");
+            assert_eq!(path(file, task, files), expected, "{file}");
         }
     }
 }

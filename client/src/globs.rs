@@ -1,5 +1,5 @@
-//! What patterns name: local files, objects of a bucket, and files of the cluster. A name that exists as it is stands for itself,
-//! whatever characters it has.
+//! Expands patterns to the names of local files, objects of a bucket, and files of the cluster. The name of an existing
+//! file matches that file only, even if it has special characters.
 
 use eyas_dfs::{DfsClient, FilesErrorKind};
 use eyas_store::{Glob, GlobError, Storage, StorageErrorKind};
@@ -10,7 +10,6 @@ use thiserror::Error;
 use crate::client::ClientError;
 use crate::sources::{SourceError, files_of, wrong_pattern};
 
-/// Whether some character of it makes a name a pattern.
 fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(is_special)
 }
@@ -19,25 +18,27 @@ fn is_special(byte: &u8) -> bool {
     matches!(byte, b'*' | b'?' | b'[')
 }
 
-/// What comes before the first character that makes a name a pattern.
+/// The part of a pattern before its first special character.
 fn literal_prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..pattern.iter().position(is_special).unwrap_or(pattern.len())]
 }
 
-/// The files or objects that a pattern names, in order of name. `name` is the same without escapes: if there is something of
-/// that name, it is meant.
+/// The files or objects that match a pattern, sorted by name. `name` is the pattern without escapes: if a file or
+/// object with this name exists, the result is that name only.
 ///
 /// # Errors
-/// If there are none, or one cannot be looked for.
+/// If nothing matches, or a folder or bucket cannot be listed.
 pub(crate) async fn find(storage: &Storage, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
     if pattern.starts_with(b"s3://") && is_pattern(pattern) {
         return find_objects(storage, name, pattern).await;
     }
     let (name, sought) = (name.clone(), pattern.clone());
-    // Folders may be large, and slow.
-    let found = tokio::task::spawn_blocking(move || match eyas_store::path_of(&name).exists() {
-        true => Ok(vec![name]),
-        false => files_of(&sought),
+    // Listing large folders, or folders on slow file systems, blocks for long.
+    let found = tokio::task::spawn_blocking(move || {
+        if eyas_store::path_of(&name).exists() {
+            return Ok(vec![name]);
+        }
+        files_of(&sought)
     });
     found.await.map_err(|e| SourceError::Unreadable { what: pattern.clone(), why: e.to_string() })?
 }
@@ -52,17 +53,17 @@ async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<
     let mut found = storage.list(&literal_prefix(pattern).into()).await?;
     found.retain(|url| glob.names(url));
     found.sort_unstable();
-    match found.is_empty() {
-        true => Err(SourceError::NoMatch(pattern.clone())),
-        false => Ok(found),
+    if found.is_empty() {
+        return Err(SourceError::NoMatch(pattern.clone()));
     }
+    Ok(found)
 }
 
-/// The files of the cluster that a pattern names, in order of name. What is no pattern is the name of a file, whether there is
-/// one or not.
+/// The files of the cluster that match a pattern, sorted by name. A text without special characters is returned as a
+/// name, whether or not the file exists.
 ///
 /// # Errors
-/// If it is no name, a pattern names no file, or the file system does not answer.
+/// If the text cannot be a name, a pattern matches no file, or the file system does not answer.
 pub async fn cluster_files(files: &DfsClient, pattern: &str) -> Result<Vec<FileName>, ClusterFilesError> {
     let as_it_is = pattern.parse::<FileName>();
     if !is_pattern(pattern.as_bytes()) {
@@ -82,23 +83,23 @@ pub async fn cluster_files(files: &DfsClient, pattern: &str) -> Result<Vec<FileN
     let listed = files.list(folder).await.map_err(ClientError::from)?;
     let names = listed.into_iter().map(|listing| listing.name);
     let found: Vec<_> = names.filter(|name| glob.names(name.as_str().as_bytes())).collect();
-    match found.is_empty() {
-        true => Err(ClusterFilesError::NoMatch(pattern.to_owned())),
-        false => Ok(found),
+    if found.is_empty() {
+        return Err(ClusterFilesError::NoMatch(pattern.to_owned()));
     }
+    Ok(found)
 }
 
-/// Why files of the cluster cannot be named.
+/// Why files of the cluster cannot be listed.
 #[derive(Debug, Error)]
 pub enum ClusterFilesError {
-    /// It is no name of a file.
+    /// The text cannot be the name of a file.
     #[error(transparent)]
     Name(#[from] FileNameError),
-    /// It is no pattern.
+    /// The text is not a valid pattern.
     #[error(transparent)]
     Pattern(#[from] GlobError),
-    /// A pattern meets nothing.
-    #[error("`{0}` names no file of the cluster: `eyas dfs ls` lists them")]
+    /// No file matches the pattern.
+    #[error("no file of the cluster matches `{0}`: `eyas dfs ls` lists the files")]
     NoMatch(String),
     /// The file system does not answer.
     #[error(transparent)]

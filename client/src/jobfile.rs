@@ -20,8 +20,8 @@
 //! ```
 //!
 //! A word of the command that is the path of an input becomes the path where the input is staged. An input is a path or
-//! URL, a table `{ path = "…", name = "…" }`, or an output of another task, `{ task = "ID", output = "sum.fits" }`. If that
-//! task is an array, `index = 3` chooses one of its tasks; without `index`, all of them are meant.
+//! URL, a table `{ path = "…", name = "…" }`, or an output of another task, `{ task = "ID", output = "sum.fits" }`. If
+//! that task is an array, `index = 3` chooses one of its tasks; without `index`, all of them are meant.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -194,7 +194,7 @@ impl TaskFields {
         match items {
             Items::One => self.add_task(draft, known, place, Vec::new()).await?,
             Items::Files(files) => {
-                draft.look_at(&files).await?;
+                draft.look_up(&files).await?;
                 for file in files {
                     self.add_task(draft, known, place, vec![file]).await?;
                 }
@@ -418,7 +418,7 @@ impl TaskFields {
                 let values: Vec<_> = values.iter().map(escape).collect();
                 let pattern = parsed.expand(&eyas_types::template::Expansion { values: &values, ..with });
                 let found = find(&draft.storage, &source, &pattern).await?;
-                draft.look_at(&found).await?;
+                draft.look_up(&found).await?;
                 found
             }
         };

@@ -29,18 +29,18 @@ mod jobfile;
 mod map;
 mod sources;
 
-pub use client::{Client, ClientError, Seen};
+pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
-pub use draft::{Draft, DraftError, Preparing};
-pub use get::{Brought, GetError, Wish};
+pub use draft::{Draft, DraftError, SubmitProgress};
+pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
     Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields,
     TaskFieldsError, read_job_file,
 };
 pub use map::{
-    MAX_REDUCERS, MapError, MapJob, MapSeen, MapTask, Mapping, Reduce, ReduceTask, Shuffle, WorkError, map_worker,
-    reduce_worker,
+    MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError, Reduce, ReduceTask, Shuffle,
+    TaskFailures, WorkError, map_worker, reduce_worker,
 };
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};
 

@@ -1,15 +1,17 @@
-//! Jobs over the blocks of files: programs that read their block on standard input, chunk after chunk, and what they write,
-//! gathered or shuffled by key into a reduce (elastic-blocks §2.5).
+//! Jobs over the blocks of files. Programs read their block on standard input, chunk after chunk. Their outputs are
+//! gathered, or shuffled by key into a reduce (elastic-blocks §2.5).
 //!
-//! Such a job is a *run*, which says who reads which chunks and whose output counts, and ordinary tasks that work at it:
-//! each is eyas itself ([`map_worker`]), and has the program as its child. What they write is hidden until all is done.
+//! Such a job has a *run* and ordinary tasks. The leader of the run assigns chunks to workers and decides whose output
+//! counts. Each task is a process of eyas itself ([`map_worker`]) that starts the user's program as a child. Outputs
+//! are hidden files until the job has ended.
 
-mod busy;
+mod machine_load;
 mod partition;
 mod pipeline;
 mod reduce;
 mod worker;
 
+use std::fmt;
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
@@ -28,38 +30,39 @@ use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
 pub use partition::MAX_REDUCERS;
+pub use pipeline::PipelineError;
 pub use reduce::{ReduceTask, reduce_worker};
 pub use worker::{MapTask, Shuffle, WorkError, map_worker};
 
-use crate::client::{Client, ClientError, Seen};
+use crate::client::{Client, ClientError, WatchEvent};
 use crate::draft::{Draft, DraftError};
 use crate::jobfile::same;
 
-/// How often it is asked how the run stands.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which the client asks for the state of the run.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A dispatcher that is lost is dialled for so long.
+/// How long the client dials a lost dispatcher.
 const RECONNECT: Duration = Duration::from_secs(600);
 
-/// The node that leads a run answers by then, unless it is gone for the moment.
-const LOOK_DEADLINE: Duration = Duration::from_secs(5);
+/// Time within which the leader of a run answers, unless it is unreachable.
+const STATUS_DEADLINE: Duration = Duration::from_secs(5);
 
-/// When all chunks are read, tasks have so long to end by themselves.
+/// Time that tasks have to end by themselves after all chunks are read.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// When all is done, or nothing can be, what still runs is waited for so long.
+/// How long the end of a job waits for cancelled tasks, and for the leader to close the run.
 const END_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The leader forgets a run of which it has heard nothing for so long, and removes what it has left.
+/// The leader forgets a run that no client has asked about for this long, and removes its hidden files.
 const ABANDONED: Duration = Duration::from_secs(1800);
 
-/// It hears of it so often, as long as somebody has need of it.
-const ASK_EVERY: Duration = Duration::from_secs(60);
+/// Interval of requests that keep the leader from forgetting the run.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Of an executor that is no node of the file system, where its slots are concerned.
+/// Stands for the node of an executor that is not part of the file system.
 const NO_NODE: NodeId = NodeId(0);
 
-/// A job over the blocks of files, as it is put together.
+/// A job over the blocks of files, before it is begun.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,103 +71,121 @@ const NO_NODE: NodeId = NodeId(0);
 /// let program = ["grep", "M31"].map(String::from).to_vec();
 /// let mut job = MapJob::new(vec!["/data/sky.csv".parse()?], program);
 /// job.to = Some("/data/m31".into());
-/// let mut mapping = job.begin(&Cluster::named("survey")?.access()?).await?;
-/// let done = mapping.run(|_| {}).await;
-/// mapping.end().await?;
+/// let mut run = job.begin(&Cluster::named("survey")?.access()?).await?;
+/// let done = run.run(|_| {}).await;
+/// run.end().await?;
 /// println!("{} blocks", done?.parts.len());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct MapJob {
-    /// What it reads.
+    /// Files of the cluster to read.
     pub files: Vec<FileName>,
-    /// What reads the blocks, and its arguments.
+    /// The program that reads the blocks, and its arguments.
     pub program: Vec<String>,
-    /// Who gets what.
+    /// How chunks are divided into blocks and assigned to tasks.
     pub policy: BlockPolicy,
-    /// A task that nothing is heard of for so long loses its block.
+    /// Time after which the leader takes the block of a silent task away.
     pub term: Duration,
-    /// How many tasks there are: as many as executors have slots, if it is not said.
+    /// Number of tasks; by default the number of slots of all executors.
     pub tasks: Option<u32>,
-    /// How often each is tried again.
+    /// Number of retries of a failed task.
     pub retries: u32,
-    /// Whether the program is started anew for each file, so that it reads one alone. It is also if its name, `{file}`, is
-    /// among the arguments.
+    /// Whether the program is started anew for each file, so that one process reads one file only. An argument with
+    /// `{file}`, the name of the file, implies this.
     pub by_file: bool,
-    /// Local files that are brought along, such as the program.
+    /// Local files that are copied to the tasks, such as the program.
     pub inputs: Vec<String>,
-    /// What becomes of the lines that the program writes; they are gathered as they are, if it is not said.
+    /// Reduce of the lines that the program writes; without it, the outputs stay as they are.
     pub reduce: Option<Reduce>,
-    /// The folder in which what was written appears; it stays hidden, if it is not said.
+    /// Folder of the cluster in which the outputs appear; without it, the outputs stay hidden.
     pub to: Option<String>,
 }
 
-/// A reduce: it reads lines `key TAB value`, sorted by key.
+/// A reduce. Each reducer reads lines `key TAB value`, sorted by key, and gets all lines of its keys.
 #[derive(Clone, Debug)]
 pub struct Reduce {
-    /// A shell's command.
+    /// Shell command of a reducer.
     pub command: String,
-    /// How many of them there are; each has all lines of its keys.
+    /// Number of reducers.
     pub reducers: u32,
-    /// A shell's command that is applied to what one program wrote, sorted by key, before that is stored.
+    /// Shell command that each task of the map applies to its output, sorted by key, before it stores the result.
     pub combine: Option<String>,
 }
 
-/// Why a job over blocks came to nothing.
+/// Why a job over blocks failed.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// The dispatcher, or the connection to it.
+    /// The dispatcher refused a request, or the connection was lost.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The file system.
+    /// The file system failed.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// What is brought along.
+    /// An input cannot be read.
     #[error(transparent)]
     Draft(#[from] DraftError),
-    /// It cannot be: there is no executor, or too many reducers.
-    #[error("{0}")]
-    Invalid(String),
-    /// The folder for the outputs is not a name.
+    /// The number of reducers is out of range.
+    #[error("a job cannot have {0} reducers: choose a number from 1 to {MAX_REDUCERS}")]
+    Reducers(u32),
+    /// The folder for the outputs has files already.
+    #[error("there are files in {0} already: remove them first, or choose another folder")]
+    FolderInUse(String),
+    /// The cluster has no executor with a whole processor.
+    #[error("no executor can run a task: start some with `eyas start executor --dfs`")]
+    NoExecutor,
+    /// The folder for the outputs cannot be a name.
     #[error(transparent)]
     Folder(#[from] FileNameError),
-    /// Its tasks have failed.
-    #[error("{0}")]
-    Failed(String),
+    /// The node that led the run has left the file system.
+    #[error("node {0} of the file system, which led the job, has failed: run the job again")]
+    LeaderGone(NodeId),
+    /// Tasks of the map ended before all chunks were read.
+    #[error("{unread} of {chunks} chunks were not read{failures}")]
+    Unread {
+        /// Number of chunks that were not read.
+        unread: u32,
+        /// Number of chunks of all files.
+        chunks: u32,
+        /// Failed tasks.
+        failures: TaskFailures,
+    },
+    /// Tasks of the reduce failed.
+    #[error("the reduce failed{0}")]
+    Reduce(TaskFailures),
 }
 
-/// What is seen of a job over blocks.
+/// An event of a job over blocks.
 #[derive(Debug)]
-pub enum MapSeen<'a> {
-    /// How its run stands.
+pub enum MapEvent<'a> {
+    /// Present state of the run.
     Progress(&'a RunStatus),
     /// A task has ended.
     Result(&'a TaskResult),
-    /// How its tasks stand.
+    /// Present state of the tasks.
     Tasks(&'a JobView),
-    /// The dispatcher is gone, or back.
-    Dispatcher(&'a Seen),
+    /// The dispatcher was lost, or has answered again.
+    Dispatcher(&'a WatchEvent),
 }
 
-/// A job over blocks that has begun.
-pub struct Mapping {
+/// A job over blocks that has begun. Call [`end`](Self::end) when it is no longer needed.
+pub struct MapRun {
     job: MapJob,
     access: Access,
     client: Client,
     files: DfsClient,
-    place: RunAddress,
-    /// Chunks in all.
+    address: RunAddress,
+    /// Number of chunks of all files.
     chunks: u32,
-    /// Has its leader remember it.
-    _asking: Asking,
-    /// Those of its jobs that may have tasks which have not ended.
+    _keep_alive: KeepAlive,
+    /// Jobs of this run whose tasks may still run.
     under_way: Vec<JobId>,
     outputs: Vec<FileName>,
 }
 
 impl MapJob {
-    /// A job with nothing else asked for.
+    /// A job with defaults: no reduce, no retries, outputs that stay hidden.
     pub fn new(files: Vec<FileName>, program: Vec<String>) -> Self {
         MapJob {
             files,
@@ -180,22 +201,20 @@ impl MapJob {
         }
     }
 
-    /// Looks at the files, and has the run led.
+    /// Reads the records of the files, and opens a run on one node of the file system, its leader.
     ///
     /// # Errors
-    /// If a file is missing, the job cannot be, or the cluster does not answer.
-    pub async fn begin(self, access: &Access) -> Result<Mapping, MapError> {
-        if self.reduce.as_ref().is_some_and(|reduce| !(1..=MAX_REDUCERS).contains(&reduce.reducers)) {
-            return Err(MapError::Invalid(format!("there are 1 to {MAX_REDUCERS} reducers")));
+    /// If a file is missing, the job is not possible, or the cluster does not answer.
+    pub async fn begin(self, access: &Access) -> Result<MapRun, MapError> {
+        if let Some(reduce) = self.reduce.as_ref().filter(|reduce| !(1..=MAX_REDUCERS).contains(&reduce.reducers)) {
+            return Err(MapError::Reducers(reduce.reducers));
         }
         let mut client = Client::connect(access).await?;
         let files = client.files().await?;
         if let Some(to) = &self.to {
             part_in(to, 0)?;
             if !files.list(to).await?.is_empty() {
-                return Err(MapError::Invalid(format!(
-                    "there are files in {to} already: remove them first, or choose another folder"
-                )));
+                return Err(MapError::FolderInUse(to.clone()));
             }
         }
         let mut read = Vec::new();
@@ -206,25 +225,31 @@ impl MapJob {
         let slots = slots(&mut client, &files, self.tasks, chunks).await?;
         let term_us = self.term.as_micros() as u64;
         let spec = RunSpec { files: read, policy: self.policy, slots: slots.clone(), term_us, idle: ABANDONED };
-        let place = files.open_run(spec).await?;
-        let asking = Asking(tokio::spawn(keep_asking(files.clone(), place)));
-        let job = MapJob { tasks: Some(slots.len() as u32), ..self };
-        let access = access.clone();
-        let (under_way, outputs) = (Vec::new(), Vec::new());
-        Ok(Mapping { job, access, client, files, place, chunks, _asking: asking, under_way, outputs })
+        let address = files.open_run(spec).await?;
+        Ok(MapRun {
+            job: MapJob { tasks: Some(slots.len() as u32), ..self },
+            access: access.clone(),
+            client,
+            _keep_alive: KeepAlive(tokio::spawn(keep_alive(files.clone(), address))),
+            files,
+            address,
+            chunks,
+            under_way: Vec::new(),
+            outputs: Vec::new(),
+        })
     }
 
-    /// Tasks that run these words of eyas's.
+    /// A job whose tasks all run the same command, `words`.
     async fn draft(&self, name: &str, words: Vec<Template>, tasks: u32, run: BlockRunId) -> Result<Draft, DraftError> {
         let mut draft = Draft::new(name);
         let mut template = TaskTemplate::new(Program::Noop);
         let mut words = words;
         for path in &self.inputs {
-            let place = template.inputs.len() as u16;
+            let index = template.inputs.len() as u16;
             template.inputs.push(draft.input(&path.as_str().into()).await?);
             for word in &mut words {
                 if matches!(&word.0[..], [TemplatePart::Literal(text)] if same(text, path.as_bytes())) {
-                    *word = Template(vec![TemplatePart::Input(place)]);
+                    *word = Template(vec![TemplatePart::Input(index)]);
                 }
             }
         }
@@ -233,7 +258,7 @@ impl MapJob {
         template.folder = WorkingFolder::Path(template.base.clone());
         template.resources = Resources { cpus_milli: 1000, ..Resources::default() };
         template.retries = self.retries;
-        // With the token of its job, a task may read these, and write what is not yet to be seen.
+        // The token of the job lets a task read these files, and write into the hidden folder of the run.
         template.files = FilesScope { reads: self.files.clone(), folders: vec![run.folder()] };
         let template = draft.template(template)?;
         for _ in 0..tasks {
@@ -243,20 +268,20 @@ impl MapJob {
     }
 }
 
-impl Mapping {
-    /// Chunks that its files have.
+impl MapRun {
+    /// Number of chunks of all files.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// Has all chunks read, the reduce done if there is one, and what was written appear where it is to; tells how the run
-    /// went. Nothing is to be seen before.
+    /// Runs the map and the reduce, if the job has one, and publishes the outputs in the destination. Returns the final
+    /// state of the map. No output appears before all tasks have succeeded.
     ///
     /// # Errors
-    /// If its tasks fail, or the cluster does not answer.
-    pub async fn run(&mut self, mut see: impl FnMut(MapSeen)) -> Result<RunStatus, MapError> {
+    /// If tasks fail, or the cluster does not answer.
+    pub async fn run(&mut self, mut see: impl FnMut(MapEvent)) -> Result<RunStatus, MapError> {
         let status = self.map(&mut see).await?;
-        let run = self.place.run;
+        let run = self.address.run;
         self.outputs = match self.job.reduce.clone() {
             None => status.parts.iter().map(|part| run.file(worker::part_name(part.worker))).collect(),
             Some(reduce) => {
@@ -270,11 +295,12 @@ impl Mapping {
         Ok(status)
     }
 
-    /// What was written, in order: what one program wrote in the order of the first chunks that each has read, what a reduce
-    /// wrote by its number. Unless they have appeared in a folder, they are hidden files, which go with this job.
+    /// The output files: outputs of a reduce by the number of the reducer, outputs of a map by the first chunk that
+    /// each program has read. Outputs that were not published in a folder are hidden, and are removed by
+    /// [`end`](Self::end).
     ///
     /// # Errors
-    /// `Unreachable`.
+    /// If the file system does not answer.
     pub async fn outputs(&self) -> Result<Vec<File>, MapError> {
         let mut files = Vec::new();
         for name in &self.outputs {
@@ -283,30 +309,30 @@ impl Mapping {
         Ok(files)
     }
 
-    /// The file system that they are in.
+    /// The file system with the outputs.
     pub fn files(&self) -> &DfsClient {
         &self.files
     }
 
-    /// Ends what still runs, and removes what was not published.
+    /// Cancels tasks that still run, and removes outputs that were not published.
     ///
     /// # Errors
     /// If the cluster does not answer.
     pub async fn end(mut self) -> Result<(), MapError> {
         for job in self.under_way.drain(..) {
-            // The connection may be in the middle of a watch.
+            // A new connection, because the other one may be in the middle of a watch.
             let mut client = Client::connect(&self.access).await?;
             client.ask(FromClient::Cancel { job, task: None }).await?;
-            // What stands still is killed by its executor, and can store nothing more once the run is closed.
+            // After the deadline, executors kill the tasks that hang. Tasks can store nothing once the run is closed.
             if let Ok(watched) = timeout(END_DEADLINE, client.watch(job, false, Duration::ZERO, |_| {})).await {
                 watched?;
             }
         }
-        // If its leader has gone, so has all that it knew of it.
-        if !has_left(&self.files, self.place.node).await {
-            let _ = timeout(END_DEADLINE, self.files.close_run(self.place)).await;
+        // A leader that has left the file system has taken the state of the run with it.
+        if !has_left(&self.files, self.address.node).await {
+            let _ = timeout(END_DEADLINE, self.files.close_run(self.address)).await;
         }
-        for listing in self.files.list(&self.place.run.folder()).await? {
+        for listing in self.files.list(&self.address.run.folder()).await? {
             match self.files.remove(&listing.name).await {
                 Err(error) if error.kind == FilesErrorKind::NotFound => {}
                 removed => removed?,
@@ -315,12 +341,12 @@ impl Mapping {
         Ok(())
     }
 
-    /// Has all chunks read.
-    async fn map(&mut self, see: &mut impl FnMut(MapSeen)) -> Result<RunStatus, MapError> {
+    /// Runs the tasks that read the chunks, until all chunks are read.
+    async fn map(&mut self, see: &mut impl FnMut(MapEvent)) -> Result<RunStatus, MapError> {
         if self.chunks == 0 {
-            return Ok(self.files.run_status(self.place).await?);
+            return Ok(self.files.run_status(self.address).await?);
         }
-        let mut words = vec!["eyas".to_owned(), "worker".into(), "map".into(), self.place.to_string()];
+        let mut words = vec!["eyas".to_owned(), "worker".into(), "map".into(), self.address.to_string()];
         if let Some(reduce) = &self.job.reduce {
             words.extend(["--partitions".into(), reduce.reducers.to_string()]);
             words.extend(reduce.combine.iter().flat_map(|combine| ["--combine".to_owned(), combine.clone()]));
@@ -331,38 +357,37 @@ impl Mapping {
         words.push("--".into());
         words.extend(self.job.program.iter().cloned());
         let words = words.into_iter().map(Template::literal).collect();
-        let tasks = self.job.tasks.expect("it was counted when it began");
-        let draft = self.job.draft(&name_of(&self.job.program), words, tasks, self.place.run).await?;
+        let tasks = self.job.tasks.expect("`begin` has counted the slots");
+        let draft = self.job.draft(&name_of(&self.job.program), words, tasks, self.address.run).await?;
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
-        let mut failures = Failures::default();
-        let (status, is_over) = self.see_through(job, &mut failures, see).await?;
-        match is_over {
-            true => self.under_way.clear(),
-            // The connection may be in the middle of an answer.
-            false => self.client = Client::connect(&self.access).await?,
+        let mut failures = TaskFailures::default();
+        let (status, is_over) = self.watch_map(job, &mut failures, see).await?;
+        if is_over {
+            self.under_way.clear();
+        } else {
+            // The old connection is in the middle of a watch.
+            self.client = Client::connect(&self.access).await?;
         }
-        match status.is_complete {
-            true => Ok(status),
-            false => Err(failures.error(format!(
-                "{} of {} chunks were not read",
-                self.chunks - status.committed_chunks,
-                self.chunks
-            ))),
+        if !status.is_complete {
+            let unread = self.chunks - status.committed_chunks;
+            return Err(MapError::Unread { unread, chunks: self.chunks, failures });
         }
+        Ok(status)
     }
 
-    /// Waits until all chunks are read or all tasks have ended; tells how the run stands, and whether they have.
-    async fn see_through(
+    /// Waits until all chunks are read or all tasks have ended. Returns the state of the run, and whether all tasks
+    /// have ended.
+    async fn watch_map(
         &mut self,
         job: JobId,
-        failures: &mut Failures,
-        see: &mut impl FnMut(MapSeen),
+        failures: &mut TaskFailures,
+        see: &mut impl FnMut(MapEvent),
     ) -> Result<(RunStatus, bool), MapError> {
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let watching = self.client.watch(job, true, RECONNECT, |seen| drop(tell.send(seen)));
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let watching = self.client.watch(job, true, RECONNECT, |event| drop(sender.send(event)));
         let mut watching = std::pin::pin!(watching);
-        let mut looks = interval(LOOK_EVERY);
+        let mut ticks = interval(STATUS_INTERVAL);
         let (mut is_over, mut is_lost) = (false, false);
         loop {
             tokio::select! {
@@ -370,56 +395,54 @@ impl Mapping {
                     ended?;
                     is_over = true;
                 }
-                _ = looks.tick() => {}
+                _ = ticks.tick() => {}
             }
-            let Ok(status) = timeout(LOOK_DEADLINE, self.files.run_status(self.place)).await else {
-                // Until others count on it no more it may come back, and tasks go on.
-                if is_lost && (is_over || has_left(&self.files, self.place.node).await) {
-                    let node = self.place.node;
-                    let gone = format!("node {node} of the file system, which led the job, is gone: run it again");
-                    return Err(MapError::Failed(gone));
+            let Ok(status) = timeout(STATUS_DEADLINE, self.files.run_status(self.address)).await else {
+                // While the leader is a member, it may answer again, and tasks continue.
+                if is_lost && (is_over || has_left(&self.files, self.address.node).await) {
+                    return Err(MapError::LeaderGone(self.address.node));
                 }
                 is_lost = true;
                 continue;
             };
             let status = status?;
             is_lost = false;
-            // Tasks end when nothing is left to do; but some may stand still whose work others have done.
+            // Tasks end when no chunk is left. A task that hangs does not: its chunks were read by other tasks.
             if status.is_complete && !is_over {
                 is_over = matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
             }
-            while let Ok(seen) = told.try_recv() {
-                failures.see(&seen, see);
+            while let Ok(event) = events.try_recv() {
+                failures.see(&event, see);
             }
-            see(MapSeen::Progress(&status));
+            see(MapEvent::Progress(&status));
             if is_over || status.is_complete {
                 return Ok((status, is_over));
             }
         }
     }
 
-    /// Has the reduce done.
-    async fn reduce(&mut self, reduce: &Reduce, see: &mut impl FnMut(MapSeen)) -> Result<(), MapError> {
+    /// Runs the tasks of the reduce to their end.
+    async fn reduce(&mut self, reduce: &Reduce, see: &mut impl FnMut(MapEvent)) -> Result<(), MapError> {
         let literal = |text: &str| Template::literal(text);
-        let (place, reducers) = (self.place.to_string(), reduce.reducers.to_string());
-        let mut words: Vec<_> = ["eyas", "worker", "reduce", &place].into_iter().map(literal).collect();
-        // Tasks count from 1.
+        let (address, reducers) = (self.address.to_string(), reduce.reducers.to_string());
+        let mut words: Vec<_> = ["eyas", "worker", "reduce", &address].into_iter().map(literal).collect();
+        // The number of a task counts from 1.
         words.push(Template(vec![TemplatePart::Number]));
         words.extend(["--of", &reducers, "--", "sh", "-c", &reduce.command].into_iter().map(literal));
-        let draft = self.job.draft("reduce", words, reduce.reducers, self.place.run).await?;
+        let draft = self.job.draft("reduce", words, reduce.reducers, self.address.run).await?;
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
-        let mut failures = Failures::default();
-        let ended = self.client.watch(job, true, RECONNECT, |seen| failures.see(&seen, see)).await?;
+        let mut failures = TaskFailures::default();
+        let ended = self.client.watch(job, true, RECONNECT, |event| failures.see(&event, see)).await?;
         self.under_way.retain(|other| *other != job);
         match ended.state {
             JobState::Succeeded => Ok(()),
-            _ => Err(failures.error("the reduce has not come to its end".into())),
+            _ => Err(MapError::Reduce(failures)),
         }
     }
 
-    /// Has what was written appear as `part-00000`, `part-00001` … in a folder, one after the other, each whole; or none, if
-    /// one cannot.
+    /// Renames the outputs to `part-00000`, `part-00001` … in a folder. If one rename fails, removes the files that
+    /// were renamed before.
     async fn publish(&mut self, folder: &str) -> Result<(), MapError> {
         let mut published = Vec::new();
         for (number, hidden) in self.outputs.iter().enumerate() {
@@ -437,67 +460,69 @@ impl Mapping {
     }
 }
 
-/// Whether the others do not count on a node any more. If they do not answer, nothing is known.
+/// Whether the file system has removed a node from its members; `false` if the other nodes do not answer.
 async fn has_left(files: &DfsClient, node: NodeId) -> bool {
-    let membership = timeout(LOOK_DEADLINE, files.membership()).await;
+    let membership = timeout(STATUS_DEADLINE, files.membership()).await;
     matches!(membership, Ok(Ok(membership)) if !membership.has_joined(node))
 }
 
-/// Ends when it is dropped.
-struct Asking(JoinHandle<()>);
+/// Keeps the leader from forgetting a run, until it is dropped.
+struct KeepAlive(JoinHandle<()>);
 
-impl Drop for Asking {
+impl Drop for KeepAlive {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Asks how a run stands, so that its leader does not forget it: nobody else may do so in a long reduce, or while somebody
-/// reads what came of it. Whoever needs the answer asks, too.
-async fn keep_asking(files: DfsClient, place: RunAddress) {
-    let mut asks = interval(ASK_EVERY);
+/// Asks for the state of a run from time to time. During a long reduce, or while the outputs are read, no other request
+/// reaches the leader.
+async fn keep_alive(files: DfsClient, address: RunAddress) {
+    let mut ticks = interval(KEEP_ALIVE_INTERVAL);
     loop {
-        asks.tick().await;
-        let _ = files.run_status(place).await;
+        ticks.tick().await;
+        let _ = files.run_status(address).await;
     }
 }
 
-/// What tasks say that fail.
-#[derive(Default)]
-struct Failures {
+/// Number of failed tasks, and the message of the first one. As text, it continues a sentence.
+#[derive(Debug, Default)]
+pub struct TaskFailures {
     count: u64,
     first: Option<String>,
 }
 
-impl Failures {
-    fn see(&mut self, seen: &Seen, see: &mut impl FnMut(MapSeen)) {
-        match seen {
-            Seen::Results(results) => {
-                for result in results {
-                    if !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled) {
-                        self.count += 1;
-                        self.first.get_or_insert_with(|| said(result));
-                    }
-                    see(MapSeen::Result(result));
-                }
-            }
-            Seen::Progress(view) => see(MapSeen::Tasks(view)),
-            Seen::Lost(_) | Seen::Back => see(MapSeen::Dispatcher(seen)),
-            // The command of a worker says nothing to a user.
-            Seen::Failures(_) => {}
+impl fmt::Display for TaskFailures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.first {
+            Some(first) => write!(f, "; {} failed, the first: {first}", format_count(self.count, "task")),
+            None => Ok(()),
         }
-    }
-
-    fn error(&self, what: String) -> MapError {
-        MapError::Failed(match &self.first {
-            Some(first) => format!("{what}; {} failed, the first: {first}", format_count(self.count, "task")),
-            None => what,
-        })
     }
 }
 
-/// A failed task's own last words.
-fn said(result: &TaskResult) -> String {
+impl TaskFailures {
+    fn see(&mut self, event: &WatchEvent, see: &mut impl FnMut(MapEvent)) {
+        match event {
+            WatchEvent::Results(results) => {
+                for result in results {
+                    if !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled) {
+                        self.count += 1;
+                        self.first.get_or_insert_with(|| failure_message(result));
+                    }
+                    see(MapEvent::Result(result));
+                }
+            }
+            WatchEvent::Progress(view) => see(MapEvent::Tasks(view)),
+            WatchEvent::Lost(_) | WatchEvent::Back => see(MapEvent::Dispatcher(event)),
+            // These describe the command of the task, `eyas worker`, which a user has not written.
+            WatchEvent::Failures(_) => {}
+        }
+    }
+}
+
+/// The status of a failed task and the last line of its standard error.
+fn failure_message(result: &TaskResult) -> String {
     let outcome = &result.outcome;
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     match stderr.lines().rfind(|line| !line.trim().is_empty()) {
@@ -514,8 +539,8 @@ fn part_in(folder: &str, number: usize) -> Result<FileName, FileNameError> {
     format!("{}/part-{number:05}", folder.trim_end_matches('/')).parse()
 }
 
-/// The node of each slot that executors have: one of each executor, then a second of each that has more, and so on. As many
-/// as tasks are asked for; else no more than there are chunks.
+/// The node of each task's slot: the first slot of every executor, then the second slot of those that have one, and so
+/// on, and again from the beginning. By default there are as many tasks as slots, but no more than chunks.
 async fn slots(
     client: &mut Client,
     files: &DfsClient,
@@ -531,12 +556,10 @@ async fn slots(
     let executors: Vec<_> =
         executors.iter().map(|executor| (node(executor.files), executor.capacity.cpus_milli / 1000)).collect();
     let most = executors.iter().map(|(_, slots)| *slots).max().unwrap_or(0);
-    let turns = (0..most).flat_map(|turn| executors.iter().filter(move |(_, slots)| *slots > turn));
-    let all: Vec<_> = turns.map(|(node, _)| *node).collect();
+    let in_turn = (0..most).flat_map(|slot| executors.iter().filter(move |(_, slots)| *slots > slot));
+    let all: Vec<_> = in_turn.map(|(node, _)| *node).collect();
     if all.is_empty() {
-        return Err(MapError::Invalid(
-            "no executor can run a task: start some with `eyas start executor --dfs`".into(),
-        ));
+        return Err(MapError::NoExecutor);
     }
     let count = tasks.unwrap_or_else(|| chunks.clamp(1, all.len() as u32));
     Ok(all.iter().copied().cycle().take(count as usize).collect())

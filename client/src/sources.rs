@@ -44,7 +44,8 @@ pub enum SourceError {
     TooMany(String),
     /// A line is too long for a message.
     #[error(
-        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and use its name as the item"
+        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and use the \
+         file's name as the item"
     )]
     LongLine {
         /// Path of the file.
@@ -78,10 +79,10 @@ pub fn files_of(pattern: &Name) -> Result<Vec<Name>, SourceError> {
     let paths = Glob::parse(pattern).and_then(|glob| glob.find(Path::new(""), false));
     let paths = paths.map_err(|e| wrong_pattern(pattern, e))?;
     let files: Vec<_> = paths.into_iter().filter(|path| !path.is_dir()).map(name_of).collect();
-    match files.is_empty() {
-        true => Err(SourceError::NoMatch(pattern.clone())),
-        false => Ok(files),
+    if files.is_empty() {
+        return Err(SourceError::NoMatch(pattern.clone()));
     }
+    Ok(files)
 }
 
 pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
@@ -141,8 +142,8 @@ fn split(mut line: &[u8], separator: &[u8]) -> Vec<Name> {
     columns
 }
 
-/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several ranges with commas between them. A number that appears twice
-/// counts once.
+/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several ranges with commas between them. A number that appears
+/// twice counts once.
 ///
 /// # Errors
 /// If the text is not a range, or has more numbers than a job can have tasks.

@@ -15,43 +15,13 @@ const SHARED_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Type names that are still defined more than once.
-const REPEATED_NAMES: &[&str] = &["ExpressionError", "Limits", "Random", "Task"];
+const REPEATED_NAMES: &[&str] = &["ExpressionError"];
 
 /// Most characters of a line, as rustfmt and `.editorconfig` have it.
 const MAX_WIDTH: usize = 120;
 
 /// Folders and files in which some lines are still wider.
-const STILL_WIDE: &[&str] = &[
-    "client/src/client.rs",
-    "client/src/clusters.rs",
-    "client/src/draft.rs",
-    "client/src/get.rs",
-    "client/src/globs.rs",
-    "client/src/jobfile.rs",
-    "client/src/jobfile/error.rs",
-    "client/src/jobfile/read.rs",
-    "client/src/map.rs",
-    "client/src/map/busy.rs",
-    "client/src/map/partition.rs",
-    "client/src/map/pipeline.rs",
-    "client/src/map/worker.rs",
-    "client/src/sources.rs",
-    "core/dispatch/src/exchange.rs",
-    "core/dispatch/src/lib.rs",
-    "core/node/src/event.rs",
-    "core/node/src/lib.rs",
-    "core/node/src/node.rs",
-    "core/node/src/node/hold.rs",
-    "core/node/src/space.rs",
-    "core/node/src/turns.rs",
-    "session/src/connection.rs",
-    "session/src/door.rs",
-    "session/src/listener.rs",
-    "store/src/storage/remote.rs",
-    "types/src/task.rs",
-    "types/src/template.rs",
-    "wire/src/lib.rs",
-];
+const STILL_WIDE: &[&str] = &[];
 
 /// Ways to read a clock.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "SystemTime::UNIX_EPOCH", ".elapsed()"];

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use eyas_node::{Limits, Overlap};
+use eyas_node::{Overlap, StoreLimits};
 use eyas_store::Emulation;
 use eyas_types::matching::Labels;
 use eyas_types::{EvictionPolicy, Resources};
@@ -30,7 +30,7 @@ pub struct ExecutorConfig {
     /// The executor's own folder, with its store and sandboxes. One executor at a time uses it.
     pub folder: PathBuf,
     /// Bounds on the store.
-    pub limits: Limits,
+    pub limits: StoreLimits,
     /// Whether the executor is a node of the file system.
     pub has_files: bool,
     /// The policy that chooses the object that leaves a full store.

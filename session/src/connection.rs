@@ -48,7 +48,7 @@ pub enum SessionError {
     },
     /// The peer belongs to another cluster, or is not eyas.
     #[error(
-        "{address} was reached but refused this access file ({why}): is it the access file of the cluster that runs there?"
+        "{address} was reached but refused this access file ({why}): use the access file of the cluster that runs there"
     )]
     NotTrusted {
         /// The address.

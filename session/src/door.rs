@@ -251,8 +251,8 @@ impl Door {
         }
         if let Some(Flood { from, connections }) = flood {
             tracing::warn!(
-                "{}: {connections} connections from {from} have not proven a key of the cluster; the oldest are closed as \
-                 new ones come. The next flood is logged after {} s without one",
+                "{}: {connections} connections from {from} have not proven a key of the cluster; the oldest are closed \
+                 as new ones arrive. The next flood is logged after {} s without one",
                 self.0.name,
                 QUIET.as_secs()
             );

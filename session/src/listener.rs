@@ -42,7 +42,9 @@ impl Listener {
                 greeted = timeout(PROOF_DEADLINE, greet(stream, acceptor, guest)) => {
                     greeted.unwrap_or_else(|_| Err(ended(&remote.to_string(), "it did not prove its key in time")))
                 }
-                Ok(()) = closed => Err(ended(&remote.to_string(), "it had not proven a key when newer connections came")),
+                Ok(()) = closed => {
+                    Err(ended(&remote.to_string(), "it had not proven a key when newer connections arrived"))
+                }
             }
         }
     }
@@ -95,7 +97,7 @@ mod tests {
             greetings.spawn(listener.next().await);
         }
         let why = greetings.join_next().await.unwrap().unwrap().err().expect("the first is displaced");
-        assert!(why.to_string().contains("newer connections came"), "{why}");
+        assert!(why.to_string().contains("newer connections arrived"), "{why}");
         assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "it is closed");
         sessions.spawn(async move { listener.next().await.await.map(|(_, role)| role) });
         dial(&access, Role::Client).await.unwrap();

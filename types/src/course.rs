@@ -1,75 +1,75 @@
-//! How far a job is, and its course over time: what the decider of jobs keeps, and clients are shown.
+//! State of a job, and its course over time. The decider of jobs keeps them, and clients show them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::Reads;
 
-/// How a job stands.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Some task has not ended.
+    /// At least one task has not ended.
     Running,
-    /// Every task succeeded.
+    /// All tasks succeeded.
     Succeeded,
-    /// Some task failed.
+    /// At least one task failed.
     Failed,
-    /// It was cancelled, and no task failed.
+    /// The job was cancelled, and no task failed.
     Cancelled,
 }
 
-/// How many of a job's tasks are where.
+/// Numbers of a job's tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCounts {
-    /// Wait for another task's output.
+    /// Tasks that wait for an output of another task.
     pub blocked: u64,
-    /// In the queue.
+    /// Tasks in the queue.
     pub waiting: u64,
-    /// Given to an executor.
+    /// Tasks at executors.
     pub assigned: u64,
-    /// Ended well.
+    /// Tasks that succeeded.
     pub succeeded: u64,
-    /// Ended otherwise.
+    /// Tasks that failed and are not retried.
     pub failed: u64,
-    /// Were cancelled.
+    /// Tasks that were cancelled.
     pub cancelled: u64,
 }
 
 impl TaskCounts {
-    /// All tasks.
+    /// Number of all tasks of the job.
     pub fn total(&self) -> u64 {
         self.blocked + self.waiting + self.assigned + self.ended()
     }
 
-    /// Tasks that will not run again.
+    /// Number of tasks that have ended and will not run again.
     pub fn ended(&self) -> u64 {
         self.succeeded + self.failed + self.cancelled
     }
 }
 
-/// Events in one interval of a job, and the job's state at the end of the interval. Counts are of this job alone,
-/// except executors and processors, which are the cluster's.
+/// One interval of a job's course. Events are counted over the interval, and states are those at its end. All fields
+/// are about this job only, except executors and processors, which are those of the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, microseconds from the job's submission.
     pub at_us: u64,
-    /// Length of the interval.
+    /// Length of the interval, microseconds.
     pub interval_us: u64,
-    /// Tasks that came into the queue.
+    /// Number of tasks that entered the queue.
     pub arrived: u64,
-    /// Bytes of their inputs: the demand.
+    /// Bytes of the inputs of these tasks: the demand.
     pub arrived_bytes: u64,
-    /// Tasks that ended.
+    /// Number of tasks that ended.
     pub ended: u64,
     /// Reads of the ended tasks' inputs, by source.
     pub reads: Reads,
-    /// Tasks in the queue.
+    /// Number of tasks in the queue.
     pub waiting: u64,
-    /// Tasks at executors.
+    /// Number of tasks at executors.
     pub assigned: u64,
-    /// Executors.
+    /// Number of executors.
     pub executors: u64,
-    /// Their processors, thousandths.
+    /// Processors of all executors, thousandths.
     pub capacity_milli: u64,
     /// Processors with a task, thousandths.
     pub busy_milli: u64,
@@ -78,24 +78,24 @@ pub struct Sample {
 /// A job's sums and averages (data-diffusion §3.1 and §5.1). All times in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// From submission to the last task's end, without the time between an end and a retry.
+    /// Time from submission to the end of the last task, without the time between an end and a retry.
     pub elapsed_us: u64,
-    /// Sum over tasks of the time from start to end: what one processor would need, `T_1` of equation 6 with the reads
-    /// as they were.
+    /// Sum over tasks of the time from start to end. This is the time that one processor would need, `T_1` of equation
+    /// 6, if inputs came from the same sources.
     pub serial_us: u64,
     /// `serial_us / elapsed_us` (equation 6).
     pub speedup: f64,
-    /// Speedup over the average number of processors there were (equation 7). `None` if samples were lost.
+    /// Speedup divided by the average number of processors of the cluster (equation 7). `None` if samples were lost.
     pub efficiency: Option<f64>,
-    /// Processor time that was held, used or not (`CPU_T`): the integral of processors over the job's time. `None` if
-    /// samples were lost.
+    /// Processor time of the cluster, used or not (`CPU_T`): the integral of its processors over the job's time. `None`
+    /// if samples were lost.
     pub held_cpu_us: Option<u64>,
     /// Processor time that tasks used.
     pub used_cpu_us: u64,
-    /// Speedup per processor hour held (`PI` before it is normalised over the runs compared).
-    /// `None` if samples were lost.
+    /// Speedup divided by processor hours held (`PI`, before the paper normalises it over the compared runs). `None` if
+    /// samples were lost.
     pub performance_index: Option<f64>,
-    /// Time of which no sample is known, because the dispatcher died before they were on disk.
+    /// Time without samples, because the dispatcher was killed before it had written them to disk.
     pub unsampled_us: u64,
     /// Average over tasks of queue + execution + delivery (`AR`).
     pub response_us: f64,
@@ -103,9 +103,10 @@ pub struct Metrics {
     pub queue_us: f64,
     /// Average time at the executor (`TK`): staging and running.
     pub execution_us: f64,
-    /// Average time on the way there and back (`D`).
+    /// Average time for sending the task to the executor and the result back (`D`).
     pub delivery_us: f64,
-    /// Elapsed time over that of infinite resources and free communication: the latest ready time plus run time (`SL`).
+    /// Elapsed time divided by the time with infinite resources and free communication, which is the largest sum of a
+    /// task's ready time and run time (`SL`).
     pub slowdown: f64,
     /// Share of input bytes from local stores.
     pub local_share: f64,

@@ -1,20 +1,21 @@
-//! How soon a task would be done where: what `cost` placement compares, and people are told.
+//! Estimates of the time until a task would end on an executor. Placement by `cost` compares them, and `eyas explain`
+//! shows them.
 
 use serde::{Deserialize, Serialize};
 
-/// How soon a task would be done on an executor.
+/// Estimated times of a task on one executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Until a slot is free for it, microseconds.
+    /// Time until a slot is free for the task, microseconds.
     pub wait_us: u64,
-    /// To bring the inputs that the executor lacks, microseconds.
+    /// Time to fetch the inputs that the executor does not hold, microseconds.
     pub transfer_us: u64,
-    /// To compute it, microseconds; 0 before a task of its job has ended.
+    /// Time to run the task, microseconds; 0 until the first task of its job has ended.
     pub compute_us: u64,
 }
 
 impl Estimate {
-    /// Until it is done, microseconds.
+    /// Time until the task would end, microseconds. Waiting and fetching happen at the same time.
     pub fn finish_us(&self) -> u64 {
         self.wait_us.max(self.transfer_us).saturating_add(self.compute_us)
     }

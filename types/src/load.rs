@@ -1,18 +1,18 @@
-//! How an executor stands: decided on its node, told to the dispatcher, shown to people.
+//! Load of an executor. Its node reports the load to the dispatcher, and clients show it.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts of the tasks in an executor's slots.
+/// Load of an executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorLoad {
-    /// Tasks that run.
+    /// Number of tasks that run.
     pub computing: u32,
-    /// Data-intensive tasks whose inputs are not all there.
+    /// Number of data-intensive tasks that wait for inputs.
     pub staging: u32,
-    /// Tasks that are suspended.
+    /// Number of suspended tasks.
     pub suspended: u32,
-    /// Processors of tasks that are being staged, thousandths, which others may have meanwhile.
+    /// Processors of data-intensive tasks that wait for inputs, thousandths. Other tasks may use them meanwhile.
     pub lent_milli: u64,
-    /// A task that reads fewer bytes is not data-intensive there.
+    /// On this executor, a task that reads fewer bytes than this is not data-intensive.
     pub light_bytes: u64,
 }

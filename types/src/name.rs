@@ -1,4 +1,4 @@
-//! Names as Linux has them: bytes, which are mostly, but not always, UTF-8.
+//! Names of files, as Linux has them: bytes that are usually, but not always, UTF-8.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,48 +13,48 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::shown::shown;
 
-/// The field that JSON has for a name that is not UTF-8.
+/// Field of the JSON object for a name that is not UTF-8.
 const BYTES_FIELD: &str = "bytes_b64";
 
-/// A file's name or path, a URL, or a word of a command. It is passed on byte for byte and takes no more room on the
-/// wire and on disk than its bytes and their number. JSON shows a string, or `{"bytes_b64": "…"}` if the bytes are not
-/// UTF-8. Its `Display` is for people: nothing in it acts on a terminal.
+/// A file's name or path, a URL, or a word of a command. No byte of it is changed. Messages and files have the bytes
+/// and their number. JSON has a string, or `{"bytes_b64": "…"}` if the bytes are not UTF-8. `Display` is for people:
+/// control characters become visible, as [`shown`] says.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 
 impl Name {
-    /// Its bytes.
+    /// The name as bytes, without a copy.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Itself as text, if it is UTF-8.
+    /// The name as text; `None` if it is not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         core::str::from_utf8(&self.0).ok()
     }
 
-    /// Its bytes, owned.
+    /// Converts the name to bytes, without a copy.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Adds bytes at its end.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.extend_from_slice(bytes.as_ref());
     }
 
-    /// One name of several parts.
+    /// Joins parts, with nothing between them.
     pub fn concat(parts: &[&[u8]]) -> Self {
         Name(parts.concat())
     }
 
-    /// Whether it is a URL rather than a path: it has `://` in it.
+    /// Whether the name is a URL and not a path: it has `://` in it.
     pub fn is_url(&self) -> bool {
         scheme_of(&self.0).is_some()
     }
 }
 
-/// The scheme of a URL and what follows `://`.
+/// Splits a URL at `://` into its scheme and the rest.
 pub fn scheme_of(url: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = url.windows(3).position(|part| part == b"://")?;
     Some((&url[..at], &url[at + 3..]))
@@ -140,9 +140,10 @@ impl Serialize for Name {
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.is_human_readable() {
-            true => deserializer.deserialize_any(NameVisitor),
-            false => deserializer.deserialize_byte_buf(NameVisitor),
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_any(NameVisitor)
+        } else {
+            deserializer.deserialize_byte_buf(NameVisitor)
         }
     }
 }

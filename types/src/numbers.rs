@@ -1,27 +1,28 @@
-//! The numbers of an array of tasks, as ranges: ten million of them are three words until they are needed one by one.
+//! The numbers of an array of tasks, as ranges. A range of ten million numbers takes three words of memory.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 
-/// Every `step`th number from `first` to `last`. None if `first` is past `last`; a `step` of 0 counts as 1.
+/// The numbers `first`, `first + step`, `first + 2 * step` … up to `last`. The range is empty if `first` is larger than
+/// `last`. A `step` of 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberRange {
-    /// The smallest.
+    /// The smallest number.
     pub first: u64,
-    /// The largest there may be.
+    /// Upper limit of the numbers.
     pub last: u64,
-    /// Difference between two neighbouring numbers.
+    /// Difference of two neighbours.
     pub step: u64,
 }
 
-/// A set of numbers, told as ranges that may overlap.
+/// A set of numbers, as ranges that may overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbers(pub Vec<NumberRange>);
 
 impl Numbers {
-    /// Each number once, in order. What it takes does not depend on how many there are.
+    /// Each number once, in rising order. The memory for this depends on the number of ranges only.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let begun = self.0.iter().filter(|range| range.first <= range.last);
         let mut next: BinaryHeap<_> =
@@ -43,7 +44,7 @@ impl Numbers {
         })
     }
 
-    /// How many there are, or `most + 1` if there are more than `most`.
+    /// Number of different numbers; `most + 1` if there are more than `most`.
     pub fn count_up_to(&self, most: usize) -> usize {
         if let [NumberRange { first, last, step }] = self.0[..] {
             let past_first = last.checked_sub(first).map(|span| span / step.max(1));

@@ -1,4 +1,4 @@
-//! Objects: named, immutable data. What changes gets another version, and so another id.
+//! Objects: named, immutable data. Changed data has another version, and so is another object with another id.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ObjectId, TaskId};
 use crate::name::{Name, scheme_of};
 
-/// How the source of an object begins that is in executors' stores alone: what a task wrote and the cluster keeps.
+/// Prefix of the source of a kept output: an object that is in stores of executors only.
 const KEPT: &str = "eyas://";
 
-/// Identity of the content of a source: a changed file has another version.
+/// Distinguishes the contents that one source has at different times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
-    /// Size and modification time: what a file system knows.
+    /// Version of a file: modification time and size.
     Modified {
-        /// Nanoseconds since 1970-01-01; seconds precision where the source has no better.
+        /// Nanoseconds since 1970-01-01, rounded to seconds if the source knows no better.
         mtime_ns: i64,
         /// Size of the content.
         size_bytes: u64,
     },
-    /// An object store's or web server's entity tag.
+    /// Version of an object in S3 or on a web server: its entity tag. Also the checksum of a kept output.
     Etag {
-        /// The tag, as the server wrote it.
+        /// The tag, as the server sent it.
         etag: String,
         /// Size of the content.
         size_bytes: u64,
@@ -38,21 +38,21 @@ impl Version {
     }
 }
 
-/// The source of an object in persistent storage, and its version there.
+/// An object: the source of its content, and the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
-    /// A URL: `file:///path`, `http(s)://…`, `s3://bucket/key`; `eyas://job/task/path` for what is kept in the cluster.
-    /// The path of a `file` or `eyas` URL is not percent-encoded, and may be any bytes; all others are UTF-8.
+    /// A URL: `file:///path`, `http(s)://…` or `s3://bucket/key`; `eyas://job/task/path` for a kept output. The path of
+    /// a `file` or `eyas` URL is not percent-encoded, and may have any bytes. All other URLs are UTF-8.
     pub source: Name,
-    /// The version that tasks were promised.
+    /// The version at submission. Tasks never read another version.
     pub version: Version,
     /// Whether a staged copy is executable.
     pub executable: bool,
 }
 
 impl ObjectSpec {
-    /// The kept output `file` of `task`. The checksum of its content is its version: a task that runs
-    /// again and writes the same has made the same object.
+    /// A kept output: the file that `task` wrote as `file`. The version is the checksum of its content, so a task that
+    /// runs again and writes the same content has made the same object.
     pub fn kept(
         task: TaskId,
         file: &(impl AsRef<[u8]> + ?Sized),
@@ -65,17 +65,17 @@ impl ObjectSpec {
         ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, executable }
     }
 
-    /// The file that it is of what a task wrote, if it is in executors' stores alone.
+    /// The name that the task has given the file, if the object is a kept output.
     pub fn kept_file(&self) -> Option<&[u8]> {
         self.source.strip_prefix(KEPT.as_bytes())?.splitn(3, |byte| *byte == b'/').nth(2)
     }
 
-    /// Whether it is in executors' stores alone, so that with its last replica it is gone.
+    /// Whether the object is a kept output: it is in stores of executors only, and is lost with its last replica.
     pub fn is_kept(&self) -> bool {
         self.source.starts_with(KEPT.as_bytes())
     }
 
-    /// The object's id.
+    /// The object's id, a digest of source and version.
     pub fn id(&self) -> ObjectId {
         ObjectId::of(&self.source, &self.version)
     }
@@ -85,7 +85,7 @@ impl ObjectSpec {
         self.version.size_bytes()
     }
 
-    /// Last component of the source: the name a staged copy gets, unless the input says otherwise.
+    /// Last component of the source, which is the default name of a staged copy.
     pub fn base_name(&self) -> &[u8] {
         let path = match scheme_of(&self.source) {
             Some((b"file" | b"eyas", path)) => path,

@@ -1,4 +1,4 @@
-//! What became of a task.
+//! Outcomes of tasks: status, times, reads, captured output and delivered files.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,21 +12,21 @@ use crate::object::ObjectSpec;
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// Exit code 0 and every output delivered.
+    /// The command has ended with exit code 0, and all outputs were delivered.
     Succeeded,
-    /// Another exit code.
+    /// The command has ended with another exit code.
     Exited(i32),
-    /// Killed by a signal that eyas did not send.
+    /// The command was killed by a signal that eyas did not send.
     Signalled(i32),
-    /// Ran past its time limit and was killed.
+    /// The command has exceeded its time limit and was killed.
     TimedOut,
-    /// Cancelled by its user.
+    /// The task was cancelled by a user.
     Cancelled,
-    /// Did not run, or what it wrote could not be delivered; says what, where, and what to do.
+    /// Eyas could not run the task or deliver its outputs.
     Failed(Failure),
 }
 
-/// Why eyas itself could not bring a task to its end.
+/// Why eyas could not run a task or deliver its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The kind, which decides whether another node or another try can help.
@@ -38,31 +38,31 @@ pub struct Failure {
 /// Kinds of [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// An input is nowhere to be had.
+    /// No source of an input delivered it.
     Input,
-    /// An input is not the version that the job was promised.
+    /// An input has changed since the job was submitted.
     InputChanged,
     /// The program could not be started.
     Start,
     /// An output is missing or could not be written.
     Output,
-    /// This node cannot take the task (too small a store, a fault of its own): another may.
+    /// This node cannot take the task, for instance because its store is too small. Another node may take it.
     Node,
-    /// A task whose output this one needs has failed.
+    /// A task whose output this task reads has failed.
     Dependency,
-    /// No executor can ever run it, or none could for so long that it was given up.
+    /// No executor can ever run the task, or none could for the configured time.
     Unplaceable,
-    /// An input that is kept in the cluster alone could not be had: it is made again, or the task tries again.
+    /// An input that only executors keep could not be fetched. The input is computed again, or the task tries again.
     Lost,
-    /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one
-    /// too.
+    /// This node has no room for the task now, for instance because its disk is full. Another node may take it, and
+    /// later this node may.
     NodeFull,
-    /// Another task of the job has an output at the place of one of its outputs.
+    /// Another task of the job has claimed the destination of one of the outputs.
     Claimed,
 }
 
 impl FailureKind {
-    /// Whether trying again can help. `Node` and `NodeFull` are not counted as a try at all.
+    /// Whether a retry can help. Failures of the kinds `Node` and `NodeFull` do not use up a retry.
     pub fn is_retryable(self) -> bool {
         matches!(self, FailureKind::Input | FailureKind::Output | FailureKind::Node | FailureKind::NodeFull)
     }
@@ -97,12 +97,12 @@ impl fmt::Display for Status {
     }
 }
 
-/// How many inputs came from one kind of place, and their bytes.
+/// Inputs from one kind of source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// Inputs.
+    /// Number of inputs.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of all these inputs.
     pub bytes: u64,
 }
 
@@ -121,25 +121,26 @@ impl core::ops::AddAssign for Amount {
     }
 }
 
-/// The source from which a node got an object.
+/// Kind of source that delivered an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// It was in the node's store already.
+    /// The node's own store had the object already.
     Local,
-    /// A peer's store.
+    /// The store of another node.
     Peer,
     /// Persistent storage.
     Persistent,
 }
 
-/// Reads of inputs by source: the paper's cache hit local, cache hit global, cache miss (data-diffusion §5.1).
+/// Inputs by kind of source. The paper calls the kinds cache hit local, cache hit global and cache miss (data-diffusion
+/// §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
-    /// This node's own store.
+    /// Inputs from the node's own store.
     pub local: Amount,
-    /// A peer's store.
+    /// Inputs from stores of other nodes.
     pub peer: Amount,
-    /// Persistent storage.
+    /// Inputs from persistent storage.
     pub persistent: Amount,
 }
 
@@ -163,20 +164,21 @@ impl core::ops::AddAssign for Reads {
     }
 }
 
-/// An executor's report on one attempt at a task.
+/// Report of an executor about one attempt of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// How the attempt ended.
     pub status: Status,
-    /// From arrival at the executor to its start: waiting for a slot and for inputs.
+    /// Time from the task's arrival at the executor to its start: it waited for inputs and for a slot.
     pub waited_us: u64,
-    /// From start to end of its process, and delivery of its outputs, less what it was suspended for.
+    /// Time from the start of the process until its outputs were delivered, without the time for which it was
+    /// suspended.
     pub ran_us: u64,
-    /// How long it was suspended, for tasks of higher priority.
+    /// Time for which the task was suspended in favour of tasks of higher priority.
     pub suspended_us: u64,
-    /// Processor time of the process and its waited-for children.
+    /// Processor time of the process and the children that it has waited for.
     pub cpu_us: u64,
-    /// Reads of its inputs, by source.
+    /// Where the inputs came from.
     pub reads: Reads,
     /// Captured standard output.
     #[serde(with = "serde_bytes")]
@@ -184,47 +186,48 @@ pub struct Outcome {
     /// Captured standard error.
     #[serde(with = "serde_bytes")]
     pub stderr: Vec<u8>,
-    /// Bytes of stdout and stderr that were past the bound and are lost.
+    /// Bytes of standard output and standard error beyond the capture limit, which were discarded.
     pub cut_bytes: u64,
-    /// Delivered files, in the order of the template's outputs; the files of a glob follow each other.
+    /// Delivered files, in the order of the template's outputs. Files that match one glob follow each other.
     pub outputs: Vec<Delivered>,
-    /// The task did not run: this is the result of another that did the same.
+    /// If the task did not run: the earlier task with the same command and inputs whose result was reused.
     pub reused: Option<TaskId>,
-    /// The estimate when the task was placed, under policies that estimate.
+    /// With `cost` placement: the estimate at the time when the task was placed.
     pub estimate: Option<Estimate>,
 }
 
-/// One file written to persistent storage, or kept in the cluster.
+/// A file that was written to persistent storage, or is kept in stores of executors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// Place in the template's outputs.
+    /// Index of the output in the template.
     pub output: u16,
-    /// The place of the file, and its version there.
+    /// Location and version of the file.
     pub object: ObjectSpec,
-    /// The place that the task has claimed for it; none of what is in the cluster alone, or where the job says it is.
+    /// The place that the task has claimed for the file. `None` if the file is in stores of executors only, or if its
+    /// destination was known before the task ran.
     pub place: Option<PlaceId>,
 }
 
-/// A task's end, as its job's books have it.
+/// The end of a task, as its job records it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskResult {
-    /// Index in its job.
+    /// Index of the task in its job.
     pub index: u32,
-    /// How often it had been assigned before.
+    /// Number of earlier assignments of the task.
     pub attempt: u32,
-    /// The executor's name.
+    /// Name of the executor.
     pub executor: String,
-    /// Microseconds from submission of the job to the task's assignment (`WQ` of data-diffusion §5.1.7 counts from when
-    /// the task could run).
+    /// Microseconds from submission of the job to the task's assignment. (`WQ` of data-diffusion §5.1.7 begins when the
+    /// task can run.)
     pub queued_us: u64,
-    /// Microseconds for delivery of task and result: what is neither queue nor executor.
+    /// Microseconds for sending the task to the executor and the result back.
     pub delivery_us: u64,
     /// The executor's report.
     pub outcome: Outcome,
 }
 
 impl Outcome {
-    /// An outcome with nothing but a status.
+    /// An outcome with this status; everything else is zero or empty.
     pub fn of(status: Status) -> Self {
         Outcome {
             status,
@@ -242,24 +245,24 @@ impl Outcome {
         }
     }
 
-    /// A failure of eyas's own.
+    /// An outcome with the status [`Failed`](Status::Failed).
     pub fn failed(kind: FailureKind, reason: impl Into<String>) -> Self {
         Outcome::of(Status::Failed(Failure { kind, reason: reason.into() }))
     }
 }
 
-/// How an executor has done with a task.
+/// How an assignment of a task to an executor has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// For good.
+    /// The task has ended, and will not run again.
     Finished,
-    /// It is to be tried again, anywhere.
+    /// The task is retried, on any executor.
     Again,
-    /// It was given back before it started.
+    /// The executor gave the task back before it started.
     Returned,
-    /// It failed here within moments: another executor tries it next, if there is one that takes tasks and has not
-    /// tried it.
+    /// The task failed quickly on this executor. The retry goes to an executor that has not tried the task, if there is
+    /// one that takes tasks.
     Elsewhere,
-    /// This executor cannot take it; another may.
+    /// This executor cannot take the task; another one may.
     Refused,
 }

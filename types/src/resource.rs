@@ -1,19 +1,19 @@
-//! What a task takes from a node while it runs, and what a node has.
+//! Resources: of a task, the amounts that it holds while it runs; of a node, the amounts that it has.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// An amount of each resource. For a task: what it holds while it runs. For a node: what there is.
+/// An amount of each resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
     /// Thousandths of a processor.
     pub cpus_milli: u32,
-    /// Main memory; 0 asks for none in particular.
+    /// Main memory. A task with 0 does not reserve memory.
     pub memory_bytes: u64,
-    /// Disk for the sandbox and outputs, beyond the store; 0 asks for none in particular.
+    /// Disk space for the sandbox and outputs, in addition to the store. A task with 0 does not reserve disk space.
     pub disk_bytes: u64,
-    /// Anything else that is counted, by name: `gpu`, `licence`. Sorted by name, each once.
+    /// Other countable resources, such as `gpu` or `licence`; sorted by name, each name once.
     pub named: Vec<(String, u64)>,
 }
 
@@ -25,12 +25,12 @@ impl Default for Resources {
 }
 
 impl Resources {
-    /// How much of `name` there is; 0 where it is not listed.
+    /// Amount of a named resource; 0 if it is not listed.
     pub fn amount_of(&self, name: &str) -> u64 {
         self.named.iter().find(|(n, _)| n == name).map_or(0, |(_, amount)| *amount)
     }
 
-    /// Whether `need` could be taken from `self`.
+    /// Whether each amount is at least that of `need`.
     pub fn covers(&self, need: &Resources) -> bool {
         self.cpus_milli >= need.cpus_milli
             && self.memory_bytes >= need.memory_bytes
@@ -38,10 +38,10 @@ impl Resources {
             && need.named.iter().all(|(name, amount)| self.amount_of(name) >= *amount)
     }
 
-    /// Takes `need` from `self`. The caller has asked [`covers`](Self::covers).
+    /// Subtracts `need`.
     ///
     /// # Panics
-    /// If `need` is not covered.
+    /// If `need` is not [covered](Self::covers).
     pub fn take(&mut self, need: &Resources) {
         assert!(self.covers(need), "{need:?} taken from {self:?}");
         self.cpus_milli -= need.cpus_milli;
@@ -52,7 +52,7 @@ impl Resources {
         }
     }
 
-    /// Gives back what was [taken](Self::take).
+    /// Adds `need`, which was [taken](Self::take) before.
     pub fn give_back(&mut self, need: &Resources) {
         self.cpus_milli += need.cpus_milli;
         self.memory_bytes += need.memory_bytes;
@@ -62,7 +62,7 @@ impl Resources {
         }
     }
 
-    /// How many tasks of `need` fit at once; the number of slots for such tasks.
+    /// Number of tasks with this `need` that fit at the same time: the number of slots for such tasks.
     pub fn fits(&self, need: &Resources) -> u32 {
         let times = |have: u64, want: u64| have.checked_div(want).unwrap_or(u64::MAX);
         let mut fits = times(self.cpus_milli.into(), need.cpus_milli.into())

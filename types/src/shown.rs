@@ -1,26 +1,27 @@
-//! Text from outside, as a terminal may show it. A file name, a task's word or an error's message may hold bytes that
-//! move the cursor, retitle the window or reverse the direction of the text; here they become visible characters.
+//! Makes text from outside safe to print on a terminal. A file name, a word of a command or an error message may have
+//! bytes that move the cursor, change the title of the window or reverse the direction of the text. Here, such bytes
+//! become visible characters.
 
 use core::fmt::{self, Write};
 
-/// Text in which nothing acts on a terminal: a control character is written as `\n`, `\x1b` or `\u{9b}`, a byte that is
+/// Text without effects on a terminal: a control character is written as `\n`, `\x1b` or `\u{9b}`, and a byte that is
 /// not UTF-8 as `\xff`. All other characters stay as they are.
 pub struct Shown<'a> {
     text: &'a [u8],
     keeps_lines: bool,
 }
 
-/// `text` on one line.
+/// Shows `text` on one line.
 pub fn shown(text: &(impl AsRef<[u8]> + ?Sized)) -> Shown<'_> {
     Shown { text: text.as_ref(), keeps_lines: false }
 }
 
-/// `text` with its own line ends and tabs.
+/// Shows `text` with its line feeds and tabs.
 pub fn shown_lines(text: &(impl AsRef<[u8]> + ?Sized)) -> Shown<'_> {
     Shown { text: text.as_ref(), keeps_lines: true }
 }
 
-/// Whether a terminal acts on `c`: controls, and marks that change the direction of the text around them.
+/// Whether a character has an effect on a terminal: control characters, and marks that change the direction of text.
 pub fn acts(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,7 @@
 //! Tasks: one black-box command each, with declared inputs, outputs and resources.
 //!
-//! A job of a million tasks is a few templates and a million short items; an item is expanded only on the
-//! node that runs it (see [`crate::template`]).
+//! A job of a million tasks is a few templates and a million short items. An item is expanded only on the node that
+//! runs its task (see [`crate::template`]).
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,59 +14,60 @@ use crate::name::Name;
 use crate::resource::Resources;
 use crate::template::Template;
 
-/// Bound on what is kept of each of a task's output streams, unless the job says otherwise. More is cut off
-/// and counted in the outcome.
+/// Default limit of the captured standard output of a task, and of its standard error. Bytes beyond the limit are
+/// discarded and counted in the outcome.
 pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
-/// The highest such bound a job may ask for: output goes through the dispatcher, in one message a task.
+/// Maximum of the capture limit that a job may set. Captured output goes through the dispatcher, in one message for
+/// each task.
 pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
-/// Most tasks a job may have, and most objects that they read.
+/// Maximum number of tasks of a job, and of objects that they read.
 pub const MAX_TASKS: usize = 10_000_000;
-/// Most templates a job may have.
+/// Maximum number of templates of a job.
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
-/// Most inputs a task may have.
+/// Maximum number of inputs of a task.
 pub const MAX_INPUTS: usize = 4096;
-/// Most objects that one job, or one push, has executors fetch ahead of demand.
+/// Maximum number of objects that one job, or one push, copies to executors ahead of demand.
 pub const MAX_PUSHED: usize = 65_536;
-/// Most executors that keep a replica of one output.
+/// Maximum number of executors that keep a replica of one output.
 pub const MAX_REPLICAS: u8 = 16;
 
-/// The common part of all tasks of an array.
+/// The common part of all tasks that are made from the template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskTemplate {
     /// The `id` of the task in its job file.
     pub id: Option<String>,
-    /// The program that runs.
+    /// The command to run.
     pub program: Program,
-    /// Environment variables set beyond the executor's own.
+    /// Environment variables, in addition to those of the executor.
     pub env: Vec<(String, Template)>,
-    /// The working folder.
+    /// Working folder of the command.
     pub folder: WorkingFolder,
-    /// The absolute folder to which relative destinations of outputs refer.
+    /// Absolute folder at which relative destinations of outputs begin.
     pub base: Name,
-    /// Inputs that every task has, before its item's own.
+    /// Inputs of every task. They come before the inputs of the item.
     pub inputs: Vec<Input>,
-    /// Outputs that are taken from the sandbox when the task has succeeded.
+    /// Files to take from the sandbox after the command has succeeded.
     pub outputs: Vec<OutputSpec>,
-    /// Resources that the task holds while it runs.
+    /// Resources that a task holds while it runs.
     pub resources: Resources,
-    /// Tasks of higher priority go first, and may suspend tasks of lower priority.
+    /// Tasks of higher priority start first, and may suspend tasks of lower priority.
     pub priority: i32,
-    /// A match expression, which is true for executors that may run the task; `None`: all executors.
+    /// Match expression that is true for executors which may run the task; all may if it is missing.
     pub requirements: Option<String>,
-    /// A match expression, whose value is highest for the best executor.
+    /// Match expression whose value is highest for the preferred executor.
     pub rank: Option<String>,
-    /// The task is killed after running for this time, not counting the time for which it was suspended.
+    /// Time limit. Time for which the task is suspended does not count.
     pub timeout_us: Option<u64>,
-    /// How often a failed task is tried again.
+    /// Number of retries after a failure.
     pub retries: u32,
-    /// Bound on what is kept of stdout, and of stderr.
+    /// Limit of the captured standard output, and of the captured standard error.
     pub capture_bytes: u64,
-    /// Rights of the tasks on files of the cluster.
+    /// Files of the cluster that the tasks may read and write.
     pub files: FilesScope,
 }
 
 impl TaskTemplate {
-    /// A template for `program` with nothing else asked for.
+    /// A template for `program`, with defaults for everything else.
     pub fn new(program: Program) -> Self {
         TaskTemplate {
             id: None,
@@ -88,10 +89,10 @@ impl TaskTemplate {
     }
 }
 
-/// The program of a task.
+/// The command of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// Nothing: the task succeeds inside the executor once its inputs are there. For measuring, and for warming stores.
+    /// No command: the task succeeds when its inputs are on the node. For measurements, and to fill stores ahead.
     Noop,
     /// A command: the program and its arguments.
     Command(Vec<Template>),
@@ -100,89 +101,90 @@ pub enum Program {
 /// A task's working folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkingFolder {
-    /// A folder that every node sees, usually where the job was submitted.
+    /// A folder that all nodes share, usually the one where the job was submitted.
     Path(Name),
-    /// A folder of the task's own on the node's disk, gone when the task has ended.
+    /// A folder of the task's own on the node's disk. It is removed when the task has ended.
     Sandbox,
 }
 
 /// A file that is on the node before the task starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// The source of the input.
+    /// Source of the file.
     pub from: InputFrom,
-    /// Name of the input in the sandbox; `None`: the last component of its source.
+    /// Name in the sandbox; by default the last component of the source.
     pub name: Option<Name>,
 }
 
-/// The source of an input.
+/// Source of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputFrom {
-    /// An object, by its place in the job's list of objects.
+    /// An object, as an index in the job's list of objects.
     Object(u32),
     /// An output of another task of the job.
     Output {
-        /// The producing task's index in the job.
+        /// Index in the job of the task that writes the output.
         task: u32,
-        /// Place in the producing template's outputs.
+        /// Index of the output in the template of that task.
         output: u16,
     },
 }
 
-/// An output: a file, or a pattern of files, that is taken from a task's sandbox when the task has succeeded.
+/// A file, or several, that a task writes. It is taken from the sandbox when the task has succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSpec {
     /// A file in the sandbox, or a glob.
     pub pattern: Template,
-    /// Where it goes in persistent storage, if it does: a URL, or a path from the template's `base`. A glob's, and one
-    /// that ends in `/`, is a folder.
+    /// Destination in persistent storage: a URL, or a path that begins at the template's `base`. It is a folder if it
+    /// ends in `/`, or if `pattern` is a glob. `None` if the output goes to stores of executors only.
     pub destination: Option<Template>,
-    /// How many executors keep a replica of it in their stores until its job is forgotten or released; none, if it only
-    /// goes to persistent storage.
+    /// Number of executors that keep a replica in their stores until the job is released or forgotten; 0 if the output
+    /// goes to persistent storage only.
     pub replicas: u8,
-    /// Whether they keep it only until all tasks that read it have succeeded.
+    /// Whether executors keep the replicas only until all tasks that read the output have succeeded.
     pub until_read: bool,
-    /// Whether the task may leave it out.
+    /// Whether the task may succeed without writing the output.
     pub optional: bool,
 }
 
 impl OutputSpec {
-    /// Whether it is known before a task with these values runs where in persistent storage it goes, but for symbolic links.
+    /// Whether the destination in persistent storage is known before a task with these values runs. Targets of symbolic
+    /// links are not considered.
     pub fn is_declared(&self, values: &[Value]) -> bool {
         let is_known = |word: &Template| word.is_known(values);
         self.destination.as_ref().is_some_and(is_known) && is_known(&self.pattern) && !self.pattern.is_glob()
     }
 }
 
-/// One task of a job, as it waits: which template, and what is filled in.
+/// The part of a task that differs from other tasks of its template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskItem {
-    /// Place in the job's templates.
+    /// Index of the template in the job.
     pub template: u16,
-    /// Values of `{}` and `{1}`, `{2}` …
+    /// The columns of the item: `{1}` stands for the first, `{2}` for the second, `{}` for all of them.
     pub values: Vec<Value>,
-    /// This task's own inputs, after its template's.
+    /// Inputs of this task. They come after the inputs of the template.
     pub inputs: Vec<Input>,
 }
 
-/// The value of one placeholder.
+/// One column of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// As the user wrote it.
+    /// The text as the user wrote it.
     pub text: Name,
-    /// If it names an input: that input's place among the task's own inputs. Its plain placeholder becomes the staged
-    /// path.
+    /// If the text names an input: the index of the input in [`TaskItem::inputs`]. The placeholder then stands for the
+    /// staged path.
     pub input: Option<u16>,
 }
 
-/// Conditions of a task on its executor. Tasks with equal needs are one class, and placed alike.
+/// Requirements of a task on its executor. Tasks with equal requirements form a class, and are placed alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// Higher goes first.
+    /// Tasks of higher priority are placed first.
     pub priority: i32,
     /// Resources that the task holds while it runs.
     pub resources: Resources,
-    /// Requirements and rank.
+    /// Match expressions: the task's requirements and its rank of executors.
     pub terms: Option<Arc<Terms>>,
 }
 

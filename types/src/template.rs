@@ -4,13 +4,13 @@
 //! | --- | --- |
 //! | `{}` | the item; the staged path if it names an input |
 //! | `{.}` | the item without its last extension |
-//! | `{/}` `{//}` `{/.}` | its last component, its folder, its last component without extension |
-//! | `{1}` `{2}` …, `{1.}` `{2/}` … | the same of one column |
+//! | `{/}` `{//}` `{/.}` | the item's last component, its folder, its last component without extension |
+//! | `{1}` `{2}` …, `{1.}` `{2/}` … | the same for one column |
 //! | `{input:1}` … | the staged path of the task's first, second … input, the template's inputs first |
 //! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
 //!
-//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. Parsed once where a job is
-//! submitted, expanded where the task runs.
+//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A word is parsed once, where
+//! the job is submitted, and expanded on the node that runs the task.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString;
@@ -27,16 +27,16 @@ pub struct Template(pub Vec<TemplatePart>);
 /// One part of a word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TemplatePart {
-    /// Itself.
+    /// Text without placeholders.
     Literal(Name),
     /// The item, or one column of it.
     Value {
-        /// From 1; 0 for the whole item.
+        /// Number of the column, from 1; 0 for the whole item.
         column: u16,
-        /// The part of the value.
+        /// The part of the value that is used.
         part: PathPart,
     },
-    /// The staged path of an input, from 0.
+    /// The staged path of the input with this index, from 0.
     Input(u16),
     /// The task's number, from 1.
     Number,
@@ -44,7 +44,7 @@ pub enum TemplatePart {
     Slot,
 }
 
-/// The part of a value for which a placeholder stands.
+/// The part of a value that a placeholder stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathPart {
     /// `{}`
@@ -59,13 +59,14 @@ pub enum PathPart {
     BaseWithoutExtension,
 }
 
-/// The values of placeholders when a word is expanded.
+/// Values of the placeholders, for expanding the words of one task.
 pub struct Expansion<'a> {
     /// The item's columns.
     pub values: &'a [Value],
-    /// Staged paths of all inputs, the template's first. Empty where nothing is staged: values keep their own text.
+    /// Staged paths of all inputs, the template's first. Empty where inputs are not staged: a value that names an input
+    /// then stands for its own text.
     pub staged: &'a [Name],
-    /// How many of `staged` are the template's.
+    /// Number of inputs of the template, at the front of `staged`.
     pub template_inputs: usize,
     /// The task's number, from 1.
     pub number: u32,
@@ -74,7 +75,7 @@ pub struct Expansion<'a> {
 }
 
 impl Template {
-    /// Whether it has the task's number in it.
+    /// Whether the word has the placeholder `{#}`.
     pub fn has_number(&self) -> bool {
         self.0.contains(&TemplatePart::Number)
     }
@@ -84,8 +85,8 @@ impl Template {
         Template(alloc::vec![TemplatePart::Literal(text.into())])
     }
 
-    /// Whether it is known before a task with these values runs what it stands for: it has neither a slot nor a staged path
-    /// in it, which a value that names an input becomes as a whole.
+    /// Whether it is known before a task with these values runs what it stands for: it has neither a slot nor a staged
+    /// path in it, which a value that names an input becomes as a whole.
     pub fn is_known(&self, values: &[Value]) -> bool {
         let is_staged = |column: u16| match usize::from(column) {
             0 => values.iter().any(|value| value.input.is_some()),
@@ -98,8 +99,8 @@ impl Template {
         })
     }
 
-    /// Whether it is a pattern of file names: only what the user wrote can make it one, never the name of an item that
-    /// happens to have a bracket in it.
+    /// Whether the word is a pattern of file names. Only literal text is considered, so an item whose name has a
+    /// bracket in it does not make the word a pattern.
     pub fn is_glob(&self) -> bool {
         let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[');
         self.0.iter().any(|piece| matches!(piece, TemplatePart::Literal(text) if text.iter().any(is_special)))
@@ -152,12 +153,12 @@ impl Template {
         word
     }
 
-    /// Whether the item appears in it.
+    /// Whether the word has a placeholder for the item or one of its columns.
     pub fn has_value(&self) -> bool {
         self.0.iter().any(|piece| matches!(piece, TemplatePart::Value { .. }))
     }
 
-    /// The highest column it asks for.
+    /// The highest number of a column in a placeholder; 0 if there is none.
     pub fn highest_column(&self) -> u16 {
         self.0
             .iter()
@@ -166,13 +167,13 @@ impl Template {
             .unwrap_or(0)
     }
 
-    /// The number of inputs it needs, so that each `{input:N}` stands for one.
+    /// The highest number of an input in a placeholder `{input:N}`; 0 if there is none.
     pub fn highest_input(&self) -> u16 {
         self.0.iter().map(|piece| if let TemplatePart::Input(input) = piece { input + 1 } else { 0 }).max().unwrap_or(0)
     }
 
-    /// The word with everything filled in. A column or input that the task does not have becomes empty; submission
-    /// has refused such jobs.
+    /// Replaces all placeholders. A column or input that the task does not have becomes empty; submission has refused
+    /// such jobs.
     pub fn expand(&self, with: &Expansion<'_>) -> Name {
         let mut word = Name::default();
         for piece in &self.0 {

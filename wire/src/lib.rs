@@ -28,7 +28,8 @@ pub enum HelloError {
     Magic,
     /// The other side has another version.
     #[error(
-        "the other side speaks version {0} of eyas's protocol, this side {PROTOCOL_VERSION}: use the same eyas on all nodes"
+        "the other side speaks version {0} of eyas's protocol, and this side version {PROTOCOL_VERSION}: use the same \
+         version of eyas on all nodes"
     )]
     Version(u16),
 }

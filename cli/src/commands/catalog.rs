@@ -67,7 +67,7 @@ async fn ask_catalog(client: &mut Client, object: Option<ObjectId>, source: Name
 /// no job reads only by its id.
 async fn find_by_version(client: &mut Client, source: &Name) -> Result<Vec<ObjectView>, CliError> {
     let mut draft = Draft::new("catalog");
-    if draft.look_at(std::slice::from_ref(source)).await.is_err() {
+    if draft.look_up(std::slice::from_ref(source)).await.is_err() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();

@@ -10,7 +10,7 @@ use eyas_client::types::Status;
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
-use eyas_client::{MapJob, MapSeen, Mapping, Reduce, cluster_files};
+use eyas_client::{MapEvent, MapJob, MapRun, Reduce, cluster_files};
 use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -162,7 +162,7 @@ async fn named(access: &Access, patterns: &[String], global: &GlobalArgs) -> Res
 }
 
 /// Runs the job, and prints the output if `is_printed`.
-async fn work(mapping: &mut Mapping, is_printed: bool, bar: &ProgressBar) -> Result<(RunStatus, Vec<File>), CliError> {
+async fn work(mapping: &mut MapRun, is_printed: bool, bar: &ProgressBar) -> Result<(RunStatus, Vec<File>), CliError> {
     let mut progress = ProgressDisplay::on(bar.clone());
     let status = mapping.run(|seen| show_seen(seen, bar, &mut progress)).await?;
     let outputs = mapping.outputs().await?;
@@ -174,7 +174,7 @@ async fn work(mapping: &mut Mapping, is_printed: bool, bar: &ProgressBar) -> Res
 }
 
 /// Writes files to standard output, one after the other.
-async fn print(mapping: &Mapping, files: &[File]) -> Result<(), CliError> {
+async fn print(mapping: &MapRun, files: &[File]) -> Result<(), CliError> {
     for file in files {
         let mut reading = mapping.files().read(file);
         while let Some(part) = reading.next().await? {
@@ -184,11 +184,11 @@ async fn print(mapping: &Mapping, files: &[File]) -> Result<(), CliError> {
     Ok(())
 }
 
-fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut ProgressDisplay) {
+fn show_seen(seen: MapEvent, bar: &ProgressBar, progress: &mut ProgressDisplay) {
     match seen {
-        MapSeen::Progress(status) => bar.set_position(status.committed_chunks.into()),
-        MapSeen::Tasks(view) => progress.warn(view),
-        MapSeen::Result(result) => {
+        MapEvent::Progress(status) => bar.set_position(status.committed_chunks.into()),
+        MapEvent::Tasks(view) => progress.warn(view),
+        MapEvent::Result(result) => {
             let outcome = &result.outcome;
             let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
             progress.suspend(|| {
@@ -198,7 +198,7 @@ fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut ProgressDisplay) {
                 }
             });
         }
-        MapSeen::Dispatcher(seen) => progress.see(seen),
+        MapEvent::Dispatcher(seen) => progress.see(seen),
     }
 }
 

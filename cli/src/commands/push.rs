@@ -38,7 +38,7 @@ pub(crate) async fn push(args: PushArgs, global: &GlobalArgs) -> Result<ExitCode
     let mut draft = Draft::new("push");
     for pattern in &names {
         let found = draft.find(pattern).await?;
-        draft.look_at(&found).await?;
+        draft.look_up(&found).await?;
     }
     let (objects, wait) = (draft.into_objects(), !args.no_wait);
     let mut client = connect(global).await?;

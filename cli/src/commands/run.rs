@@ -15,8 +15,8 @@ use eyas_client::types::units::{self, format_count};
 use eyas_client::types::{Distribution, JobId, Name, Status, TaskId, shown};
 use eyas_client::view::{FailureView, JobReport, JobState, JobView};
 use eyas_client::{
-    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen,
-    SourceError, TaskFields, array, home,
+    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
+    TaskFields, WatchEvent, array, home,
 };
 use eyas_session::Access;
 use tokio::sync::Notify;
@@ -432,13 +432,15 @@ impl ResultPrinter {
         }
     }
 
-    fn see(&mut self, seen: Seen) {
+    fn see(&mut self, seen: WatchEvent) {
         self.progress.see(&seen);
         match seen {
-            Seen::Results(results) => results.into_iter().for_each(|result| self.result(result)),
-            Seen::Failures(failures) => self.described.extend(failures.into_iter().map(|view| (view.task.index, view))),
-            Seen::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
-            Seen::Progress(_) | Seen::Lost(_) | Seen::Back => {}
+            WatchEvent::Results(results) => results.into_iter().for_each(|result| self.result(result)),
+            WatchEvent::Failures(failures) => {
+                self.described.extend(failures.into_iter().map(|view| (view.task.index, view)))
+            }
+            WatchEvent::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
+            WatchEvent::Progress(_) | WatchEvent::Lost(_) | WatchEvent::Back => {}
         }
     }
 

@@ -10,7 +10,7 @@ use eyas_client::types::Resources;
 use eyas_client::types::units::{self, format_bytes, format_count};
 use eyas_client::{Cluster, ClusterError};
 use eyas_executor::StopSignal;
-use eyas_node::{Limits, Overlap};
+use eyas_node::{Overlap, StoreLimits};
 use eyas_session::{Access, AccessError};
 use eyas_wire::DataMode;
 use tokio::sync::watch;
@@ -220,7 +220,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         labels: labels(&args.node.label)?,
         accept: args.node.accept.clone(),
         capacity: capacity(&args.node, args.share, &allocation)?,
-        limits: Limits {
+        limits: StoreLimits {
             bytes: args.node.cache.unwrap_or(DEFAULT_CACHE_BYTES),
             inodes: args.node.cache_objects,
             floor_bytes: args.node.keep_free,

@@ -49,10 +49,10 @@ pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<E
     match what {
         WorkerCommand::Map { place, partitions, combine, by_file, program } => {
             let shuffle = partitions.map(|partitions| Shuffle { partitions, combine });
-            map_worker(&files, &MapTask { place, program, by_file, shuffle, scratch }).await?;
+            map_worker(&files, &MapTask { address: place, program, by_file, shuffle, scratch }).await?;
         }
         WorkerCommand::Reduce { place, number, of, program } => {
-            reduce_worker(&files, &ReduceTask { place, number, count: of, program, scratch }).await?;
+            reduce_worker(&files, &ReduceTask { address: place, number, count: of, program, scratch }).await?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -32,8 +32,8 @@ pub enum TaskFieldsError {
     Syntax(String),
     /// The job file has the ending of a JSON document.
     #[error(
-        "a job file is TOML, or JSON lines with one task on each line: write each task on one line, and give the file a name \
-         that ends in .jsonl"
+        "a job file is TOML, or JSON lines with one task on each line: write each task on one line, and give the file \
+         a name that ends in .jsonl"
     )]
     JsonDocument,
     /// `[task]` in place of `[[task]]`.
@@ -68,8 +68,8 @@ pub enum TaskFieldsError {
     NoCommand,
     /// The command is a whole command line in one word.
     #[error(
-        "the command `{line}` is one word, and no program has that name: write the words apart ({}), or let a shell read the \
-         line (sh -c '{line}')",
+        "the command `{line}` is one word, and no program has that name: write the words apart ({}), or let a shell \
+         read the line (sh -c '{line}')",
         line.to_string().split_whitespace().collect::<Vec<_>>().join(", ")
     )]
     LineAsWord {

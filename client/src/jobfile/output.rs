@@ -66,7 +66,7 @@ enum YesNoOrWord {
 impl TryFrom<YesNoOrWord> for Keep {
     type Error = String;
 
-    fn try_from(keep: YesNoOrWord) -> Result<Self, String> {
+    fn try_from(keep: YesNoOrWord) -> Result<Self, Self::Error> {
         match keep {
             YesNoOrWord::YesNo(false) => Ok(Keep::No),
             YesNoOrWord::YesNo(true) => Ok(Keep::UntilReleased),

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
 use super::{Known, TaskFields, check_terms};
-use crate::draft::{Draft, Preparing};
+use crate::draft::{Draft, SubmitProgress};
 use crate::sources::MAX_LINE_BYTES;
 
 #[derive(Deserialize)]
@@ -50,14 +50,15 @@ impl Mistake {
 type LocatedTasks = Vec<(usize, TaskFields)>;
 
 /// Reads a job file. If its name ends in `.jsonl` or `.ndjson`, it has a task on each line; otherwise it is TOML. Tasks
-/// without a priority get `priority`, else that of the file, else 0. `see` is shown the progress until the job is accepted.
+/// without a priority get `priority`, else that of the file, else 0. `see` is shown the progress until the job is
+/// accepted.
 ///
 /// # Errors
 /// The first mistake, with its line.
 pub async fn read_job_file(
     file: &str,
     priority: Option<i32>,
-    see: impl FnMut(Preparing) + Send + 'static,
+    see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
     let wrong = |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
     let read = std::fs::read_to_string(file);

@@ -1,7 +1,7 @@
-//! The shuffle's middle: lines are parted by their keys, so that each reducer has all lines of its keys.
+//! Partitions lines by key for the shuffle, so that each reducer gets all lines of its keys.
 //!
-//! What one program wrote is one file: all lines of the first reducer, then those of the second, and so on; and after them
-//! where each reducer's end, as eight bytes each, the least significant first.
+//! The output of one program is one file: all lines for the first reducer, then all lines for the second, and so on. A
+//! trailer follows: for each reducer the offset at which its lines end, as eight bytes, little-endian.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -10,16 +10,16 @@ use std::path::Path;
 
 use eyas_store::Checksum;
 
-/// Most reducers of a job: each program's lines are parted into as many open files.
+/// Maximum number of reducers of a job. Partitioning opens one temporary file for each reducer.
 pub const MAX_REDUCERS: u32 = 256;
 
-/// A line is held in memory: no longer one is taken.
+/// Maximum length of a line that a program writes. A line is held in memory.
 const MAX_LINE_BYTES: u64 = 1 << 30;
 
-/// Bytes that say where a reducer's lines end.
+/// Size of one offset in the trailer.
 const END_BYTES: u64 = 8;
 
-/// Parts lines by key, which is what is before the first tab: the file that they make, to be read once.
+/// Partitions lines by key, the text before the first tab. Returns the file to store, which can be read once.
 pub(crate) fn partition(source: impl Read, partitions: u32, scratch: &Path) -> io::Result<Box<dyn Read + Send>> {
     let open = |_| Ok(BufWriter::new(tempfile::tempfile_in(scratch)?));
     let mut files = (0..partitions).map(open).collect::<io::Result<Vec<BufWriter<File>>>>()?;
@@ -27,7 +27,7 @@ pub(crate) fn partition(source: impl Read, partitions: u32, scratch: &Path) -> i
     while source.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         if line.last() != Some(&b'\n') {
             if line.len() as u64 == MAX_LINE_BYTES {
-                return Err(io::Error::other(format!("the program wrote a line of more than {MAX_LINE_BYTES} bytes")));
+                return Err(io::Error::other(format!("the program wrote a line longer than {MAX_LINE_BYTES} bytes")));
             }
             line.push(b'\n');
         }
@@ -45,20 +45,20 @@ pub(crate) fn partition(source: impl Read, partitions: u32, scratch: &Path) -> i
     Ok(Box::new(parts.chain(io::Cursor::new(ends))))
 }
 
-/// Which reducer gets a line, which ends with a line feed.
+/// Index of the reducer for a line, which ends with a line feed.
 fn partition_of(line: &[u8], partitions: u32) -> u32 {
     let key = line.split(|byte| matches!(byte, b'\t' | b'\n')).next().unwrap_or_default();
     (Checksum::of(key).0 % u64::from(partitions)) as u32
 }
 
-/// Where in such a file it is said where a reducer's lines end, by the size of the file.
-pub(crate) fn ends_at(size_bytes: u64, partitions: u32) -> Option<Range<u64>> {
+/// Byte range of the trailer in a partitioned file; `None` if the file is too small to have one.
+pub(crate) fn trailer_of(size_bytes: u64, partitions: u32) -> Option<Range<u64>> {
     Some(size_bytes.checked_sub(u64::from(partitions) * END_BYTES)?..size_bytes)
 }
 
-/// Where in such a file the lines of a reducer are, which is one from 0 on, by what is said of the ends.
-pub(crate) fn lines_of(ends: &[u8], partition: u32) -> Option<Range<u64>> {
-    let end = |of: usize| Some(u64::from_le_bytes(ends.as_chunks().0.get(of).copied()?));
+/// Byte range of a partition's lines, from the content of the trailer. Partitions count from 0.
+pub(crate) fn lines_of(trailer: &[u8], partition: u32) -> Option<Range<u64>> {
+    let end = |index: usize| Some(u64::from_le_bytes(trailer.as_chunks().0.get(index).copied()?));
     let begin = match partition {
         0 => 0,
         later => end(later as usize - 1)?,
@@ -77,16 +77,15 @@ mod tests {
         for partitions in [1, 3, 200] {
             let mut file = Vec::new();
             partition(text.as_bytes(), partitions, scratch.path()).unwrap().read_to_end(&mut file).unwrap();
-            let ends = ends_at(file.len() as u64, partitions).unwrap();
-            let ends = &file[ends.start as usize..];
+            let trailer = trailer_of(file.len() as u64, partitions).unwrap();
+            let trailer = &file[trailer.start as usize..];
             let mut all = Vec::new();
             for part in 0..partitions {
-                let range = lines_of(ends, part).unwrap();
+                let range = lines_of(trailer, part).unwrap();
                 let lines = &file[range.start as usize..range.end as usize];
                 assert!(lines.is_empty() || lines.ends_with(b"\n"));
-                all.extend(
-                    str::from_utf8(lines).unwrap().lines().map(|line| (line.split('\t').next().unwrap(), part, line)),
-                );
+                let lines = str::from_utf8(lines).unwrap().lines();
+                all.extend(lines.map(|line| (line.split('\t').next().unwrap(), part, line)));
             }
             all.sort_unstable();
             let keys: std::collections::BTreeSet<_> = all.iter().map(|(key, part, _)| (key, part)).collect();
@@ -97,6 +96,6 @@ mod tests {
             found.sort_unstable();
             assert_eq!(found, lines);
         }
-        assert_eq!((ends_at(7, 1), lines_of(&[0; 8], 1)), (None, None));
+        assert_eq!((trailer_of(7, 1), lines_of(&[0; 8], 1)), (None, None));
     }
 }

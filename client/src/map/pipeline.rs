@@ -1,4 +1,5 @@
-//! Programs one behind the other, each reading what the one before writes: killed together, and well only if all are.
+//! A pipeline of programs, as a shell makes one with `|`. The programs are killed together, and the pipeline succeeds
+//! only if each program does.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -6,59 +7,90 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use thiserror::Error;
 use tokio::process::{Child, ChildStdin, Command};
 
-/// Most memory that sorting takes before it goes to the disk, as `sort` reads it.
+/// Memory that `sort` uses before it writes to disk, in the notation of its option `-S`.
 const SORT_MEMORY: &str = "256M";
 
-/// A shell whose last command was killed ends with this and the signal's number.
+/// A shell whose last command was killed by signal N ends with the exit code 128 + N.
 const SHELL_SIGNAL: i32 = 128;
 
-/// Programs that run. Dropped, they are killed, with whatever they have started.
+/// Why a pipeline failed. Each message names the program.
+#[derive(Debug, Error)]
+pub enum PipelineError {
+    /// A program cannot be started.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// Name of the program.
+        program: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The end of a program cannot be waited for.
+    #[error("cannot wait for `{program}`: {source}")]
+    Wait {
+        /// Name of the program.
+        program: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("`{program}` {}", describe(*.status))]
+    Failed {
+        /// Name of the program.
+        program: String,
+        /// The exit code or signal of the program.
+        status: ExitStatus,
+    },
+}
+
+/// Programs that run. Dropping the pipeline kills them, with all processes that they have started.
 pub(crate) struct Pipeline {
     programs: Vec<(String, Child)>,
-    /// Those before have ended well.
+    /// Number of programs that have ended successfully, from the front.
     ended: usize,
 }
 
 impl Pipeline {
-    /// Starts these, the last of which writes to `output`; and where the first reads.
+    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the first one reads.
     ///
     /// # Errors
-    /// If one of them cannot be started; which, its text says.
-    pub fn start(commands: Vec<Command>, output: Stdio) -> Result<(Self, ChildStdin), String> {
+    /// If one of them cannot be started.
+    pub fn start(commands: Vec<Command>, output: Stdio) -> Result<(Self, ChildStdin), PipelineError> {
         let (mut programs, mut input) = (Vec::<(String, Child)>::new(), None);
         let (count, mut output) = (commands.len(), Some(output));
-        for (place, mut command) in commands.into_iter().enumerate() {
+        for (index, mut command) in commands.into_iter().enumerate() {
             let name = command.as_std().get_program().to_string_lossy().into_owned();
-            let failed = |error: io::Error| format!("cannot start `{name}`: {error}");
+            let failed = |source| PipelineError::Start { program: name.clone(), source };
             let stdin = match programs.last_mut().and_then(|(_, before)| before.stdout.take()) {
                 Some(before) => before.try_into().map_err(failed)?,
                 None => Stdio::piped(),
             };
-            let is_last = place + 1 == count;
+            let is_last = index + 1 == count;
             let stdout = output.take_if(|_| is_last).unwrap_or_else(Stdio::piped);
             let mut child = command.stdin(stdin).stdout(stdout).process_group(0).spawn().map_err(failed)?;
             input = input.or(child.stdin.take());
             programs.push((name, child));
         }
-        Ok((Pipeline { programs, ended: 0 }, input.expect("the first has a pipe")))
+        Ok((Pipeline { programs, ended: 0 }, input.expect("the first program has a pipe")))
     }
 
-    /// Waits until all have ended. Dropped before, nothing is lost by it.
+    /// Waits until all programs have ended. The future may be dropped and the method called again.
     ///
     /// # Errors
-    /// Which of them failed, and how.
-    pub async fn wait(&mut self) -> Result<(), String> {
+    /// If a program failed.
+    pub async fn wait(&mut self) -> Result<(), PipelineError> {
         let last = self.programs.len() - 1;
         while let Some((name, program)) = self.programs.get_mut(self.ended) {
-            let status = program.wait().await.map_err(|error| format!("cannot wait for `{name}`: {error}"))?;
-            // Whom the next one has not read to the end is not to blame for it; how that one ends says the rest.
+            let waited = program.wait().await;
+            let status = waited.map_err(|source| PipelineError::Wait { program: name.clone(), source })?;
+            // A program that is killed because the next one stopped reading has not failed: `yes | head -n 1` succeeds.
             let pipe = Some(Signal::PIPE.as_raw());
             let is_cut_off = status.signal() == pipe || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
-            let is_well = status.success() || is_cut_off && self.ended < last;
-            if !is_well {
-                return Err(format!("`{name}` {}", how(status)));
+            let has_succeeded = status.success() || is_cut_off && self.ended < last;
+            if !has_succeeded {
+                return Err(PipelineError::Failed { program: name.clone(), status });
             }
             self.ended += 1;
         }
@@ -69,7 +101,7 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         for (_, program) in &self.programs {
-            // None: it was waited for.
+            // A program that has ended and was waited for has no id.
             if let Some(group) = program.id().and_then(|id| Pid::from_raw(id as i32)) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
@@ -77,9 +109,9 @@ impl Drop for Pipeline {
     }
 }
 
-/// A program of the user's: one that was brought along is in the sandbox, not on the path.
+/// The user's program. A program that is an input of the task is in the sandbox, and not on the `PATH`.
 pub(crate) fn program(words: &[String]) -> Command {
-    let (name, arguments) = words.split_first().expect("the command line has asked for it");
+    let (name, arguments) = words.split_first().expect("the command line requires a program");
     let sandbox = std::env::var_os("EYAS_SANDBOX").map(|sandbox| Path::new(&sandbox).join(name));
     let mut command = match sandbox.filter(|path| !name.contains('/') && path.is_file()) {
         Some(path) => Command::new(path),
@@ -89,20 +121,20 @@ pub(crate) fn program(words: &[String]) -> Command {
     command
 }
 
-/// A shell's command.
+/// A command line for a shell.
 pub(crate) fn shell(command: &str) -> Command {
     program(&["sh", "-c", command].map(str::to_owned))
 }
 
-/// Sorts lines by their key, those of one key by all of them, bytes as they are: whatever order they come in, they go out
-/// in one.
+/// Sorts lines by key, and lines with the same key as a whole, by their bytes. So the output does not depend on the
+/// order of the input.
 pub(crate) fn sort(scratch: &Path) -> Command {
     let mut command = Command::new("sort");
     command.args(["-t", "\t", "-k", "1,1", "-S", SORT_MEMORY, "-T"]).arg(scratch).env("LC_ALL", "C");
     command
 }
 
-fn how(status: ExitStatus) -> String {
+fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
@@ -120,11 +152,11 @@ mod tests {
 
     use super::*;
 
-    /// What the last writes, or which fails.
-    async fn run(commands: Vec<Command>, input: &str) -> Result<String, String> {
+    /// Runs a pipeline, and returns the output of its last program.
+    async fn run(commands: Vec<Command>, input: &str) -> Result<String, PipelineError> {
         let mut file: File = tempfile::tempfile().unwrap();
         let (mut pipeline, mut pipe) = Pipeline::start(commands, file.try_clone().unwrap().into())?;
-        // Who does not read does not matter.
+        // Writing fails if the program does not read its input, which is allowed.
         let _ = pipe.write_all(input.as_bytes()).await;
         drop(pipe);
         pipeline.wait().await?;
@@ -142,9 +174,14 @@ mod tests {
     async fn programs_read_what_those_before_write_and_all_have_to_end_well() {
         assert_eq!(run(shells(&["cat", "sort", "tr a b"]), "c\na\n").await.unwrap(), "b\nc\n");
         assert_eq!(run(shells(&["yes", "head -n 1"]), "").await.unwrap(), "y\n");
-        assert!(run(shells(&["cat", "exit 3", "cat"]), "x").await.unwrap_err().contains("exit code 3"));
-        assert!(run(shells(&["kill -9 $$", "cat"]), "").await.unwrap_err().contains("signal 9"));
-        assert!(run(vec![program(&["no-such-program".into()])], "").await.unwrap_err().contains("no-such-program"));
+        for (commands, expected) in [
+            (shells(&["cat", "exit 3", "cat"]), "exit code 3"),
+            (shells(&["kill -9 $$", "cat"]), "signal 9"),
+            (vec![program(&["no-such-program".into()])], "no-such-program"),
+        ] {
+            let error = run(commands, "x").await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[tokio::test]
@@ -159,7 +196,7 @@ mod tests {
     async fn what_is_dropped_is_killed_with_what_it_has_started() {
         let (mut reader, writer) = io::pipe().unwrap();
         drop(Pipeline::start(shells(&["sleep 1000 & sleep 1000"]), writer.into()).unwrap());
-        // It ends when nobody has its other end any more.
+        // The pipe ends when no process holds its other end.
         let read = tokio::task::spawn_blocking(move || reader.read(&mut [0]).unwrap());
         assert_eq!(timeout(Duration::from_secs(30), read).await.expect("all are dead").unwrap(), 0);
     }

@@ -1,8 +1,8 @@
-//! A task of a reduce: gathers the lines of its keys from all that counts, sorts them, feeds them to its program, and
-//! stores what that writes.
+//! A task of a reduce: gathers the lines of its keys from all committed outputs of the map, sorts the lines, feeds them
+//! to its program, and stores the program's output.
 //!
-//! Its name is the same however often it is tried: the first who stores something under it has done it, and it is there
-//! whole or not at all.
+//! All attempts of a task store under the same name. The first attempt that stores its output wins; the file appears
+//! complete or not at all.
 
 use std::path::PathBuf;
 
@@ -10,40 +10,39 @@ use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 
-use super::partition::{ends_at, lines_of};
+use super::partition::{lines_of, trailer_of};
 use super::pipeline::{Pipeline, program, sort};
 use super::worker::{self, WorkError, store_whole};
 
-/// What a task of a reduce does.
+/// The work of one task of a reduce.
 #[derive(Clone, Debug)]
 pub struct ReduceTask {
-    /// The run whose output is read.
-    pub place: RunAddress,
-    /// Which of the reducers this is, from 1.
+    /// The run whose committed outputs are read.
+    pub address: RunAddress,
+    /// Number of this reducer, from 1.
     pub number: u32,
-    /// How many there are.
+    /// Number of reducers.
     pub count: u32,
-    /// What reads the lines, and its arguments.
+    /// The program that reads the sorted lines, and its arguments.
     pub program: Vec<String>,
-    /// A folder for what does not fit in memory, and for what the program writes until that is stored.
+    /// Folder for temporary files of the sort, and for the program's output until it is stored.
     pub scratch: PathBuf,
 }
 
-/// Reduces.
+/// Does the work of one task of a reduce.
 ///
 /// # Errors
-/// If the program fails, or the file system or the run's leader does.
+/// If the program fails, the file system fails, or the leader of the run does not answer.
 pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), WorkError> {
-    let name = task.place.run.file(part_name(task.number));
+    let name = task.address.run.file(part_name(task.number));
     if files.exists(&name).await? {
         return Ok(());
     }
     let output = tempfile::tempfile_in(&task.scratch)?;
     let commands = vec![sort(&task.scratch), program(&task.program)];
-    let started = Pipeline::start(commands, output.try_clone()?.into());
-    let (mut pipeline, input) = started.map_err(WorkError::Program)?;
+    let (mut pipeline, input) = Pipeline::start(commands, output.try_clone()?.into())?;
     let (fed, ended) = tokio::join!(feed(files, task, input), pipeline.wait());
-    ended.map_err(WorkError::Program)?;
+    ended?;
     fed?;
     match store_whole(files, &name, output).await {
         Err(WorkError::Files(error)) if error.kind == FilesErrorKind::Exists => Ok(()),
@@ -51,20 +50,20 @@ pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), W
     }
 }
 
-/// What a reducer's output is called in its run.
+/// Name of a reducer's output in the hidden folder of the run.
 pub(super) fn part_name(number: u32) -> String {
     format!("reduce-{number}")
 }
 
-/// Writes all lines of the reducer's keys. That they are not wanted is no failure of this side's.
+/// Writes all lines of the reducer's keys to its pipeline. A pipeline that stops reading early is not an error here.
 async fn feed(files: &DfsClient, task: &ReduceTask, mut input: ChildStdin) -> Result<(), WorkError> {
-    for part in files.run_status(task.place).await?.parts {
-        let name = task.place.run.file(worker::part_name(part.worker));
-        let strange = || WorkError::Program(format!("{name} is not what a program of this job wrote"));
+    for part in files.run_status(task.address).await?.parts {
+        let name = task.address.run.file(worker::part_name(part.worker));
+        let damaged = || WorkError::Damaged(name.clone());
         let file = files.stat(&name).await?;
-        let ends = ends_at(file.record.size_bytes(), task.count).ok_or_else(strange)?;
-        let ends = files.read_at(&file, ends.start, ends.end - ends.start).await?;
-        let lines = lines_of(&ends, task.number - 1).ok_or_else(strange)?;
+        let trailer = trailer_of(file.record.size_bytes(), task.count).ok_or_else(damaged)?;
+        let trailer = files.read_at(&file, trailer.start, trailer.end - trailer.start).await?;
+        let lines = lines_of(&trailer, task.number - 1).ok_or_else(damaged)?;
         let mut reading = files.read_range(&file, lines);
         while let Some(bytes) = reading.next().await? {
             if input.write_all(&bytes).await.is_err() {

@@ -1,7 +1,9 @@
-//! A task of a job over blocks: claims chunks, reads them, feeds them to its program, stores what that writes, and commits.
+//! A task of a job over blocks: claims chunks, reads them, feeds them to its program, stores the program's output, and
+//! commits.
 //!
-//! Each run of the program is a worker of the run. What it wrote is stored under the worker's own name, where nobody looks
-//! for it unless the run's leader has said that it counts. So whatever dies when, each chunk counts once.
+//! Each process of the program is a worker of the run. Its output is stored under a name of the worker's own. The
+//! output is used only if the leader of the run has committed it. So each chunk counts once, whichever process fails at
+//! whichever moment.
 
 use std::io::{self, ErrorKind, PipeWriter, Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -19,104 +21,111 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
-use super::busy::Busy;
+use super::machine_load::MachineLoad;
 use super::partition::partition;
-use super::pipeline::{Pipeline, program, shell, sort};
+use super::pipeline::{Pipeline, PipelineError, program, shell, sort};
 
-/// A worker says so often that it is alive, and asks again what was not answered.
+/// Interval of heartbeats. A heartbeat also repeats a request that has no answer yet.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Stands for the name of the file that a program reads, in its arguments.
+/// In arguments of a program, stands for the name of the file that the program reads.
 pub(super) const FILE: &str = "{file}";
 
-/// The same in its environment, as long as it reads one file alone.
+/// Environment variable with the name of the file, if the program reads one file only.
 const FILE_VARIABLE: &str = "EYAS_FILE";
 
-/// Looked at to see whether a program writes text.
-const LOOKED_AT_BYTES: u64 = 8 << 10;
+/// Number of bytes of an output that are checked for a zero byte. An output with a zero byte is not text.
+const SNIFFED_BYTES: u64 = 8 << 10;
 
-/// What a task of a job over blocks does.
+/// The work of one task of a job over blocks.
 #[derive(Clone, Debug)]
 pub struct MapTask {
-    /// The run that it works at.
-    pub place: RunAddress,
-    /// What reads the blocks, and its arguments, in which `FILE` stands for the name of the file that it reads.
+    /// The run whose chunks are read.
+    pub address: RunAddress,
+    /// The program that reads the blocks, and its arguments. `{file}` in an argument stands for the name of the file.
     pub program: Vec<String>,
-    /// Whether the program is started anew for each file of a block, so that it reads one file alone.
+    /// Whether the program is started anew for each file of a block, so that one process reads one file only.
     pub by_file: bool,
-    /// What becomes of the lines that it writes; they are stored as they are, if it is not said.
+    /// Partitioning of the program's lines for a reduce; without it, the output is stored as it is.
     pub shuffle: Option<Shuffle>,
-    /// A folder for what the program writes, until that is stored.
+    /// Folder for the program's output, until it is stored.
     pub scratch: PathBuf,
 }
 
-/// How lines are parted among reducers.
+/// How lines are partitioned among reducers.
 #[derive(Clone, Debug)]
 pub struct Shuffle {
-    /// How many there are.
+    /// Number of reducers.
     pub partitions: u32,
-    /// A shell's command that is applied to lines sorted by key before that.
+    /// Shell command that is applied to the lines, sorted by key, before they are partitioned.
     pub combine: Option<String>,
 }
 
-/// Why a task of a job over blocks fails.
+/// Why a task of a job over blocks failed.
 #[derive(Debug, Error)]
 pub enum WorkError {
-    /// The file system, or the run's leader.
+    /// The file system failed, or the leader of the run does not answer.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The program.
-    #[error("{0}")]
-    Program(String),
-    /// This node's disk, for what the program writes.
-    #[error("cannot keep what the program writes: {0}")]
+    /// A program failed.
+    #[error(transparent)]
+    Program(#[from] PipelineError),
+    /// The standard input of the program cannot be written to.
+    #[error("the program's standard input cannot be written to: {0}")]
+    Input(io::Error),
+    /// An output of the map has no valid trailer.
+    #[error("{0} is not an output of this job's map: run the job again")]
+    Damaged(FileName),
+    /// A temporary file on this node cannot be used.
+    #[error("the program's output cannot be written to a temporary file: {0}")]
     Scratch(#[from] io::Error),
 }
 
-/// Works at a run until there is nothing left to do.
+/// Works on blocks of a run until no chunk is left.
 ///
 /// # Errors
-/// If the program fails, a chunk cannot be read, what was written not be stored, or nobody leads the run any more.
+/// If the program fails, a chunk cannot be read, an output cannot be stored, or the leader of the run does not answer.
 pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkError> {
-    let spec = files.run_spec(task.place).await?;
+    let spec = files.run_spec(task.address).await?;
     let files_read: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
-    let chunks: Vec<_> = spec.chunks().map(|(file, place, _)| (files_read[file].clone(), place)).collect();
-    let mut busy = matches!(spec.policy, BlockPolicy::IoAware(_)).then(Busy::begin);
-    while work_through_block(files, task, &chunks, busy.as_mut()).await? {}
+    let chunks: Vec<_> = spec.chunks().map(|(file, index, _)| (files_read[file].clone(), index)).collect();
+    let mut machine = matches!(spec.policy, BlockPolicy::IoAware(_)).then(MachineLoad::begin);
+    while work_through_block(files, task, &chunks, machine.as_mut()).await? {}
     Ok(())
 }
 
-/// What a worker's output is called in its run.
+/// Name of a worker's output in the hidden folder of the run.
 pub(super) fn part_name(worker: WorkerId) -> String {
     format!("map-{:016x}", worker.0)
 }
 
-/// Works through one block with one program; tells whether there may be another. Says how busy this machine is, if that is
-/// looked at.
+/// Works through one block, and returns whether there may be another one. With `machine`, reports the load of this
+/// machine to the leader.
 async fn work_through_block(
     files: &DfsClient,
     task: &MapTask,
     chunks: &[(Arc<File>, usize)],
-    busy: Option<&mut Busy>,
+    machine: Option<&mut MachineLoad>,
 ) -> Result<bool, WorkError> {
-    let mut attendance = files.attend_run(task.place).await?;
+    let mut attendance = files.attend_run(task.address).await?;
     let worker = attendance.worker();
-    let name = task.place.run.file(part_name(worker));
+    let name = task.address.run.file(part_name(worker));
     let input = Input { fed: None, loading: None, ahead: None, pipe: None };
     let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
-    let done = block.work(&mut attendance, busy).await;
+    let done = block.work(&mut attendance, machine).await;
     let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
     match &done {
         Ok(Ended::Committed) => return Ok(true),
         Ok(Ended::NothingLeft) => return Ok(false),
         Ok(Ended::Discarded) => {}
-        // So that others need not wait until it is missed.
+        // The leader gives the chunks to other workers now, and not only when the lease ends.
         Err(_) => attendance.tell(Event::Gone { worker }).await,
     }
     if done.is_ok() || !is_asking {
-        // It counts for nothing, while it may count where there was no answer. If it stays, who waits for the run removes it.
+        // The output does not count. (After a commit without an answer, it may.) If this fails, the end of the run
+        // removes the file.
         let _ = files.remove(&block.name).await;
     }
     done.map(|_| true)
@@ -125,93 +134,100 @@ async fn work_through_block(
 enum Ended {
     Committed,
     Discarded,
-    /// There is nothing for it, and there will be nothing.
+    /// No chunk is left for this worker, and none will be.
     NothingLeft,
 }
 
-/// A block, and the program that works through it.
+/// A block, and the processes of the program that work through it.
 struct Block<'a> {
     files: &'a DfsClient,
     task: &'a MapTask,
-    /// Of the run: each in which file, and where in that.
+    /// All chunks of the run: the file of each, and its index in the file.
     chunks: &'a [(Arc<File>, usize)],
     owner: WorkerBlock,
     input: Input,
-    /// What the program reads, or has read last.
+    /// The file that the program reads, or has read last.
     file: Option<Arc<File>>,
     state: State,
-    /// What is written is stored under it.
+    /// Name under which the output is stored.
     name: FileName,
 }
 
 enum State {
-    /// It has no chunk yet.
+    /// The block has no chunk yet.
     Idle,
     /// The program runs.
     Running(Pipeline, Output),
-    /// It has ended well, and what follows is of another file, for which it is started anew.
+    /// The program has succeeded. The next chunk belongs to another file, for which the program is started anew.
     BetweenFiles(Output),
-    /// The program has ended well.
+    /// The program has succeeded, and its output is being stored.
     Storing(Storing),
+    /// The output is stored. The leader has not answered yet whether it counts.
     Committing,
 }
 
-/// What a program writes.
+/// The output of a block.
 enum Output {
     Whole(std::fs::File),
-    /// Lines, parted among reducers.
-    Parted(PipeWriter, JoinHandle<io::Result<Box<dyn Read + Send>>>),
+    /// Lines for a reduce: the pipe to the thread that partitions them, and its result.
+    Partitioned(PipeWriter, JoinHandle<io::Result<Box<dyn Read + Send>>>),
 }
 
 impl Output {
-    /// For the output of a block's programs, one after the other.
+    /// An output for all processes of a block, one after the other.
     fn begin(task: &MapTask) -> io::Result<Self> {
         let Some(Shuffle { partitions, .. }) = task.shuffle else {
             return Ok(Output::Whole(tempfile::tempfile_in(&task.scratch)?));
         };
         let (lines, writer) = io::pipe()?;
         let scratch = task.scratch.clone();
-        let parting = tokio::task::spawn_blocking(move || partition(lines, partitions, &scratch));
-        Ok(Output::Parted(writer, parting))
+        let partitioning = tokio::task::spawn_blocking(move || partition(lines, partitions, &scratch));
+        Ok(Output::Partitioned(writer, partitioning))
     }
 
-    /// Where a program writes.
+    /// Standard output of a process.
     fn of_program(&self) -> io::Result<Stdio> {
         Ok(match self {
             Output::Whole(file) => file.try_clone()?.into(),
-            Output::Parted(writer, _) => writer.try_clone()?.into(),
+            Output::Partitioned(writer, _) => writer.try_clone()?.into(),
         })
     }
 }
 
-/// Ends when it is dropped.
+/// Storing an output in the background. Dropping it stops it.
 struct Storing(JoinHandle<Result<(), WorkError>>);
 
-/// What a program reads.
+/// Standard input of the program.
 struct Input {
     pipe: Option<ChildStdin>,
-    /// A chunk, and how much of it the program has.
+    /// The present chunk, and the number of its bytes that the program has read.
     fed: Option<(Vec<u8>, usize)>,
+    /// The present chunk, while it is read from the file system.
     loading: Option<Loading>,
+    /// The next chunk, which is read ahead.
     ahead: Option<Loading>,
 }
 
-/// A chunk on its way here.
+/// A chunk that is read in the background. Dropping it stops the read.
 struct Loading {
     chunk: u32,
     content: JoinHandle<Result<Vec<u8>, FilesError>>,
 }
 
 impl Block<'_> {
-    async fn work(&mut self, attendance: &mut RunAttendance, mut busy: Option<&mut Busy>) -> Result<Ended, WorkError> {
-        // Before it claims, so that it is known when chunks are divided.
-        self.measure(attendance, &mut busy).await;
+    async fn work(
+        &mut self,
+        attendance: &mut RunAttendance,
+        mut machine: Option<&mut MachineLoad>,
+    ) -> Result<Ended, WorkError> {
+        // Before the first request for chunks, because the leader's answer depends on the load.
+        self.report_load(attendance, &mut machine).await;
         let mut beats = interval(HEARTBEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.go_on(attendance).await?;
+            self.advance(attendance).await?;
             tokio::select! {
-                told = attendance.next() => match told? {
+                effect = attendance.next() => match effect? {
                     Some(Effect::Committed { .. }) => return Ok(Ended::Committed),
                     Some(Effect::Discard { .. }) => return Ok(Ended::Discarded),
                     Some(Effect::NoMore { chunks: 0, .. }) => return Ok(Ended::NothingLeft),
@@ -226,23 +242,23 @@ impl Block<'_> {
                 },
                 state = self.state.advance() => self.enter(state?, attendance).await?,
                 _ = beats.tick() => {
-                    self.measure(attendance, &mut busy).await;
+                    self.report_load(attendance, &mut machine).await;
                     attendance.tell(self.heartbeat()).await;
                 }
             }
         }
     }
 
-    /// Says how busy this machine is.
-    async fn measure(&self, attendance: &RunAttendance, busy: &mut Option<&mut Busy>) {
-        if let (Some(busy), Some(node)) = (busy, self.files.near()) {
-            let (disk, load) = busy.look();
+    async fn report_load(&self, attendance: &RunAttendance, machine: &mut Option<&mut MachineLoad>) {
+        if let (Some(machine), Some(node)) = (machine, self.files.near()) {
+            let (disk, load) = machine.sample();
             attendance.tell(Event::Measured { node, disk, load }).await;
         }
     }
 
-    /// Does what can be done now: starts the program, asks for chunks, fetches them, ends the program's input.
-    async fn go_on(&mut self, attendance: &RunAttendance) -> Result<(), WorkError> {
+    /// Takes all steps that are possible now: starts the program, asks for chunks, reads them, ends the program's
+    /// input.
+    async fn advance(&mut self, attendance: &RunAttendance) -> Result<(), WorkError> {
         if matches!(self.state, State::Storing(_) | State::Committing) {
             return Ok(());
         }
@@ -263,7 +279,7 @@ impl Block<'_> {
             let ahead = self.input.ahead.take().filter(|ahead| ahead.chunk == chunk);
             self.input.loading = Some(ahead.unwrap_or_else(|| self.load(chunk)));
         }
-        // What is next may be known only now that an answer has come, and may be another's by now.
+        // The leader's answer may have named the next chunk, or given it to another worker.
         let upcoming = self.owner.upcoming().filter(|_| self.input.pipe.is_some());
         if upcoming != self.input.ahead.as_ref().map(|ahead| ahead.chunk) {
             self.input.ahead = upcoming.map(|chunk| self.load(chunk));
@@ -271,14 +287,14 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// Whether the program has all of its file, and what follows is of another.
+    /// Whether the program has read all chunks of its file, and the next chunk belongs to another file.
     fn is_at_other_file(&self) -> bool {
         let current = self.owner.current().map(|chunk| &self.chunks[chunk as usize].0);
         let is_other = matches!((current, &self.file), (Some(current), Some(file)) if !Arc::ptr_eq(current, file));
         self.task.by_file && is_other && self.input.fed.is_none()
     }
 
-    /// Starts the program, which begins with this chunk.
+    /// Starts the program. `chunk` is the first chunk that it reads.
     fn start(&mut self, chunk: u32) -> Result<(), WorkError> {
         let file = &self.chunks[chunk as usize].0;
         let reads_one_file = self.task.by_file || self.chunks.iter().all(|(other, _)| Arc::ptr_eq(other, file));
@@ -297,25 +313,26 @@ impl Block<'_> {
             State::BetweenFiles(output) => output,
             _ => Output::begin(self.task)?,
         };
-        let (pipeline, pipe) = Pipeline::start(commands, output.of_program()?).map_err(WorkError::Program)?;
+        let (pipeline, pipe) = Pipeline::start(commands, output.of_program()?)?;
         self.input.pipe = Some(pipe);
         self.state = State::Running(pipeline, output);
         Ok(())
     }
 
-    /// The program has ended well, or what it wrote is stored.
+    /// Enters the next state: the program has succeeded, or its output is stored.
     async fn enter(&mut self, next: Next, attendance: &RunAttendance) -> Result<(), WorkError> {
         match next {
             Next::Ended => {
-                // A program need not read all that it is given. What it was handed nothing of goes back; but something it
-                // must have had, so that others do not begin where it did.
+                // A program may end before it has read all of its input. Chunks of which it has read nothing go back to
+                // the leader. But the first chunk always counts as read: otherwise another worker would begin with it
+                // and end the same way, without end.
                 let is_begun = self.input.fed.as_ref().is_some_and(|(_, at)| *at > 0) || self.owner.done() == 0;
                 if is_begun && self.owner.current().is_some() {
                     self.owner.end_chunk();
                 }
                 self.input = Input { fed: None, loading: None, ahead: None, pipe: None };
                 let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
-                    unreachable!("what has ended was running")
+                    unreachable!("only a program that runs can end")
                 };
                 if self.is_at_other_file() {
                     self.state = State::BetweenFiles(output);
@@ -333,41 +350,47 @@ impl Block<'_> {
     }
 
     fn heartbeat(&self) -> Event {
-        let commit = || self.owner.commit().expect("who has stored something has read something");
+        let commit = || self.owner.commit().expect("a worker that has stored its output has read a chunk");
         if matches!(self.state, State::Committing) { commit() } else { self.owner.heartbeat() }
     }
 
-    /// Fetches a chunk of the run.
+    /// Reads a chunk of the run in the background.
     fn load(&self, chunk: u32) -> Loading {
-        let ((file, place), files) = (self.chunks[chunk as usize].clone(), self.files.clone());
+        let ((file, index), files) = (self.chunks[chunk as usize].clone(), self.files.clone());
         let content = tokio::spawn(async move {
-            match files.chunk(&file, place).await {
+            match files.chunk(&file, index).await {
                 Err(error) if error.kind == FilesErrorKind::Lost => {}
                 read => return read,
             }
-            // Its replicas may be elsewhere by now.
+            // The record may be old: the chunk may have replicas on other nodes now.
             let now = files.stat(&file.name).await?;
-            let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
-            match object(&now.record) == object(&file.record) {
-                true => files.chunk(&now, place).await,
-                false => Err(FilesError::changed(&file.name)),
+            let object = |record: &FileRecord| record.chunks.get(index).map(|chunk| chunk.object);
+            if object(&now.record) != object(&file.record) {
+                return Err(FilesError::changed(&file.name));
             }
+            files.chunk(&now, index).await
         });
         Loading { chunk, content }
     }
 }
 
-/// What a state comes to.
+/// How a state has ended.
 enum Next {
+    /// The program has succeeded.
     Ended,
+    /// The output is stored.
     Stored,
 }
 
 impl State {
-    /// Waits for what comes next; for ever, if nothing does. Dropped before, nothing is lost by it.
+    /// Waits until the present state ends; forever if it does not end by itself. The future may be dropped and the
+    /// method called again.
     async fn advance(&mut self) -> Result<Next, WorkError> {
         match self {
-            State::Running(pipeline, _) => pipeline.wait().await.map(|()| Next::Ended).map_err(WorkError::Program),
+            State::Running(pipeline, _) => {
+                pipeline.wait().await?;
+                Ok(Next::Ended)
+            }
             State::Storing(Storing(storing)) => {
                 storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())).map(|()| Next::Stored)
             }
@@ -381,8 +404,8 @@ impl Input {
         self.pipe.is_some() && self.fed.is_none() && self.loading.is_none()
     }
 
-    /// Waits until the program has read something, or something is there to be read; tells how many bytes it has read.
-    /// Dropped before, nothing is lost by it.
+    /// Waits until the program has read some bytes, and returns their number; or until a chunk has arrived, and returns
+    /// `None`. The future may be dropped and the method called again.
     async fn advance(&mut self) -> Result<Option<usize>, WorkError> {
         if let Some(loading) = &mut self.loading {
             let content = (&mut loading.content).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
@@ -397,16 +420,16 @@ impl Input {
                 *at += bytes;
                 Ok(Some(bytes))
             }
-            // The program has enough.
+            // The program has closed its standard input.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.pipe = None;
                 Ok(None)
             }
-            Err(error) => Err(WorkError::Program(format!("the program cannot be given its input: {error}"))),
+            Err(error) => Err(WorkError::Input(error)),
         }
     }
 
-    /// Whether the program has all of its chunk, which is then let go.
+    /// Whether the program has read all of the present chunk. If so, drops the chunk.
     fn is_fed(&mut self) -> bool {
         self.fed.take_if(|(content, at)| *at == content.len()).is_some()
     }
@@ -424,25 +447,25 @@ impl Drop for Storing {
     }
 }
 
-/// Stores what a program wrote.
+/// Stores an output under a name of the file system.
 async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), WorkError> {
     match output {
         Output::Whole(file) => store_whole(&files, &name, file).await,
-        Output::Parted(writer, parting) => {
+        Output::Partitioned(writer, partitioning) => {
             drop(writer);
-            let parted = parting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            let partitioned = partitioning.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
             let options = WriteOptions::of(Format::Fixed { record_bytes: 1 });
-            files.write(&name, parted, options, |_| {}).await?;
+            files.write(&name, partitioned, options, |_| {}).await?;
             Ok(())
         }
     }
 }
 
-/// Stores a file that was written from its beginning on, in records if it is text.
+/// Stores a local file from its beginning. A text file is stored as records, one for each line.
 pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
     let mut beginning = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    (&mut file).take(LOOKED_AT_BYTES).read_to_end(&mut beginning)?;
+    (&mut file).take(SNIFFED_BYTES).read_to_end(&mut beginning)?;
     file.seek(SeekFrom::Start(0))?;
     let options = WriteOptions::of(Format::guess(name.as_str(), !beginning.contains(&0)));
     files.write(name, file, options, |_| {}).await?;

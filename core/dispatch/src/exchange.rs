@@ -8,28 +8,28 @@ use eyas_jobs::{self as jobs, Jobs, JournalRecord};
 use eyas_sched::{self as sched, Hint, Holder, PushId, Scheduler};
 use eyas_types::{ExecutorId, JobId, Need, ObjectId, ObjectSpec, PlaceId, TaskId};
 
-/// What the shell is to do.
+/// An action for the shell.
 #[derive(Debug)]
 pub enum Effect {
-    /// Tell `core/sched` that a task is ready, before anything else. The shell does so itself because it may know more
-    /// inputs of the task than `core/jobs` does.
+    /// Queue a ready task in `core/sched`, before the next call of the exchange. The shell does this itself, because it
+    /// may know inputs of the task that `core/jobs` does not know.
     Queue {
         /// The task.
         task: TaskId,
-        /// Objects it reads, with their sizes in bytes; each once.
+        /// Objects that the task reads, with their sizes in bytes; each once.
         inputs: Box<[(ObjectId, u64)]>,
-        /// What it needs of an executor.
+        /// Resources and other requirements of the task.
         need: Need,
     },
-    /// Give a task to an executor. `core/jobs` has booked the assignment.
+    /// Assign a task to an executor. `core/jobs` knows the assignment already.
     Assign {
         /// The executor.
         executor: ExecutorId,
         /// The task.
         task: TaskId,
-        /// How often the task was assigned before.
+        /// Number of earlier assignments of the task.
         attempt: u32,
-        /// Executors that can give inputs which this one does not hold.
+        /// Executors that hold inputs which this executor does not hold.
         hints: Box<[Hint]>,
     },
     /// Ask an executor to give back a task that has not started.
@@ -39,20 +39,20 @@ pub enum Effect {
         /// The task.
         task: TaskId,
     },
-    /// Have an executor end a task.
+    /// Tell an executor to kill a task.
     Cancel {
         /// The executor.
         executor: ExecutorId,
         /// The task.
         task: TaskId,
     },
-    /// Have an executor hold an object, which it fetches if it does not have it.
+    /// Tell an executor to hold an object, and to fetch it if its store does not have it.
     Hold {
         /// The executor.
         executor: ExecutorId,
         /// The object.
         object: ObjectId,
-        /// Executors that can give it; the first is tried first.
+        /// Executors that hold the object, in the order in which to try them.
         holders: Box<[Holder]>,
     },
     /// Let an executor evict an object that it holds.
@@ -62,19 +62,19 @@ pub enum Effect {
         /// The object.
         object: ObjectId,
     },
-    /// Have an executor check whether it has an object.
+    /// Ask an executor whether its store has an object.
     Verify {
         /// The executor.
         executor: ExecutorId,
         /// The object.
         object: ObjectId,
     },
-    /// No more objects of a push will arrive.
+    /// A push has ended: no more of its objects will arrive.
     Pushed {
         /// The push.
         push: PushId,
     },
-    /// Tell an executor to stop: it may leave.
+    /// Tell an executor to stop. The cluster no longer needs its tasks or objects.
     Stop {
         /// The executor.
         executor: ExecutorId,
@@ -91,12 +91,12 @@ pub enum Effect {
     },
     /// Write a record to the journal.
     Write(JournalRecord),
-    /// Show clients that watch the job how it stands.
+    /// Show the state of a job to the clients that watch it.
     Show {
         /// The job.
         job: JobId,
     },
-    /// Push the inputs that every executor is to have which may run the job's tasks.
+    /// Start to copy the job's broadcast inputs to all executors that may run its tasks.
     Broadcast {
         /// The job.
         job: JobId,
@@ -106,70 +106,70 @@ pub enum Effect {
         /// The job.
         job: JobId,
     },
-    /// All of the job's tasks have ended, and their results were given to the journal. The scheduler has forgotten the job.
+    /// Forget a job: all its tasks have ended, and their results were given to the journal. `core/sched` has forgotten
+    /// the job.
     Forget {
         /// The job.
         job: JobId,
     },
-    /// Read how an earlier task ended. Answered at once by [`jobs::Event::EarlierResult`].
+    /// Read the result of an earlier task. The shell answers at once with [`jobs::Event::EarlierResult`].
     ReadResult {
-        /// The task that is to be queued.
+        /// The task that may reuse the result.
         task: TaskId,
-        /// The earlier task that did the same.
+        /// The earlier task, with the same command and inputs.
         earlier: TaskId,
     },
-    /// Tell an executor whether a task may let its outputs appear at the places that it has named.
+    /// Tell an executor whether a task may write its outputs to the places that it has claimed.
     Claimed {
         /// The executor.
         executor: ExecutorId,
         /// The task.
         task: TaskId,
-        /// The first place that another task of the job has, and the index of that task.
+        /// The first place that another task of the job has claimed before, and the index of that task.
         by_other: Option<(PlaceId, u32)>,
     },
-    /// Have an executor check whether these objects are on persistent storage.
+    /// Ask an executor whether these objects are on persistent storage.
     Check {
         /// The executor.
         executor: ExecutorId,
-        /// The task whose outputs they would be.
+        /// The task that would have these objects as outputs.
         task: TaskId,
         /// The objects.
         objects: Vec<ObjectSpec>,
     },
 }
 
-/// What is still to be passed on.
+/// An effect or event that was not passed on yet.
 #[derive(Debug)]
 enum ToPass {
     /// An effect of `core/jobs`.
     Effect(jobs::Effect),
-    /// A fact for `core/jobs`.
+    /// An event for `core/jobs`.
     Event(jobs::Event),
 }
 
-/// See the [crate's](crate) documentation.
+/// Connects `core/jobs` and `core/sched`; the documentation of the [crate](crate) describes the order of events.
 #[derive(Debug, Default)]
 pub struct Exchange {
     to_pass: VecDeque<ToPass>,
-    /// Effects for the shell that it has not taken yet.
+    /// Effects that the shell has not taken yet.
     to_shell: VecDeque<Effect>,
     jobs_effects: Vec<jobs::Effect>,
     sched_effects: Vec<sched::Effect>,
 }
 
 impl Exchange {
-    /// Tells `core/jobs` what happened, once everything that was said before is passed on. The shell then takes what is to
-    /// be done from [`next`](Self::next) until there is nothing left.
+    /// Queues an event for `core/jobs`, behind all effects and events that wait to be passed on. The shell must then
+    /// call [`next`](Self::next) until it returns `None`.
     pub fn tell_jobs(&mut self, event: jobs::Event) {
         self.to_pass.push_back(ToPass::Event(event));
     }
 
-    /// Tells `core/sched` at once what happened. The shell then takes what is to be done from [`next`](Self::next) until
-    /// there is nothing left.
+    /// Passes an event to `core/sched` at once. The shell must then call [`next`](Self::next) until it returns `None`.
     pub fn tell_scheduler(&mut self, now_us: u64, event: sched::Event, jobs: &mut Jobs, scheduler: &mut Scheduler) {
         let mut effects = core::mem::take(&mut self.sched_effects);
         scheduler.handle(event, &mut effects);
-        // What follows from this event goes before what the shell has not done yet.
+        // Effects of this event go before effects that the shell has not taken yet.
         let later = core::mem::take(&mut self.to_shell);
         for effect in effects.drain(..) {
             self.pass_from_scheduler(now_us, effect, jobs);
@@ -178,7 +178,7 @@ impl Exchange {
         self.sched_effects = effects;
     }
 
-    /// The next thing that the shell is to do, once everything before it is passed on.
+    /// Passes on effects and events until there is an effect for the shell; `None` if there is nothing left to pass on.
     pub fn next(&mut self, now_us: u64, jobs: &mut Jobs, scheduler: &mut Scheduler) -> Option<Effect> {
         loop {
             if let Some(effect) = self.to_shell.pop_front() {
@@ -188,7 +188,7 @@ impl Exchange {
                 ToPass::Effect(effect) => self.pass_from_jobs(now_us, effect, jobs, scheduler),
                 ToPass::Event(event) => {
                     jobs.handle(now_us, event, &mut self.jobs_effects);
-                    // They go before everything else that is to be passed on.
+                    // Its effects go before everything else that waits to be passed on.
                     for effect in self.jobs_effects.drain(..).rev() {
                         self.to_pass.push_front(ToPass::Effect(effect));
                     }
@@ -224,7 +224,7 @@ impl Exchange {
         let mut tell = |event| self.tell_scheduler(now_us, event, jobs, scheduler);
         let effect = match effect {
             Said::Name { job } => {
-                // A job without a name is as if it was never named.
+                // `core/sched` gets only names that are not empty.
                 let Some(name) = jobs.get(job).map(|job| &job.spec.name).filter(|name| !name.is_empty()) else {
                     return;
                 };

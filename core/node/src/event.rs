@@ -1,115 +1,119 @@
-//! What a node is told, and what it wants done: the whole of its traffic with the world.
+//! Events and effects of a node: all that passes between the decider and its shell.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 
 use eyas_types::{ObjectId, Origin, Reads, Resources, TaskId};
 
-/// What has happened.
+/// A fact that the shell reports.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The dispatcher gave this node a task.
+    /// The dispatcher assigned a task to this node.
     Assigned {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Objects it reads, with their sizes in bytes. An object that is named twice is read once.
+        /// Objects that the task reads, with their sizes in bytes. Repeated objects count once.
         inputs: Box<[(ObjectId, u64)]>,
-        /// What it holds while it runs.
+        /// Resources that the task holds while it runs.
         need: Resources,
-        /// Higher goes first, and may suspend what is lower.
+        /// Tasks of higher priority start first, and may suspend tasks of lower priority.
         priority: i32,
     },
     /// The dispatcher wants a task back, if it has not started.
     Recalled {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// A task shall not run, or not go on.
+    /// The task was cancelled. If it has started, it is killed.
     Cancelled {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// An object is in the store.
+    /// A fetch has succeeded: the object is in the store.
     Fetched {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Where it came from.
+        /// The kind of source that delivered the object.
         from: Origin,
-        /// How long that took, microseconds.
+        /// Duration of the fetch, microseconds.
         took_us: u64,
     },
-    /// An object could not be fetched.
+    /// A fetch has failed.
     FetchFailed {
-        /// Which.
+        /// The object.
         object: ObjectId,
         /// Why.
         failure: FetchFailure,
     },
     /// A started task has ended, and its outputs were delivered.
     Ended {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
     /// The store had this object when it was opened.
     Found {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Its size.
+        /// Size of the object.
         size_bytes: u64,
     },
-    /// The store no longer has this object, though nobody told it to forget it: it was damaged. It is fetched again for
-    /// tasks that wait; those that run are left to it, and are assigned again if they did not get hold of it.
+    /// The store has lost this object without being told to remove it, for instance because the file was damaged. The
+    /// object is fetched again for tasks that wait. Running tasks continue; the dispatcher assigns a task again if it
+    /// fails for want of the object.
     Lost {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// The dispatcher wants this node to hold an object: to fetch it if it is not here, and not to evict it.
+    /// The dispatcher wants this node to hold an object: to fetch it if the store does not have it, and not to evict
+    /// it.
     Hold {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Its size.
+        /// Size of the object.
         size_bytes: u64,
     },
-    /// Somebody is about to give this node an object, to hold it; it may come once it is [`Expected`](Effect::Expected).
+    /// Another process offers an object, which this node is to hold. It may send the object after
+    /// [`Expected`](Effect::Expected).
     Expect {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Its size.
+        /// Size of the object.
         size_bytes: u64,
     },
-    /// An object that was expected is in the store, or does not come.
+    /// The transfer of an expected object has ended.
     Given {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Whether it is here.
+        /// Whether the object is in the store. If not, the transfer failed.
         is_here: bool,
     },
-    /// The store had this object when it was opened, and holds it, whatever the limits are by now.
+    /// The store had this object when it was opened, and the object was held. It stays held, even if the limits are
+    /// smaller now.
     FoundHeld {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Its size.
+        /// Size of the object.
         size_bytes: u64,
     },
-    /// An object that was held may be evicted again.
+    /// An object is no longer held, and may be evicted.
     Release {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// A task that runs has put an output into the store, which is held from now on.
+    /// A running task has put an output into the store. The output is held.
     Produced {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Which object.
+        /// The output.
         object: ObjectId,
-        /// Its size.
+        /// Size of the output.
         size_bytes: u64,
     },
-    /// What the store's disk has free, with the room of fetches that were asked for taken.
+    /// Free space on the store's disk, after subtracting the space for fetches that were started.
     FreeSpace {
-        /// Bytes.
+        /// Free bytes.
         bytes: u64,
-        /// Inodes.
+        /// Free inodes.
         inodes: u64,
     },
 }
@@ -119,95 +123,98 @@ pub enum Event {
 pub enum FetchFailure {
     /// The store's disk is full.
     Full,
-    /// It is nowhere to be had, or has changed; tasks that need it fail.
+    /// No source has the object, or the source has changed. Tasks that need the object fail.
     Unavailable,
 }
 
-/// What is to be done.
+/// An action for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fetch an object into the store.
+    /// Fetch an object into the store. [`Fetched`](Event::Fetched) or [`FetchFailed`](Event::FetchFailed) follows.
     Fetch {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// A task that needs it, whose hints say where to look; none, if the dispatcher wants it held.
+        /// A task that needs the object, and whose assignment has hints about its holders. `None` if the dispatcher
+        /// wants the object held.
         task: Option<TaskId>,
     },
-    /// There is room for an object that somebody is about to give. What becomes of it is told by
-    /// [`Given`](Event::Given).
+    /// There is space for an object that another process offers. [`Given`](Event::Given) follows.
     Expected {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// An object that was to be held is here.
+    /// An object that was to be held is in the store.
     Held {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// An object that was to be held cannot be, or not any longer.
+    /// An object that was to be held is not, or is no longer, in the store.
     NotHeld {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Why, for a person.
+        /// The reason, for a person.
         reason: String,
     },
-    /// An output that a task has put into the store must leave it again: there is no room for it.
+    /// Remove an output from the store: there is no space for it.
     CannotKeep {
-        /// Which task.
+        /// The task that has put the output into the store.
         task: TaskId,
-        /// Which object.
+        /// The output.
         object: ObjectId,
-        /// Why, for a person.
+        /// The reason, for a person.
         reason: String,
     },
     /// Remove an object from the store.
     Evict {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// Start a task; its inputs are there.
+    /// Start a task; its inputs are in the store.
     Start {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// The number of its slot, from 0.
+        /// Number of the task's slot, from 0.
         slot: u32,
-        /// Where its inputs came from.
+        /// Where the inputs came from.
         reads: Reads,
     },
-    /// Stop all processes of a started task: others have its processors until it is resumed. It may end all the same.
+    /// Stop all processes of a started task: other tasks get its processors until it is resumed. The task may end
+    /// nevertheless.
     Suspend {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// Let a suspended task go on.
+    /// Continue a suspended task.
     Resume {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// Kill a started task, which may be suspended; `Ended` follows.
+    /// Kill a started task, which may be suspended. [`Ended`](Event::Ended) follows.
     Kill {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// A recalled or cancelled task had not started and is forgotten.
+    /// Tell the dispatcher that a recalled or cancelled task had not started. The node has forgotten the task.
     GiveBack {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// This node cannot take the task, which is forgotten; another may.
+    /// Tell the dispatcher that this node cannot take the task; another node may. The node has forgotten the task.
     Refuse {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Whether it may take it later: the disk is full, which can change. If not, the store is too small for it.
+        /// Whether this node may take the task later: its disk is full, which can change. Otherwise the store is too
+        /// small for the task.
         for_now: bool,
-        /// Why, for a person.
+        /// The reason, for a person.
         reason: String,
     },
-    /// The task cannot run because this input cannot be had; it is forgotten.
+    /// Tell the dispatcher that the task cannot run, because this input is unavailable. The node has forgotten the
+    /// task.
     Fail {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Which input.
+        /// The input.
         object: ObjectId,
     },
 }

@@ -1,17 +1,20 @@
-//! What one node does with the tasks it was given: which inputs it fetches when, what it evicts for them, and which
-//! task starts in which slot.
+//! Decides what one node does with its tasks: which inputs it fetches and when, which objects it evicts for them, and
+//! which task starts in which slot.
 //!
-//! [`Node`] is a pure state machine: facts come in as [`Event`]s, what is to be done goes out as [`Effect`]s. It must
-//! never touch a disk, a clock or a process.
+//! [`Node`] is a pure state machine: facts come in as [`Event`]s, actions go out as [`Effect`]s. It must never touch a
+//! disk, a clock or a process.
 //!
-//! A task moves `Queued → Staging → Ready → Running`, and between running and suspended. It enters staging only when room for all its missing inputs
-//! has been reserved at once, in order of arrival: so tasks never hold half of their inputs while waiting for each
-//! other's room. Past one that waits for room go a few that need none. While some compute, the inputs of the next are
-//! staged, and while a data-intensive one is staged, others have its processors ([`ExecutorLoad::lent_milli`](eyas_types::ExecutorLoad)).
+//! A task moves `Queued → Staging → Ready → Running`, and between `Running` and `Suspended`. It enters `Staging` only
+//! when space for all its missing inputs was reserved at once, in order of arrival. So there is no deadlock of two
+//! tasks that each hold a part of their inputs and wait for the other's space. A few tasks that need no space may
+//! overtake a task that waits for space.
 //!
-//! A task whose inputs are beyond the store's limits is refused at once and for ever. One that the disk has no room for
-//! waits as long as something here can still leave, and is refused for now when nothing can: a full disk never fails a
-//! task.
+//! While tasks compute, the inputs of the next tasks are staged. While a data-intensive task is staged, other tasks use
+//! its processors ([`ExecutorLoad::lent_milli`](eyas_types::ExecutorLoad)).
+//!
+//! A task whose inputs exceed the store's limits is refused for good. If only the disk is too full, the task waits
+//! while other objects may still leave the store; when none can, the task is refused for now, and another node may take
+//! it. So a full disk never fails a task.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,4 +34,4 @@ mod turns;
 pub use event::{Effect, Event, FetchFailure};
 pub use node::Node;
 pub use overlap::Overlap;
-pub use space::Limits;
+pub use space::StoreLimits;

@@ -1,4 +1,4 @@
-//! The node's state machine.
+//! The node's state machine: tasks from assignment to end, and fetches of their inputs.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -10,32 +10,32 @@ use eyas_types::{EvictionPolicy, ExecutorLoad, ObjectId, Origin, Reads, Resource
 use crate::event::{Effect, Event, FetchFailure};
 use crate::overlap::{self, Awaited, Overlap};
 use crate::slots::Slots;
-use crate::space::{Limits, Room, Space};
+use crate::space::{Room, Space, StoreLimits};
 use crate::turns::Standing;
 
 mod hold;
 
-/// A task that waits for room in the store is overtaken by so many that need none, or have a higher priority; then all
-/// wait for it. No more than so many are passed at a time.
+/// Number of tasks that may overtake a task that waits for room in the store: tasks that need no room, or have a higher
+/// priority. Then all tasks wait for it. Also the number of waiting tasks that one task may overtake at a time.
 const MAX_OVERTAKEN: u32 = 8;
-/// An object that did not fit the disk is tried once more, after making room.
+/// Number of tries to fetch an object that does not fit on the disk. Room is made before the second one.
 const FETCH_TRIES_ON_FULL_DISK: u32 = 2;
 
-pub(crate) struct Task {
-    /// In the order of their ids.
+pub(crate) struct NodeTask {
+    /// Sorted by object.
     inputs: Vec<Input>,
     pub need: Resources,
     pub priority: i32,
-    /// So much of its inputs was missing when it came that others compute while it is staged.
+    /// Whether so many bytes of its inputs were missing on arrival that other tasks compute while it is staged.
     pub is_data_intensive: bool,
     pub state: State,
-    /// How many have overtaken it in its present state.
+    /// Number of tasks that have overtaken it in its present state.
     pub overtaken: u32,
-    /// Its number among those that were ready, in order.
+    /// Sequence number in the order in which tasks became ready.
     pub number: u64,
-    /// It was put before others when it was ready.
+    /// Whether it was put before other ready tasks when it became ready.
     pub jumped: bool,
-    /// How many that were ready later have started before it, or while it was suspended.
+    /// Number of tasks that became ready later and have started before it, or while it was suspended.
     pub passed: u32,
     pub suspensions: u32,
 }
@@ -43,17 +43,17 @@ pub(crate) struct Task {
 struct Input {
     object: ObjectId,
     size_bytes: u64,
-    /// Where it came from, once it was there for this task.
+    /// Where the object came from; `None` until it is in the store.
     origin: Option<Origin>,
 }
 
-impl Task {
+impl NodeTask {
     fn input(&mut self, object: ObjectId) -> Option<&mut Input> {
-        let place = self.inputs.binary_search_by_key(&object, |input| input.object).ok()?;
-        Some(&mut self.inputs[place])
+        let index = self.inputs.binary_search_by_key(&object, |input| input.object).ok()?;
+        Some(&mut self.inputs[index])
     }
 
-    /// What is counted of it while it awaits data: its processors are others' until its inputs are there.
+    /// Its contribution to the node's `awaited`: other tasks use its processors until its inputs are in the store.
     fn awaited(&self) -> Awaited {
         let awaits = self.is_data_intensive && matches!(self.state, State::Queued | State::Staging { .. });
         if awaits { Awaited { tasks: 1, cpus_milli: self.need.cpus_milli.into() } } else { Awaited::default() }
@@ -62,7 +62,7 @@ impl Task {
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         for input in &self.inputs {
-            match input.origin.expect("a task is ready once its inputs are there") {
+            match input.origin.expect("all inputs of a ready task are in the store") {
                 Origin::Local => reads.local.add(input.size_bytes),
                 Origin::Peer => reads.peer.add(input.size_bytes),
                 Origin::Persistent => reads.persistent.add(input.size_bytes),
@@ -72,30 +72,30 @@ impl Task {
     }
 }
 
-/// `Queued → Staging → Ready → Running ⇄ Suspended`, and back from `Ready` to `Staging` when an input was lost; from any
-/// before `Running` a task can be forgotten.
+/// `Queued → Staging → Ready → Running ⇄ Suspended`, and back from `Ready` to `Staging` when an input was lost. Before
+/// `Running`, a task can be forgotten in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for room in the store.
     Queued,
-    /// Holds promises of all its inputs, of which so many are missing.
+    /// All its inputs are pinned, and `missing` of them are not in the store yet.
     Staging { missing: usize },
     /// Waits for a slot.
     Ready,
     /// Has a slot.
     Running { slot: u32 },
-    /// Has a slot, and lends its processors to others.
+    /// Has a slot, and lends its processors to other tasks.
     Suspended { slot: u32 },
 }
 
 struct Fetch {
-    /// Tasks that wait for it; the first one's hints are used, and it counts the object as fetched.
+    /// Tasks that wait for the object. The fetch uses the hints of the first one, and is counted as that task's read.
     tasks: Vec<TaskId>,
     size_bytes: u64,
     tries: u32,
-    /// Whether it has been asked for, or waits for its turn.
+    /// Whether the shell was told to fetch the object. If not, the fetch waits for its turn.
     under_way: bool,
-    /// Whether the object has come into the store in another way.
+    /// Whether the object has reached the store in another way meanwhile: as an output of a task.
     is_here: bool,
 }
 
@@ -105,41 +105,42 @@ impl Fetch {
     }
 }
 
-/// See the [crate's](crate) documentation.
+/// The decider of one node; the documentation of the [crate](crate) describes it.
 pub struct Node {
     pub(crate) slots: Slots,
     space: Space,
     caching: bool,
     overlap: Overlap,
-    pub(crate) tasks: BTreeMap<TaskId, Task>,
-    /// Tasks in `Queued`: of higher priority first, of equals in order of arrival.
+    pub(crate) tasks: BTreeMap<TaskId, NodeTask>,
+    /// Tasks in `Queued`, by falling priority, then by arrival.
     queued: VecDeque<TaskId>,
-    /// Tasks in `Ready`, in the order of their turns.
+    /// Tasks in `Ready`, in the order in which they start.
     pub(crate) ready: VecDeque<TaskId>,
     pub(crate) running: BTreeSet<Standing>,
-    /// Tasks in `Suspended`, in the order in which they became so.
+    /// Tasks in `Suspended`, in the order in which they were suspended.
     pub(crate) suspended: Vec<TaskId>,
-    /// Tasks that were ready so far.
+    /// Number of tasks that became ready so far.
     pub(crate) numbered: u64,
-    /// Of all tasks.
+    /// Sum over all tasks.
     awaited: Awaited,
-    /// Observed rate of one fetch; 0 while there was none.
+    /// Observed rate of one fetch; 0 before the first fetch.
     rate_bytes_per_s: u64,
     fetches: BTreeMap<ObjectId, Fetch>,
-    /// Objects to fetch, when there are fewer than `max_fetches` under way.
+    /// Objects to fetch when fewer than `max_fetches` fetches are under way.
     to_fetch: VecDeque<ObjectId>,
+    /// Number of fetches under way, without those in `given`.
     under_way: usize,
-    /// Of the fetches that are under way, those of objects that somebody gives.
+    /// Fetches under way that another process delivers of its own accord.
     given: BTreeSet<ObjectId>,
     max_fetches: usize,
 }
 
 impl Node {
-    /// A node with an empty store. It fetches no more than `max_fetches` objects at a time. Without `caching`, an
-    /// object is evicted as soon as no task was promised it.
+    /// A node with an empty store. It fetches up to `max_fetches` objects at a time. Without `caching`, an object is
+    /// evicted as soon as no task needs it.
     pub fn new(
         capacity: Resources,
-        limits: Limits,
+        limits: StoreLimits,
         eviction: EvictionPolicy,
         caching: bool,
         overlap: Overlap,
@@ -167,7 +168,7 @@ impl Node {
         }
     }
 
-    /// Applies one event, and adds to `effects` what is to be done about it.
+    /// Applies one event, and appends the resulting actions to `effects`.
     ///
     /// # Panics
     /// If the event contradicts earlier ones.
@@ -200,12 +201,12 @@ impl Node {
         self.start_ready(effects);
     }
 
-    /// How many tasks it was given and has not done with.
+    /// Number of assigned tasks that have not ended.
     pub fn tasks(&self) -> usize {
         self.tasks.len()
     }
 
-    /// How it stands.
+    /// Present load, which the executor reports to the dispatcher.
     pub fn load(&self) -> ExecutorLoad {
         ExecutorLoad {
             computing: self.running.len() as u32,
@@ -216,12 +217,12 @@ impl Node {
         }
     }
 
-    /// Bytes that the disk has for inputs and sandboxes: what is free, and what the store could give up.
+    /// Bytes of the disk for inputs and sandboxes: free space above the floor, and all space that the store uses.
     pub fn disk_bytes(&self) -> u64 {
         self.space.disk_bytes()
     }
 
-    /// Bytes that there are for objects to hold: within the limits and on the disk, once all that may leave has left.
+    /// Bytes for further objects that are to be held, if all objects that are not held leave.
     pub fn free_bytes(&self) -> u64 {
         self.space.free_bytes()
     }
@@ -236,11 +237,9 @@ impl Node {
         priority: i32,
         effects: &mut Vec<Effect>,
     ) {
-        let inputs =
-            inputs.iter().map(|(object, size_bytes)| Input { object: *object, size_bytes: *size_bytes, origin: None });
-        let mut inputs: Vec<_> = inputs.collect();
+        let input = |(object, size_bytes): &(_, _)| Input { object: *object, size_bytes: *size_bytes, origin: None };
+        let mut inputs: Vec<_> = inputs.iter().map(input).collect();
         inputs.sort_unstable_by_key(|input| input.object);
-        // An object that is named twice is read once.
         inputs.dedup_by_key(|input| input.object);
         if let Some(reason) = self.why_never(&inputs) {
             effects.push(Effect::Refuse { task, for_now: false, reason });
@@ -249,7 +248,7 @@ impl Node {
         let missing = inputs.iter().filter(|input| !self.space.is_here(input.object));
         let missing = missing.map(|input| input.size_bytes).sum();
         let is_data_intensive = self.overlap.threshold_bytes(self.rate_bytes_per_s) <= missing;
-        let entry = Task {
+        let entry = NodeTask {
             inputs,
             need,
             priority,
@@ -263,17 +262,17 @@ impl Node {
         };
         self.awaited += entry.awaited();
         assert!(self.tasks.insert(task, entry).is_none(), "task {task} assigned twice");
-        // Behind the last that has no lower priority, or was overtaken often enough.
+        // Overtakes tasks of lower priority, up to one that was overtaken `MAX_OVERTAKEN` times.
         let yields =
             |other: &TaskId| self.tasks[other].priority < priority && self.tasks[other].overtaken < MAX_OVERTAKEN;
-        let place = self.queued.len() - self.queued.iter().rev().take_while(|other| yields(other)).count();
-        for passed in self.queued.iter().skip(place) {
+        let index = self.queued.len() - self.queued.iter().rev().take_while(|other| yields(other)).count();
+        for passed in self.queued.iter().skip(index) {
             self.tasks.get_mut(passed).expect("queued tasks are known").overtaken += 1;
         }
-        self.queued.insert(place, task);
+        self.queued.insert(index, task);
     }
 
-    /// A task's move.
+    /// Moves a task to another state.
     pub(crate) fn enter(&mut self, task: TaskId, state: State) {
         let entry = self.tasks.get_mut(&task).unwrap_or_else(|| panic!("task {task} is not here"));
         self.awaited -= entry.awaited();
@@ -281,11 +280,11 @@ impl Node {
         self.awaited += entry.awaited();
     }
 
-    /// Whether the task's processors are free for it, so that it may be staged where computing and staging do not overlap.
+    /// Whether the task's resources are free beside those of staged and ready tasks. Without overlap, it must be true.
     fn has_slot_for(&self, task: TaskId) -> bool {
         let mut free = self.slots.free().clone();
-        let staged = |entry: &&Task| matches!(entry.state, State::Staging { .. } | State::Ready);
-        for Task { need, .. } in self.tasks.values().filter(staged) {
+        let staged = |entry: &&NodeTask| matches!(entry.state, State::Staging { .. } | State::Ready);
+        for NodeTask { need, .. } in self.tasks.values().filter(staged) {
             if !free.covers(need) {
                 return false;
             }
@@ -294,52 +293,54 @@ impl Node {
         free.covers(&self.tasks[&task].need)
     }
 
-    /// Why these inputs are beyond the store's limits, if they are.
+    /// The reason why these inputs exceed the store's limits, if they do.
     fn why_never(&self, inputs: &[Input]) -> Option<String> {
         let total = inputs.iter().fold(0u64, |total, input| total.saturating_add(input.size_bytes));
         let limit = self.space.limit_bytes();
         if total > limit {
             return Some(format!(
-                "its inputs are {}, the store holds {}: give executors a larger store (--cache)",
+                "its inputs have {}, and the store holds up to {}: give executors a larger store (--cache)",
                 units::format_bytes(total),
                 units::format_bytes(limit)
             ));
         }
         let (count, most) = (inputs.len() as u64, self.space.limit_objects());
         (count > most).then(|| {
-            format!("it reads {count} objects, the store holds {most}: give executors a larger store (--cache-objects)")
+            format!(
+                "it reads {count} objects, and the store holds {most}: give executors a larger store (--cache-objects)"
+            )
         })
     }
 
-    /// Moves tasks from `Queued` on, in order of arrival, as far as the store has room. Past one that waits for room go
-    /// some that need none.
+    /// Moves tasks out of `Queued`, in order of arrival, while the store has room. Tasks that need no room may overtake
+    /// a task that waits for room.
     fn admit(&mut self, effects: &mut Vec<Effect>) {
-        let mut place = 0;
-        while let Some(task) = self.queued.get(place).copied() {
+        let mut index = 0;
+        while let Some(task) = self.queued.get(index).copied() {
             let needs_none = self.tasks[&task].inputs.iter().all(|input| self.space.is_known(input.object));
             if !self.overlap.is_on && !self.has_slot_for(task) {
                 break;
             }
-            if (place == 0 || needs_none) && self.admit_one(task, effects) {
-                self.queued.remove(place);
-                for earlier in self.queued.iter().take(place) {
+            if (index == 0 || needs_none) && self.admit_one(task, effects) {
+                self.queued.remove(index);
+                for earlier in self.queued.iter().take(index) {
                     self.tasks.get_mut(earlier).expect("queued tasks are known").overtaken += 1;
                 }
-            } else if self.tasks[&task].overtaken >= MAX_OVERTAKEN || place as u32 >= MAX_OVERTAKEN {
+            } else if self.tasks[&task].overtaken >= MAX_OVERTAKEN || index as u32 >= MAX_OVERTAKEN {
                 break;
             } else {
-                place += 1;
+                index += 1;
             }
         }
     }
 
-    /// Reserves room for all inputs of a queued task at once, or for none; false if it must wait. If there is nothing to
-    /// wait for, the task is refused for now.
+    /// Reserves room for all inputs of a queued task at once; false if the task must wait. If no room can become free,
+    /// the task is refused for now.
     fn admit_one(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
-        // What this task alone is promised is not in its way.
+        // Before this task pins anything: waiting helps only if other tasks hold pins.
         let will_change = self.space.is_busy();
         let inputs = &self.tasks[&task].inputs;
-        // Promise what is known first, so that it is not evicted for the rest.
+        // Pins known inputs first, so that they are not evicted to make room for the others.
         let (mut known, mut missing) = (Vec::new(), Room::default());
         for input in inputs {
             if self.space.is_known(input.object) {
@@ -368,9 +369,9 @@ impl Node {
         true
     }
 
-    /// Books the inputs of a task that has room for all of them; those that were known are pinned already.
+    /// Starts to stage a task, for which room was reserved. Inputs that were known are pinned already.
     fn promise(&mut self, task: TaskId) {
-        let entry = self.tasks.get_mut(&task).expect("the caller knows it");
+        let entry = self.tasks.get_mut(&task).expect("the caller knows the task");
         let mut missing = 0;
         for input in &mut entry.inputs {
             if self.space.is_here(input.object) {
@@ -399,7 +400,7 @@ impl Node {
     fn fetch_next(&mut self, effects: &mut Vec<Effect>) {
         while self.under_way < self.max_fetches {
             let Some(object) = self.to_fetch.pop_front() else { break };
-            // Those nobody waits for any more were dropped from `fetches`.
+            // If no task waits for the object any longer, its fetch was removed.
             let Some(fetch) = self.fetches.get_mut(&object).filter(|fetch| !fetch.under_way) else { continue };
             fetch.under_way = true;
             fetch.tries += 1;
@@ -409,18 +410,18 @@ impl Node {
     }
 
     fn fetched(&mut self, object: ObjectId, from: Origin, took_us: u64, effects: &mut Vec<Effect>) {
-        let Some(fetch) = self.fetches.remove(&object) else { panic!("{object} came without being asked for") };
+        let Some(fetch) = self.fetches.remove(&object) else { panic!("{object} was fetched without an order") };
         self.under_way -= 1;
         self.space.arrived(object);
         if from != Origin::Local {
             self.rate_bytes_per_s = overlap::learn_rate(self.rate_bytes_per_s, fetch.size_bytes, took_us);
         }
-        for (place, task) in fetch.tasks.iter().enumerate() {
+        for (index, task) in fetch.tasks.iter().enumerate() {
             let entry = self.tasks.get_mut(task).expect("waiting tasks are known");
             let input = entry.input(object).expect("a task waits for its inputs");
-            input.origin = Some(if place == 0 { from } else { Origin::Local });
+            input.origin = Some(if index == 0 { from } else { Origin::Local });
             let State::Staging { missing } = &mut entry.state else {
-                panic!("task {task} waits but is {:?}", entry.state)
+                panic!("task {task} waits for an input, but its state is {:?}", entry.state)
             };
             *missing -= 1;
             if *missing == 0 {
@@ -433,7 +434,7 @@ impl Node {
     }
 
     fn fetch_failed(&mut self, object: ObjectId, failure: &FetchFailure, effects: &mut Vec<Effect>) {
-        let Some(fetch) = self.fetches.get_mut(&object) else { panic!("{object} failed without being asked for") };
+        let Some(fetch) = self.fetches.get_mut(&object) else { panic!("{object} failed without an order to fetch") };
         if fetch.is_here {
             return self.fetched(object, Origin::Local, 0, effects);
         }
@@ -479,7 +480,7 @@ impl Node {
     }
 
     fn lost(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
-        // If it is being fetched again already, the loss is one that was told of before.
+        // If the object is being fetched, this is a second report of the same loss.
         if let Some(fetch) = self.fetches.get_mut(&object) {
             fetch.is_here = false;
             return;
@@ -494,7 +495,7 @@ impl Node {
             let missing = match entry.state {
                 State::Queued => continue,
                 State::Running { .. } | State::Suspended { .. } => {
-                    // Its promise went with the object.
+                    // The pin has gone with the object.
                     entry.inputs.retain(|input| input.object != object);
                     continue;
                 }
@@ -511,14 +512,14 @@ impl Node {
         if waiting.is_empty() {
             return;
         }
-        // It takes the room that it had.
+        // The object takes the room that it had before, so no room is made.
         self.space.expect(object, size_bytes);
         waiting.iter().for_each(|_| self.space.pin(object));
         self.fetches.insert(object, Fetch::new(waiting, size_bytes));
         self.to_fetch.push_back(object);
     }
 
-    /// What waits for its turn to be fetched does not show on the disk; the store takes the room of what it was asked for.
+    /// Subtracts the space for fetches that wait for their turn. The shell has subtracted that for fetches under way.
     fn free_space(&mut self, bytes: u64, inodes: u64) {
         let mut free = Room { bytes, objects: inodes };
         for fetch in self.fetches.values().filter(|fetch| !fetch.under_way) {
@@ -532,7 +533,7 @@ impl Node {
 
     fn give_back(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
         match self.tasks.get(&task).map(|entry| entry.state) {
-            // It has ended, or will: the dispatcher hears of that.
+            // The task has ended, or will end: the dispatcher gets its outcome.
             None | Some(State::Running { .. } | State::Suspended { .. }) => {}
             Some(_) => {
                 self.forget(task, effects);
@@ -541,8 +542,8 @@ impl Node {
         }
     }
 
-    /// Forgets a task and takes back its promises.
-    fn forget(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> Task {
+    /// Forgets a task and removes its pins.
+    fn forget(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> NodeTask {
         let entry = self.tasks.remove(&task).unwrap_or_else(|| panic!("task {task} is not here"));
         self.awaited -= entry.awaited();
         match entry.state {
@@ -570,7 +571,7 @@ impl Node {
         entry
     }
 
-    /// Without caching, what no task was promised leaves at once.
+    /// Without caching, evicts an object as soon as it is idle.
     fn drop_unless_cached(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         if !self.caching && self.space.is_idle(object) {
             self.space.remove(object);
@@ -587,7 +588,7 @@ impl Node {
     pub(crate) fn validate(&self) {
         self.space.validate();
         let promised: usize = self.tasks.values().filter(|t| t.state != State::Queued).map(|t| t.inputs.len()).sum();
-        assert_eq!(self.space.pins() as usize, promised, "promises are of tasks that have left the queue");
+        assert_eq!(self.space.pins() as usize, promised, "each pin belongs to a task that has left the queue");
         assert!(self.under_way <= self.max_fetches);
         let under_way = self.fetches.values().filter(|fetch| fetch.under_way).count();
         assert_eq!(self.under_way + self.given.len(), under_way);

@@ -1,28 +1,31 @@
-//! Overlap of staging and computing: which tasks are data-intensive, and what a node lends while it stages those.
+//! Overlap of staging and computing: which tasks are data-intensive. While a node stages a data-intensive task, it
+//! lends the task's processors to other tasks.
 
 use core::ops::{AddAssign, SubAssign};
 
 /// How staging and computing overlap.
 #[derive(Clone, Copy, Debug)]
 pub struct Overlap {
-    /// If not, a task takes its slot before its inputs are staged, and holds it idle meanwhile. For comparison.
+    /// Whether staging and computing overlap. Without overlap, a task holds its slot idle while its inputs are staged;
+    /// this exists for comparison.
     pub is_on: bool,
-    /// A task is data-intensive if so many bytes of its inputs are missing.
+    /// A task is data-intensive if at least this many bytes of its inputs are missing.
     pub data_intensive_bytes: u64,
-    /// Or if fetching them would take so long, microseconds, at the rate that was observed.
+    /// A task is also data-intensive if fetching the missing inputs would take this long at the observed rate,
+    /// microseconds.
     pub data_intensive_us: u64,
 }
 
 impl Default for Overlap {
-    /// On, from 64 MB or two seconds.
+    /// Overlap is on; a task is data-intensive from 64 MB or two seconds.
     fn default() -> Self {
         Overlap { is_on: true, data_intensive_bytes: 64_000_000, data_intensive_us: 2_000_000 }
     }
 }
 
 impl Overlap {
-    /// Missing bytes from which a task is data-intensive at that rate, 0 if none is known. At least one: a task without
-    /// inputs only computes.
+    /// Number of missing bytes from which a task is data-intensive. `rate_bytes_per_s` is 0 if the rate is unknown. The
+    /// result is at least 1, because a task without missing inputs only computes.
     pub(crate) fn threshold_bytes(&self, rate_bytes_per_s: u64) -> u64 {
         let in_time = u128::from(rate_bytes_per_s) * u128::from(self.data_intensive_us) / 1_000_000;
         let in_time = if rate_bytes_per_s == 0 { u64::MAX } else { u64::try_from(in_time).unwrap_or(u64::MAX) };
@@ -30,12 +33,12 @@ impl Overlap {
     }
 }
 
-/// Of smaller objects, the time to ask for them is most of what they take.
-const LEAST_TELLING_BYTES: u64 = 1_000_000;
+/// Fetches of smaller objects say nothing about the rate: most of their time is the request.
+const MIN_MEASURED_BYTES: u64 = 1_000_000;
 
-/// A moving average over about eight fetches.
+/// Updates the rate, a moving average over about eight fetches, bytes per second.
 pub(crate) fn learn_rate(known: u64, bytes: u64, took_us: u64) -> u64 {
-    if bytes < LEAST_TELLING_BYTES {
+    if bytes < MIN_MEASURED_BYTES {
         return known;
     }
     let observed = u128::from(bytes) * 1_000_000 / u128::from(took_us.max(1));
@@ -43,7 +46,7 @@ pub(crate) fn learn_rate(known: u64, bytes: u64, took_us: u64) -> u64 {
     if known == 0 { observed } else { (u128::from(known) * 7 + u128::from(observed)).div_ceil(8) as u64 }
 }
 
-/// Tasks that await data, and the processors that they will take, thousandths.
+/// Number of data-intensive tasks that wait for inputs, and their processors in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub tasks: u32,

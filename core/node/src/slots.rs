@@ -1,6 +1,6 @@
-//! Slots: which resources running tasks hold, and a small number for each, so that a program can be told apart from
-//! those beside it (`{%}`). What is suspended keeps its number and all it holds but its processors: a stopped process
-//! stays in memory, on disk and on its devices.
+//! Slots: which resources are free, and a number for each running task. The number, `{%}` in a command, is different
+//! for all tasks that run at the same time. A suspended task keeps its number and all its resources but the processors:
+//! a stopped process still uses its memory, disk and devices.
 
 use alloc::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ impl Slots {
         Slots { free: capacity, returned: BTreeSet::new(), next: 0 }
     }
 
-    /// A slot's number, the lowest not taken, if there is room for `need`.
+    /// Takes `need` from the free resources, and returns the lowest free slot number; `None` if `need` is not free.
     pub fn take(&mut self, need: &Resources) -> Option<u32> {
         if !self.free.covers(need) {
             return None;
@@ -38,25 +38,26 @@ impl Slots {
         &self.free
     }
 
-    /// Processors that a task of such `need` lacks, in thousandths; `None` if it lacks anything else.
+    /// Processors that are not free for a task with this `need`, in thousandths; `None` if another resource is not
+    /// free.
     pub fn lacks_cpus_milli(&self, need: &Resources) -> Option<u32> {
         let without_cpus = Resources { cpus_milli: 0, ..need.clone() };
         self.free.covers(&without_cpus).then(|| need.cpus_milli.saturating_sub(self.free.cpus_milli))
     }
 
-    /// The task that has `need` is suspended: its processors are free.
+    /// Frees the processors of a task that is suspended.
     pub fn lend_cpus(&mut self, need: &Resources) {
         self.free.cpus_milli += need.cpus_milli;
     }
 
-    /// The task gets its processors back, if so many are free.
+    /// Takes the processors of a task that resumes; returns false if they are not free.
     pub fn reclaim_cpus(&mut self, need: &Resources) -> bool {
         let free = self.free.cpus_milli.checked_sub(need.cpus_milli);
         self.free.cpus_milli = free.unwrap_or(self.free.cpus_milli);
         free.is_some()
     }
 
-    /// The task ends while its processors are lent.
+    /// Frees the slot of a task that ends while it is suspended. Its processors are free already.
     pub fn give_back_suspended(&mut self, slot: u32, need: &Resources) {
         self.give_back(slot, &Resources { cpus_milli: 0, ..need.clone() });
     }

@@ -1,4 +1,7 @@
-//! Accounts of the store: what is in it, what is on its way, what is pinned, and whether more fits.
+//! Accounts of the store: which objects it has, which are being fetched, which are pinned, and whether more fit.
+//!
+//! An object is *pinned* by each task that was promised it, and *held* for the dispatcher until it is released. A
+//! pinned or held object is never evicted. An object that is in the store, not pinned and not held is *idle*.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,26 +11,27 @@ use hashbrown::HashMap;
 
 use crate::eviction::{self, Eviction};
 
-/// Bounds on a store. Both bytes and inodes count, and a floor of free space is left to others.
+/// Limits of a store, in bytes and in inodes, and the free space that it leaves for other users of the disk.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of objects, stored and on their way.
+pub struct StoreLimits {
+    /// Maximum bytes of objects in the store and objects that are being fetched.
     pub bytes: u64,
-    /// Objects, stored and on their way: each is one inode.
+    /// Maximum number of objects in the store and objects that are being fetched. Each object is one inode.
     pub inodes: u64,
-    /// Bytes that stay free on the disk.
+    /// Bytes to keep free on the disk.
     pub floor_bytes: u64,
-    /// Inodes that stay free on the disk.
+    /// Inodes to keep free on the disk.
     pub floor_inodes: u64,
 }
 
-/// One object's account.
+/// Account of one object.
 struct Entry {
     size_bytes: u64,
-    /// Tasks that were promised it.
+    /// Number of tasks that were promised the object.
     pins: u32,
+    /// Whether the object is in the store. If not, it is being fetched.
     here: bool,
-    /// It stays until it is released, also while no task was promised it.
+    /// Whether the object stays until it is released, even if no task needs it.
     held: bool,
 }
 
@@ -36,13 +40,13 @@ impl Entry {
         self.here && self.pins == 0 && !self.held
     }
 
-    /// Whether it stays, and not for a task that will end.
+    /// Whether the object stays only because it is held, and not for a task that will end.
     fn stays(&self) -> bool {
         self.here && self.pins == 0 && self.held
     }
 }
 
-/// Objects, counted and weighed.
+/// An amount of space in the store: bytes and number of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
     pub bytes: u64,
@@ -62,21 +66,21 @@ impl Room {
 }
 
 pub(crate) struct Space {
-    limits: Limits,
-    /// What the disk last said it has free, less what was reserved since.
+    limits: StoreLimits,
+    /// Last reported free space of the disk, less the space that was reserved since.
     free: Room,
     entries: HashMap<ObjectId, Entry, IdHash>,
-    /// All entries.
+    /// Sum of all entries.
     used: Room,
-    /// Those that could be evicted.
+    /// Sum of idle entries, which may be evicted.
     idle: Room,
-    /// Those that stay though no task was promised them.
+    /// Sum of entries that stay only because they are held.
     staying: Room,
     policy: Box<dyn Eviction>,
 }
 
 impl Space {
-    pub fn new(limits: Limits, policy: EvictionPolicy, seed: u64) -> Self {
+    pub fn new(limits: StoreLimits, policy: EvictionPolicy, seed: u64) -> Self {
         Space {
             limits,
             free: Room { bytes: u64::MAX, objects: u64::MAX },
@@ -88,17 +92,17 @@ impl Space {
         }
     }
 
-    /// What the disk has free, less what was reserved and does not show on the disk.
+    /// Sets the free space of the disk, less space that is reserved but not used on the disk yet.
     pub fn set_free(&mut self, free: Room) {
         self.free = free;
     }
 
-    /// What the disk has for objects and whatever else: what is free above the floor, and all that the store has.
+    /// Bytes of the disk for objects and sandboxes: free space above the floor, and all space that the store uses.
     pub fn disk_bytes(&self) -> u64 {
         self.free.bytes.saturating_add(self.used.bytes).saturating_sub(self.limits.floor_bytes)
     }
 
-    /// What there is for objects that stay, once all that may leave has left.
+    /// Bytes for further objects that are to be held, if all objects that are not held leave.
     pub fn free_bytes(&self) -> u64 {
         self.limits.bytes.min(self.disk_bytes()).saturating_sub(self.staying.bytes)
     }
@@ -115,30 +119,30 @@ impl Space {
         self.entries.get(&object).is_some_and(|entry| entry.here)
     }
 
-    /// Whether it is here and no task was promised it.
+    /// Whether the object is in the store, not pinned and not held.
     pub fn is_idle(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(Entry::is_idle)
     }
 
-    /// Whether it is here or on its way.
+    /// Whether the object is in the store or being fetched.
     pub fn is_known(&self, object: ObjectId) -> bool {
         self.entries.contains_key(&object)
     }
 
-    /// Whether there is anything that cannot leave now but will be free to: promised to a task, or on its way.
+    /// Whether some object cannot be evicted now but will be later: it is pinned, or being fetched.
     pub fn is_busy(&self) -> bool {
         self.idle.objects + self.staying.objects < self.used.objects
     }
 
-    /// Makes room for `more` within the limits and on the disk. What it evicts for that, of what no task was promised,
-    /// is added to `evicted`; where that would not suffice, it evicts nothing and returns false.
+    /// Makes room for `more`, within the limits and on the disk. Evicts idle objects if needed, and adds them to
+    /// `evicted`. If evicting all idle objects would not suffice, evicts none and returns false.
     pub fn make_room(&mut self, more: Room, evicted: &mut Vec<ObjectId>) -> bool {
         let nothing = more == Room::default();
         self.evict_until(|space, less| nothing || space.is_within(more, less) && space.is_free(more, less), evicted)
     }
 
-    /// As [`make_room`](Self::make_room), for bytes that are booked, but that the disk did not have when it last said what
-    /// it has free.
+    /// Makes room as [`make_room`](Self::make_room) does, for an object that has an account already but did not fit on
+    /// the disk.
     pub fn free_disk(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
         let has_room = self.evict_until(|space, less| space.is_free(Room { bytes, objects: 0 }, less), evicted);
         if has_room {
@@ -147,7 +151,7 @@ impl Space {
         has_room
     }
 
-    /// `fits` tells whether there is room once so much has left.
+    /// Evicts idle objects until there is room. `fits(self, less)` tells whether there is room after `less` has left.
     fn evict_until(&mut self, fits: impl Fn(&Self, Room) -> bool, evicted: &mut Vec<ObjectId>) -> bool {
         if !fits(self, self.idle) {
             return false;
@@ -155,7 +159,7 @@ impl Space {
         while !fits(self, Room::default()) {
             let entries = &self.entries;
             let may_leave = |object| entries.get(&object).is_some_and(Entry::is_idle);
-            let victim = self.policy.victim(&may_leave).expect("there is room once all that is idle has left");
+            let victim = self.policy.victim(&may_leave).expect("there is room after all idle objects have left");
             self.remove(victim);
             evicted.push(victim);
         }
@@ -172,8 +176,8 @@ impl Space {
             && self.free.objects.saturating_add(less.objects) >= self.limits.floor_inodes.saturating_add(more.objects)
     }
 
-    /// Books an object that was in the store when it was opened: what the disk has free is without it already. False
-    /// if it is beyond the limits.
+    /// Adds an object that was in the store when it was opened, so it does not reduce the free space of the disk.
+    /// Returns false if the object exceeds the limits.
     pub fn found(&mut self, object: ObjectId, size_bytes: u64) -> bool {
         let fits = self.is_within(Room { bytes: size_bytes, objects: 1 }, Room::default());
         if fits {
@@ -183,8 +187,8 @@ impl Space {
         fits
     }
 
-    /// Books and holds an object that has come into the store from this disk, so that only the limits count. Evicts for
-    /// it as [`make_room`](Self::make_room) does; false if there is no room.
+    /// Adds and holds an output of a task. The output was on the disk already, so only the limits count. Evicts idle
+    /// objects as [`make_room`](Self::make_room) does; returns false if there is no room.
     pub fn produced(&mut self, object: ObjectId, size_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
         let more = Room { bytes: size_bytes, objects: 1 };
         let fits = self.evict_until(|space, less| space.is_within(more, less), evicted);
@@ -195,13 +199,13 @@ impl Space {
         fits
     }
 
-    /// Books and holds an object that was in the store when it was opened, though it may be beyond the limits.
+    /// Adds and holds an object that was in the store when it was opened, even if it exceeds the limits.
     pub fn enter_held(&mut self, object: ObjectId, size_bytes: u64) {
         self.enter(object, Entry { size_bytes, pins: 0, here: true, held: true });
         self.policy.stored(object);
     }
 
-    /// Books an object that is going to be fetched. Room was made for it.
+    /// Adds an object that will be fetched. The caller has made room for it.
     pub fn expect(&mut self, object: ObjectId, size_bytes: u64) {
         self.enter(object, Entry { size_bytes, pins: 0, here: false, held: false });
         self.free.bytes = self.free.bytes.saturating_sub(size_bytes);
@@ -216,18 +220,18 @@ impl Space {
         if entry.stays() {
             self.staying.add(&entry);
         }
-        assert!(self.entries.insert(object, entry).is_none(), "{object} booked twice");
+        assert!(self.entries.insert(object, entry).is_none(), "{object} was added twice");
     }
 
-    /// The object is in the store; the tasks that were promised it read it.
+    /// The object is in the store now. Each task that was promised it counts as a use.
     pub fn arrived(&mut self, object: ObjectId) {
-        let pins = self.entries.get(&object).expect("only what is expected arrives").pins;
+        let pins = self.entries.get(&object).expect("only expected objects arrive").pins;
         self.change(object, |entry| entry.here = true);
         self.policy.stored(object);
         (0..pins).for_each(|_| self.policy.used(object));
     }
 
-    /// The object is not, or no longer, in the store.
+    /// Removes the account of an object that is not, or is no longer, in the store.
     pub fn remove(&mut self, object: ObjectId) {
         if let Some(entry) = self.entries.remove(&object) {
             self.used.take(&entry);
@@ -245,46 +249,43 @@ impl Space {
         }
     }
 
-    /// A task reads the object, which is here.
+    /// A task uses the object, which is in the store.
     pub fn used(&mut self, object: ObjectId) {
         self.policy.used(object);
     }
 
-    /// Promises the object to a task: it does not leave until every promise is taken back.
+    /// Promises a known object to a task: the object stays until all pins are removed.
     pub fn pin(&mut self, object: ObjectId) {
-        assert!(self.is_known(object), "only what is known is promised");
+        assert!(self.is_known(object), "only known objects can be pinned");
         self.change(object, |entry| entry.pins += 1);
     }
 
-    /// Takes a promise back; an object that was lost in between is no longer known.
+    /// Removes a pin. Does nothing if the object was lost meanwhile.
     pub fn unpin(&mut self, object: ObjectId) {
         self.change(object, |entry| {
-            assert!(entry.pins > 0, "{object} was promised to nobody");
+            assert!(entry.pins > 0, "{object} has no pin");
             entry.pins -= 1;
         });
     }
 
-    /// The object, which is known, does not leave until it is released.
+    /// Holds a known object: it stays until it is released.
     pub fn hold(&mut self, object: ObjectId) {
         self.change(object, |entry| entry.held = true);
     }
 
-    /// The object may leave again.
     pub fn release(&mut self, object: ObjectId) {
         self.change(object, |entry| entry.held = false);
     }
 
-    /// Whether it is known and held.
     pub fn is_held(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(|entry| entry.held)
     }
 
-    /// Whether anything is held.
     pub fn holds_any(&self) -> bool {
         self.entries.values().any(|entry| entry.held)
     }
 
-    /// Changes an entry, if there is one, and what is counted of it.
+    /// Changes an entry, if there is one, and keeps the sums right.
     fn change(&mut self, object: ObjectId, change: impl FnOnce(&mut Entry)) {
         let Some(entry) = self.entries.get_mut(&object) else { return };
         let (was_idle, did_stay) = (entry.is_idle(), entry.stays());
@@ -310,7 +311,7 @@ impl Space {
         let mut staying = Room::default();
         self.entries.values().filter(|entry| entry.stays()).for_each(|entry| staying.add(entry));
         assert_eq!(staying, self.staying);
-        // What was held before the limits were made smaller is beyond them, and nothing else then comes.
+        // Objects that were held before the limits became smaller may exceed the limits; then nothing else is added.
         let most = self.limits.bytes.max(staying.bytes);
         assert!(used.bytes <= most, "{} of {} bytes", used.bytes, self.limits.bytes);
         assert!(used.objects <= self.limits.inodes.max(staying.objects));
@@ -322,7 +323,7 @@ impl Space {
     }
 }
 
-/// Object ids are digests: any eight of their bytes are a hash.
+/// Object ids are digests, so any eight of their bytes are a good hash.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct IdHash;
 

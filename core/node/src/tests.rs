@@ -1,4 +1,4 @@
-//! Properties that hold for every history, and a few histories told in full.
+//! Properties that hold for every sequence of events, and a few sequences event by event.
 
 extern crate std;
 
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use eyas_types::{EvictionPolicy, JobId, ObjectId, Origin, Resources, TaskId};
 use proptest::prelude::*;
 
-use crate::{Effect, Event, FetchFailure, Limits, Node, Overlap};
+use crate::{Effect, Event, FetchFailure, Node, Overlap, StoreLimits};
 
 mod hold;
 mod turns;
@@ -26,7 +26,7 @@ fn cpus(milli: u32) -> Resources {
     Resources { cpus_milli: milli, ..Resources::default() }
 }
 
-const LIMITS: Limits = Limits { bytes: 100, inodes: 6, floor_bytes: 0, floor_inodes: 0 };
+const LIMITS: StoreLimits = StoreLimits { bytes: 100, inodes: 6, floor_bytes: 0, floor_inodes: 0 };
 
 fn node(policy: EvictionPolicy, caching: bool) -> Node {
     node_with(policy, caching, Overlap::default())
@@ -94,19 +94,19 @@ fn size_bytes(n: u8) -> u64 {
     u64::from(n) * 6
 }
 
-/// A disk and a process table that obey effects.
+/// A simulated shell: a disk and a process table that carry out effects.
 struct World {
     node: Node,
     store: BTreeSet<ObjectId>,
     fetching: BTreeSet<ObjectId>,
-    /// What somebody is giving.
+    /// Expected objects whose transfer has not ended.
     giving: BTreeSet<ObjectId>,
-    /// What the node was told to hold, and has not said that it does not.
+    /// Objects that the node was told to hold, and has not reported as not held.
     held: BTreeSet<ObjectId>,
     waiting: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32)>,
-    /// Inputs, processors and slot of each.
+    /// Inputs, processors and slot of each started task.
     running: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32, u32)>,
-    /// Those of them that are stopped.
+    /// Suspended tasks, which are also in `running`.
     suspended: BTreeSet<TaskId>,
     priorities: BTreeMap<TaskId, i32>,
     next: u32,
@@ -139,18 +139,18 @@ impl World {
                     assert!(!self.store.contains(object) && self.fetching.insert(*object), "{object} fetched twice");
                 }
                 Effect::Evict { object } => {
-                    assert!(self.store.remove(object), "{object} evicted but not there");
-                    assert!(!self.held.contains(object), "{object} evicted though it is held");
+                    assert!(self.store.remove(object), "{object} is evicted, but is not in the store");
+                    assert!(!self.held.contains(object), "{object} is evicted, but is held");
                     let used = self.running.values().any(|(inputs, ..)| inputs.contains(object));
-                    assert!(!used, "{object} evicted under a running task");
+                    assert!(!used, "{object} is evicted, but a running task reads it");
                 }
                 Effect::Start { task, slot, reads } => {
-                    let (inputs, cpus) = self.waiting.remove(task).expect("only what waits starts");
+                    let (inputs, cpus) = self.waiting.remove(task).expect("only waiting tasks start");
                     assert!(inputs.is_subset(&self.store), "{task} starts without its inputs");
                     assert_eq!(reads.count(), inputs.len() as u64);
                     assert!(self.running.values().all(|(.., taken)| taken != slot), "slot {slot} is taken");
                     self.running.insert(*task, (inputs, cpus, *slot));
-                    assert!(self.computing() <= 2, "more runs than there is");
+                    assert!(self.computing() <= 2, "tasks use more processors than there are");
                     let passed = self.suspended.iter().filter(|other| self.priorities[*other] >= self.priorities[task]);
                     assert_eq!(passed.count(), 0, "{task} starts before one that was suspended");
                 }
@@ -159,19 +159,18 @@ impl World {
                 }
                 Effect::Resume { task } => {
                     assert!(self.suspended.remove(task), "{task} is not suspended");
-                    assert!(self.computing() <= 2, "more runs than there is");
+                    assert!(self.computing() <= 2, "tasks use more processors than there are");
                 }
                 Effect::Kill { task } => assert!(self.running.contains_key(task)),
                 Effect::Refuse { task, for_now, .. } => {
-                    let (inputs, _) = self.waiting.remove(task).expect("only what waits is refused");
+                    let (inputs, _) = self.waiting.remove(task).expect("only waiting tasks are refused");
                     let total: u64 = inputs.iter().map(|object| size_bytes(object.0[0])).sum();
                     let never = total > LIMITS.bytes || inputs.len() as u64 > LIMITS.inodes;
                     assert_eq!(*for_now, !never, "{task} reads {total} bytes");
                 }
                 Effect::Expected { object } => {
-                    assert!(
-                        self.held.contains(object) && !self.fetching.contains(object) && self.giving.insert(*object)
-                    );
+                    assert!(self.held.contains(object) && !self.fetching.contains(object));
+                    assert!(self.giving.insert(*object));
                 }
                 Effect::Held { object } => assert!(self.store.contains(object) && self.held.contains(object)),
                 Effect::NotHeld { object, .. } => assert!(self.held.remove(object) && !self.store.contains(object)),
@@ -237,7 +236,7 @@ impl World {
                 let count = self.store.len().max(1);
                 let Some(object) = self.store.iter().nth(usize::from(*which) % count).copied() else { return };
                 self.store.remove(&object);
-                // What runs has it in its sandbox.
+                // Running tasks still have the object in their sandboxes.
                 self.running.values_mut().for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
                 self.run(Event::Lost { object });
             }
@@ -268,7 +267,7 @@ impl World {
         }
     }
 
-    /// Processors of what runs and is not suspended.
+    /// Processors of tasks that run and are not suspended.
     fn computing(&self) -> u32 {
         self.running.iter().filter(|(task, _)| !self.suspended.contains(task)).map(|(_, (_, cpus, _))| cpus).sum()
     }
@@ -287,7 +286,7 @@ impl World {
         self.run(Event::Given { object, is_here });
     }
 
-    /// What the store holds when it is opened.
+    /// Opens the store with these objects in it.
     fn find(&mut self, objects: &BTreeSet<u8>) {
         for n in objects {
             self.store.insert(id(*n));
@@ -295,7 +294,7 @@ impl World {
         }
     }
 
-    /// Everything that waits starts or is refused, and what is suspended goes on, once fetches come and tasks end.
+    /// Lets all fetches succeed and all tasks end. Then every task has started or was refused.
     fn drain(&mut self) {
         loop {
             if let Some(object) = self.fetching.pop_first() {
@@ -311,7 +310,7 @@ impl World {
         }
         assert!(self.waiting.is_empty(), "never started: {:?}", self.waiting);
         assert!(self.held.is_subset(&self.store), "not held: {:?}", self.held);
-        assert!(self.suspended.is_empty(), "suspended for ever: {:?}", self.suspended);
+        assert!(self.suspended.is_empty(), "never resumed: {:?}", self.suspended);
     }
 }
 
@@ -335,10 +334,10 @@ proptest! {
             world.find(&found);
             steps.iter().for_each(|step| world.apply(step));
             world.drain();
-            prop_assert!(caching || world.store == world.held, "without caching only what is held stays");
+            prop_assert!(caching || world.store == world.held, "without caching, only held objects stay");
             logs.push(world.log);
         }
-        prop_assert_eq!(&logs[0], &logs[1], "the same events gave other effects");
+        prop_assert_eq!(&logs[0], &logs[1], "the same events gave different effects");
     }
 }
 
@@ -399,14 +398,14 @@ fn a_task_waits_for_room_that_running_tasks_hold() {
 
 #[test]
 fn what_the_disk_has_counts_what_the_store_could_give_up() {
-    let limits = Limits { floor_bytes: 30, ..LIMITS };
+    let limits = StoreLimits { floor_bytes: 30, ..LIMITS };
     let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 3, 1);
-    assert!(node.disk_bytes() > 1 << 60, "nothing is known of the disk");
+    assert!(node.disk_bytes() > 1 << 60, "the free space is not known yet");
     node.run(Event::FreeSpace { bytes: 100, inodes: 100 });
     assert_eq!(node.disk_bytes(), 70);
     node.assign(0, &[(1, 40)]);
     node.fetched_here(1);
-    assert_eq!(node.disk_bytes(), 70, "promised now, it can leave later");
+    assert_eq!(node.disk_bytes(), 70, "a pinned object can leave later");
     node.run(Event::FreeSpace { bytes: 20, inodes: 100 });
     assert_eq!(node.disk_bytes(), 30);
     node.run(Event::Ended { task: task(0) });
@@ -426,12 +425,12 @@ fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
 }
 
 #[test]
-fn an_object_is_lost_once_however_often_that_is_told() {
+fn a_second_report_of_a_loss_changes_nothing() {
     let mut node = node(EvictionPolicy::Lru, true);
     node.assign(0, &[(1, 10)]);
     node.assign(1, &[(1, 10)]);
     node.fetched_here(1);
-    // Both find it gone; the second after it is being fetched for a third.
+    // Both tasks report the loss; the second one after the object is being fetched for a third task.
     node.run(Event::Lost { object: id(1) });
     node.run(Event::Ended { task: task(0) });
     assert_eq!(node.assign(2, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(2)) }]);
@@ -440,9 +439,9 @@ fn an_object_is_lost_once_however_often_that_is_told() {
     assert!(matches!(node.fetched_here(1)[..], [Effect::Start { .. }]));
 }
 
-/// A node with `disk_bytes` free under its store, of which 10 stay free.
+/// A node whose disk has `disk_bytes` of free space. It keeps 10 bytes free.
 fn node_on_disk(disk_bytes: u64, max_fetches: usize) -> Node {
-    let limits = Limits { bytes: 1000, inodes: 100, floor_bytes: 10, floor_inodes: 0 };
+    let limits = StoreLimits { bytes: 1000, inodes: 100, floor_bytes: 10, floor_inodes: 0 };
     let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), max_fetches, 1);
     node.run(Event::FreeSpace { bytes: disk_bytes, inodes: 100 });
     node
@@ -471,21 +470,21 @@ fn a_full_disk_refuses_for_now_and_a_small_store_for_ever() {
 }
 
 #[test]
-fn what_waits_to_be_fetched_has_its_room_on_the_disk() {
+fn fetches_that_wait_for_their_turn_have_room_on_the_disk() {
     let mut node = node_on_disk(100, 1);
     assert_eq!(node.assign(0, &[(1, 40)]).len(), 1);
-    assert_eq!(node.assign(1, &[(2, 40)]), [], "it has room and waits for its turn");
+    assert_eq!(node.assign(1, &[(2, 40)]), [], "the second fetch has room, and waits for its turn");
     assert_eq!(node.assign(2, &[(3, 40)]), []);
-    // The store has taken the room of the first.
+    // The first fetch already uses its space on the disk.
     assert_eq!(node.run(Event::FreeSpace { bytes: 60, inodes: 99 }), []);
     let effects = node.fetched_here(1);
     assert!(effects.contains(&Effect::Fetch { object: id(2), task: Some(task(1)) }), "{effects:?}");
     node.fetched_here(2);
-    assert_eq!(node.fetches(), 0, "no room was promised to the third");
+    assert_eq!(node.fetches(), 0, "there is no room for the third fetch");
 }
 
 #[test]
-fn nothing_leaves_for_a_task_that_would_not_fit_even_so() {
+fn no_object_is_evicted_for_a_task_that_would_still_not_fit() {
     let mut node = node(EvictionPolicy::Lru, true);
     for n in 0..5 {
         node.assign(u32::from(n), &[(n, 10)]);
@@ -496,9 +495,9 @@ fn nothing_leaves_for_a_task_that_would_not_fit_even_so() {
     let [Effect::Refuse { for_now: false, reason, .. }] = &node.assign(9, &many)[..] else { panic!() };
     assert!(reason.contains("7 objects") && reason.contains("--cache-objects"), "{reason}");
     node.assign(10, &[(0, 10)]);
-    assert_eq!(node.assign(11, &[(9, 95)]), [], "it waits for what 10 reads");
+    assert_eq!(node.assign(11, &[(9, 95)]), [], "task 11 waits for the input of task 10");
     let effects = node.run(Event::Ended { task: task(10) });
-    assert_eq!(effects.len(), 6, "all five leave for it: {effects:?}");
+    assert_eq!(effects.len(), 6, "all five objects leave: {effects:?}");
 }
 
 #[test]
@@ -507,19 +506,19 @@ fn a_task_that_waits_for_room_is_overtaken_by_a_few_that_need_none() {
     node.assign(0, &[(1, 80)]);
     node.fetched_here(1);
     assert_eq!(node.assign(1, &[(2, 80)]), []);
-    assert_eq!(node.assign(2, &[(3, 10)]), [], "it would take room that the first waits for");
+    assert_eq!(node.assign(2, &[(3, 10)]), [], "task 2 would take room for which task 1 waits");
     for index in 3..11 {
         let inputs: &[_] = if index % 2 == 0 { &[] } else { &[(1, 80)] };
         assert!(matches!(node.assign(index, inputs)[..], [Effect::Start { .. }]), "{index}");
         node.run(Event::Ended { task: task(index) });
     }
-    assert_eq!(node.assign(11, &[]), [], "now all wait for it");
+    assert_eq!(node.assign(11, &[]), [], "now all tasks wait for task 1");
     let effects = node.run(Event::Ended { task: task(0) });
     assert_eq!(effects[..2], [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]);
 }
 
 #[test]
-fn waiting_for_room_is_no_use_of_what_is_here() {
+fn a_task_that_waits_for_room_does_not_count_as_a_use_of_its_inputs() {
     let mut node = node(EvictionPolicy::Lfu, true);
     let read = |node: &mut Node, index, n, size| {
         if let [Effect::Fetch { .. }] = node.assign(index, &[(n, size)])[..] {
@@ -531,18 +530,18 @@ fn waiting_for_room_is_no_use_of_what_is_here() {
         node.run(Event::Ended { task: task(index as u32) });
     }
     read(&mut node, 10, 3, 60);
-    // Asks again for room at every event.
+    // Task 11 tries to reserve room at every event.
     node.assign(11, &[(1, 20), (4, 60)]);
     (0..9).for_each(|_| drop(node.run(Event::FreeSpace { bytes: 1000, inodes: 1000 })));
     node.run(Event::Recalled { task: task(11) });
     let effects = node.assign(12, &[(6, 20)]);
-    assert_eq!(effects[0], Effect::Evict { object: id(1) }, "read once, and 2 twice");
+    assert_eq!(effects[0], Effect::Evict { object: id(1) }, "1 was read once, and 2 twice");
 }
 
 #[test]
 fn every_task_that_waited_for_an_object_uses_it() {
     let mut node = node(EvictionPolicy::Lfu, true);
-    // Three read 1, as two read 2; 2 was read last.
+    // Three tasks read object 1, and two tasks read object 2. Object 2 was read last.
     for (index, n) in [1, 1, 1, 2, 2].into_iter().enumerate() {
         node.assign(index as u32, &[(n, 40)]);
     }
@@ -560,18 +559,18 @@ fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
     node.assign(1, &[(1, 40)]);
     node.fetched_here(1);
     assert_eq!(node.run(Event::Lost { object: id(1) }), [Effect::Fetch { object: id(1), task: Some(task(1)) }]);
-    assert_eq!(node.run(Event::Ended { task: task(0) }), [], "1 does not start without its input");
+    assert_eq!(node.run(Event::Ended { task: task(0) }), [], "task 1 does not start without its input");
     let [Effect::Start { task: started, reads, .. }] = node.fetched_here(1)[..] else { panic!() };
     assert_eq!((started, reads.count(), reads.persistent.bytes), (task(1), 1, 40));
-    assert_eq!(node.assign(2, &[(2, 80)]), [], "it is promised to 1");
+    assert_eq!(node.assign(2, &[(2, 80)]), [], "the object is pinned by task 1");
 }
 
 #[test]
-fn an_object_that_is_named_twice_is_read_once() {
+fn a_repeated_input_is_read_once() {
     let mut node = node(EvictionPolicy::Lru, true);
-    // Twice 60 bytes would be more than the store holds.
+    // Two objects of 60 bytes would exceed the limit of the store.
     assert_eq!(node.assign(0, &[(1, 60), (1, 60)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
-    let [Effect::Start { reads, .. }] = node.fetched_here(1)[..] else { panic!("its input is here") };
+    let [Effect::Start { reads, .. }] = node.fetched_here(1)[..] else { panic!("the task has not started") };
     assert_eq!((reads.count(), reads.persistent.bytes), (1, 60));
     node.run(Event::Ended { task: task(0) });
 }

@@ -1,13 +1,13 @@
-//! Whose turn it is: which ready task starts in a slot, which running one is suspended for it, and which suspended one
-//! goes on.
+//! The order in which tasks start: which ready task starts in a slot, which running task is suspended for it, and which
+//! suspended task resumes.
 //!
-//! Higher priority goes first; of equals, what had to be staged (`data-intensive`) before what only computes, because
-//! its data hold room meanwhile; then who was ready first. A ready task that lacks nothing but processors suspends
-//! running ones of lower priority, the lowest and newest first. What is suspended goes on before anything of equal or
-//! lower priority starts.
+//! Ready tasks start by falling priority. Of equal priority, data-intensive tasks start first, because their inputs use
+//! room in the store; then the task that became ready first. A ready task that lacks only processors suspends running
+//! tasks of lower priority: the lowest priority first, then the newest. A suspended task resumes before a ready task of
+//! equal or lower priority starts.
 //!
-//! Nobody starves: whoever was passed [`MAX_PASSED`] times is due, and goes before all others whatever their priority;
-//! and nobody is suspended more than [`MAX_SUSPENSIONS`] times, nor once it was due.
+//! No task starves. A task that was passed [`MAX_PASSED`] times is *due*, and starts before all others, whatever their
+//! priority. A task is suspended up to [`MAX_SUSPENSIONS`] times, and not while it is due.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -15,33 +15,33 @@ use core::cmp::Reverse;
 use eyas_types::TaskId;
 
 use crate::event::Effect;
-use crate::node::{Node, State, Task};
+use crate::node::{Node, NodeTask, State};
 
-/// A ready task that does not fit the free slots is overtaken by so many that do; then all wait for it. No more than so
-/// many are passed at a time.
+/// Number of tasks that may overtake a ready task that does not fit into the free resources. Then all tasks wait for
+/// it. Also the number of ready tasks that one task may overtake at a time.
 const MAX_OVERTAKEN: u32 = 8;
-/// So many tasks that were ready later start before one that is ready, or before one that is suspended; then it is due.
+/// A ready or suspended task is due after this number of tasks that became ready later have started before it.
 pub(crate) const MAX_PASSED: u32 = 32;
-/// A task is suspended no more than so often.
+/// Maximum number of suspensions of one task.
 pub(crate) const MAX_SUSPENSIONS: u32 = 4;
-/// So many tasks of a node are suspended at a time: each keeps its memory.
+/// Maximum number of suspended tasks of a node. Each of them keeps its memory.
 pub(crate) const MAX_SUSPENDED: usize = 64;
 
-/// A running task's place among those that may be suspended: the first is the first to be.
+/// Key of a running task. In this order tasks are suspended, the smallest key first.
 pub(crate) type Standing = (i32, Reverse<u64>, TaskId);
 
-impl Task {
+impl NodeTask {
     fn is_due(&self) -> bool {
         self.passed >= MAX_PASSED
     }
 
-    /// Its place among ready tasks; the smallest is next.
+    /// Key of a ready task. The task with the smallest key starts next.
     fn turn(&self) -> (bool, Reverse<i32>, bool, u64) {
         (!self.is_due(), Reverse(self.priority), !self.is_data_intensive, self.number)
     }
 
-    /// Whether it goes on before a ready one starts.
-    fn goes_on_before(&self, ready: &Task) -> bool {
+    /// Whether this suspended task resumes before a ready task starts.
+    fn resumes_before(&self, ready: &NodeTask) -> bool {
         self.is_due() || (!ready.is_due() && self.priority >= ready.priority)
     }
 
@@ -55,53 +55,53 @@ impl Task {
 }
 
 impl Node {
-    /// The task has all its inputs, and waits for a slot.
+    /// Moves a task with all inputs in the store to `Ready`.
     pub(crate) fn enter_ready(&mut self, task: TaskId) {
         self.enter(task, State::Ready);
         self.numbered += 1;
-        let entry = self.tasks.get_mut(&task).expect("the caller knows it");
+        let entry = self.tasks.get_mut(&task).expect("the caller knows the task");
         entry.number = self.numbered;
-        self.line_up(task);
+        self.insert_ready(task);
     }
 
-    /// Puts a ready task in its place.
-    fn line_up(&mut self, task: TaskId) {
+    /// Inserts a task into the order of ready tasks.
+    fn insert_ready(&mut self, task: TaskId) {
         let turn = self.tasks[&task].turn();
         let is_last = self.ready.back().is_none_or(|last| self.tasks[last].turn() < turn);
-        let place = if is_last {
+        let index = if is_last {
             self.ready.len()
         } else {
             self.ready.partition_point(|other| self.tasks[other].turn() < turn)
         };
-        self.ready.insert(place, task);
-        self.tasks.get_mut(&task).expect("the caller knows it").jumped = !is_last;
+        self.ready.insert(index, task);
+        self.tasks.get_mut(&task).expect("the caller knows the task").jumped = !is_last;
     }
 
     pub(crate) fn start_ready(&mut self, effects: &mut Vec<Effect>) {
-        let mut place = 0;
-        while let Some(task) = self.ready.get(place).copied() {
+        let mut index = 0;
+        while let Some(task) = self.ready.get(index).copied() {
             if !self.resume_before(task, effects) {
                 break;
             }
             if self.start(task, effects) {
-                self.ready.remove(place);
-                for earlier in self.ready.iter().take(place) {
+                self.ready.remove(index);
+                for earlier in self.ready.iter().take(index) {
                     self.tasks.get_mut(earlier).expect("ready tasks are known").overtaken += 1;
                 }
                 self.pass(task);
-            } else if self.tasks[&task].overtaken >= MAX_OVERTAKEN || place as u32 >= MAX_OVERTAKEN {
+            } else if self.tasks[&task].overtaken >= MAX_OVERTAKEN || index as u32 >= MAX_OVERTAKEN {
                 break;
             } else {
-                place += 1;
+                index += 1;
             }
         }
-        // What those before it lack, they do not get from keeping it waiting.
+        // A suspended task that fits resumes, even if one before it lacks processors: waiting would not free any.
         for task in self.suspended_in_order() {
             self.resume(task, effects);
         }
     }
 
-    /// Starts a ready task if it has room, or makes it by suspending others.
+    /// Starts a ready task, if its resources are free or become free by suspending other tasks.
     fn start(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
         let Some(slot) = self.slots.take(&self.tasks[&task].need).or_else(|| {
             self.suspend_for(task, effects);
@@ -116,16 +116,16 @@ impl Node {
         true
     }
 
-    /// A task starts: who was ready before it, or is suspended, was passed.
+    /// Counts a started task for the tasks that it has passed: suspended tasks, and tasks that became ready before it.
     fn pass(&mut self, started: TaskId) {
-        let Task { number, jumped, .. } = self.tasks[&started];
+        let NodeTask { number, jumped, .. } = self.tasks[&started];
         let suspended = self.suspended.iter().copied();
-        // Only who was put before others can have passed one that is ready.
+        // Only a task that was put before other ready tasks can have passed one of them.
         let ready: &[&[TaskId]] = if jumped { &[self.ready.as_slices().0, self.ready.as_slices().1] } else { &[] };
         let passed: Vec<_> = suspended.chain(ready.iter().flat_map(|part| part.iter().copied())).collect();
         let mut due = Vec::new();
         for task in passed {
-            let entry = self.tasks.get_mut(&task).expect("those that wait are known");
+            let entry = self.tasks.get_mut(&task).expect("ready and suspended tasks are known");
             if entry.state != State::Ready || entry.number < number {
                 entry.passed += 1;
                 if entry.passed == MAX_PASSED && entry.state == State::Ready {
@@ -135,13 +135,13 @@ impl Node {
         }
         for task in due {
             self.ready.retain(|other| *other != task);
-            self.line_up(task);
+            self.insert_ready(task);
         }
     }
 
     // ---- suspending
 
-    /// Suspends running tasks of lower priority, if that makes room for a ready one.
+    /// Suspends running tasks of lower priority, if that frees enough processors for a ready task.
     fn suspend_for(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
         let entry = &self.tasks[&task];
         let priority = entry.priority;
@@ -159,7 +159,7 @@ impl Node {
                 break;
             }
         }
-        // Who alone was too small may not be needed beside a larger one.
+        // A small task that was chosen first may not be needed beside a larger one that was chosen later.
         victims.retain(|standing| {
             let is_needed = freed_milli - has_milli(standing) < lacks_milli;
             freed_milli -= if is_needed { 0 } else { has_milli(standing) };
@@ -176,7 +176,9 @@ impl Node {
     fn suspend(&mut self, standing: Standing, effects: &mut Vec<Effect>) {
         let task = standing.2;
         let entry = self.tasks.get_mut(&task).expect("running tasks are known");
-        let State::Running { slot } = entry.state else { panic!("task {task} is suspended but is {:?}", entry.state) };
+        let State::Running { slot } = entry.state else {
+            panic!("task {task} is to be suspended, but its state is {:?}", entry.state)
+        };
         (entry.suspensions, entry.passed) = (entry.suspensions + 1, 0);
         self.slots.lend_cpus(&entry.need);
         self.running.remove(&standing);
@@ -185,11 +187,11 @@ impl Node {
         effects.push(Effect::Suspend { task });
     }
 
-    /// Lets suspended tasks go on that go before a ready one; false if one of them lacks processors, for which the ready
-    /// one must wait.
+    /// Resumes the suspended tasks that resume before a ready task starts. Returns false if one of them lacks
+    /// processors: the ready task must wait.
     fn resume_before(&mut self, ready: TaskId, effects: &mut Vec<Effect>) -> bool {
         for task in self.suspended_in_order() {
-            if !self.tasks[&task].goes_on_before(&self.tasks[&ready]) {
+            if !self.tasks[&task].resumes_before(&self.tasks[&ready]) {
                 break;
             }
             if !self.resume(task, effects) {
@@ -199,7 +201,7 @@ impl Node {
         true
     }
 
-    /// Those that go on first come first.
+    /// Suspended tasks in the order in which they resume.
     fn suspended_in_order(&self) -> Vec<TaskId> {
         let mut suspended = self.suspended.clone();
         suspended.sort_by_key(|task| (!self.tasks[task].is_due(), Reverse(self.tasks[task].priority)));
@@ -208,7 +210,9 @@ impl Node {
 
     fn resume(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
         let entry = &self.tasks[&task];
-        let State::Suspended { slot } = entry.state else { panic!("task {task} goes on but is {:?}", entry.state) };
+        let State::Suspended { slot } = entry.state else {
+            panic!("task {task} is to be resumed, but its state is {:?}", entry.state)
+        };
         if !self.slots.reclaim_cpus(&entry.need) {
             return false;
         }
@@ -219,8 +223,8 @@ impl Node {
         true
     }
 
-    /// A task that had been started is over: what it held is free.
-    pub(crate) fn leave_slot(&mut self, task: TaskId, entry: &Task) {
+    /// Frees the slot and the resources of a task that has ended.
+    pub(crate) fn leave_slot(&mut self, task: TaskId, entry: &NodeTask) {
         match entry.state {
             State::Running { slot } => {
                 self.running.remove(&entry.standing(task));
@@ -230,14 +234,14 @@ impl Node {
                 self.suspended.retain(|other| *other != task);
                 self.slots.give_back_suspended(slot, &entry.need);
             }
-            state => panic!("task {task} ended but is {state:?}"),
+            state => panic!("task {task} has ended, but its state is {state:?}"),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn validate_turns(&self) {
         let turns: Vec<_> = self.ready.iter().map(|task| self.tasks[task].turn()).collect();
-        assert!(turns.is_sorted(), "who is ready stands in order");
+        assert!(turns.is_sorted(), "ready tasks are in order");
         let of = |is: fn(&State) -> bool| self.tasks.values().filter(|entry| is(&entry.state)).count();
         assert_eq!(self.running.len(), of(|state| matches!(state, State::Running { .. })));
         assert_eq!(self.suspended.len(), of(|state| matches!(state, State::Suspended { .. })));
@@ -245,7 +249,7 @@ impl Node {
         assert!(self.tasks.values().all(|entry| entry.suspensions <= MAX_SUSPENSIONS));
         for task in &self.suspended {
             let lacks = self.tasks[task].need.cpus_milli > self.slots.free().cpus_milli;
-            assert!(lacks, "{task} stays suspended though it could go on");
+            assert!(lacks, "{task} stays suspended, but its processors are free");
         }
     }
 }

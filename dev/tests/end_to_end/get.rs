@@ -40,8 +40,8 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     for (words, says) in [
         (&["job", "get", "7"][..], "no job 7"),
         (&["task", "get", "1.9"], "no task 1.9"),
-        (&["task", "get", "1.4294967295"], "keeps nothing in the cluster for its user"),
-        (&["task", "get", "1.2", "--to", "x"], "keeps nothing in the cluster for its user"),
+        (&["task", "get", "1.4294967295"], "keeps no outputs in the cluster for download"),
+        (&["task", "get", "1.2", "--to", "x"], "keeps no outputs in the cluster for download"),
         (&["task", "get", "1.0", "--to", "x", "c"], "keeps no file `c`"),
     ] {
         cluster.run(words).exits(1).says(&[says]);
@@ -58,7 +58,7 @@ fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
     write_job(&cluster);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     cluster.write("out/1/a", "mine\n");
-    cluster.run(&["job", "get", "1", "--to", "out"]).exits(1).says(&["out/1/a is there already", "--force"]);
+    cluster.run(&["job", "get", "1", "--to", "out"]).exits(1).says(&["out/1/a exists already", "--force"]);
     assert_eq!((cluster.read("out/1/a"), cluster.names("out")), ("mine\n".into(), vec!["1".into()]));
     cluster.run(&["job", "get", "1", "--to", "out", "--force"]).exits(0).says(&["4 files"]);
     assert_eq!(cluster.read("out/1/a"), "a2\n");

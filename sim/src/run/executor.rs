@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
-use eyas_node::{Effect, Event, Limits, Node, Overlap};
+use eyas_node::{Effect, Event, Node, Overlap, StoreLimits};
 use eyas_types::{ExecutorLoad, Reads, Resources, TaskId};
 
 use super::page_cache::PageCache;
@@ -111,7 +111,7 @@ impl Links {
 
 impl SimExecutor {
     pub fn new(cluster: &SimCluster, policies: &Policies, links: Links, pages: PageCache, seed: u64) -> Self {
-        let limits = Limits { bytes: cluster.cache_bytes, inodes: u64::MAX, floor_bytes: 0, floor_inodes: 0 };
+        let limits = StoreLimits { bytes: cluster.cache_bytes, inodes: u64::MAX, floor_bytes: 0, floor_inodes: 0 };
         let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
         let (capacity, max_fetches) = (SimExecutor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);

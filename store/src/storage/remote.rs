@@ -464,9 +464,9 @@ fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError 
         && !is_set("AWS_ACCESS_KEY_ID")
         && !is_set("AWS_NO_SIGN_REQUEST");
     let advice = if lacks_credentials {
-        "AWS_ACCESS_KEY_ID is not set here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, AWS_ENDPOINT_URL \
-         where needed) where `eyas` submits jobs and where `eyas start executor` runs on each node, or \
-         AWS_NO_SIGN_REQUEST=true for a public bucket; then start the executors again"
+        "AWS_ACCESS_KEY_ID is not set here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, \
+         AWS_ENDPOINT_URL where needed) where `eyas` submits jobs and where `eyas start executor` runs on each node, \
+         or AWS_NO_SIGN_REQUEST=true for a public bucket; then start the executors again"
     } else {
         advice
     };

@@ -1,4 +1,4 @@
-//! FIFO: the object stored first leaves first.
+//! FIFO: the object that was stored first leaves first.
 
 use eyas_types::ObjectId;
 

@@ -1,10 +1,11 @@
-//! LFU: the object used least often leaves first; of equals, the one used longest ago.
+//! LFU: the object that was used least often leaves first. Of equal counts, the object that was used longest ago leaves
+//! first.
 
 use eyas_types::ObjectId;
 
 use super::{Eviction, Ordered};
 
-/// Keyed by uses, then by the time of the last one.
+/// Ordered by the number of uses, then by the time of the last use.
 #[derive(Default)]
 pub(super) struct Lfu(Ordered<(u64, u64)>);
 

@@ -1,4 +1,4 @@
-//! LRU: the object used longest ago leaves first. Being stored counts as a use.
+//! LRU: the object that was used longest ago leaves first. Storing an object counts as a use.
 
 use eyas_types::ObjectId;
 

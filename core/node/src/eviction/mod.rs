@@ -1,4 +1,4 @@
-//! Eviction policies: which object leaves when the store has to make room (data-diffusion §2.1).
+//! Eviction policies: which object leaves when the store needs room (data-diffusion §2.1).
 //!
 //! Adding a policy touches its own file and [`of`].
 
@@ -11,32 +11,33 @@ use alloc::boxed::Box;
 
 use eyas_types::{EvictionPolicy, ObjectId};
 
-/// One eviction policy. It hears of every object in the store.
+/// An eviction policy. The store reports each object that it stores, uses or removes.
 pub trait Eviction: Send {
     /// The object is in the store from now on.
     fn stored(&mut self, object: ObjectId);
 
-    /// A task reads the object, which is in the store.
+    /// A task uses the object, which is in the store.
     fn used(&mut self, object: ObjectId);
 
     /// The object is no longer in the store.
     fn removed(&mut self, object: ObjectId);
 
-    /// The object that shall leave, of those that `may_leave`; it stays known until it is [`removed`](Self::removed).
+    /// Chooses the next object to evict, from those for which `may_leave` is true. The store then calls
+    /// [`removed`](Self::removed).
     fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId>;
 }
 
-/// The policy of that name. `seed` is for those that throw dice.
+/// Makes the policy with this name. `seed` is for policies that choose randomly.
 pub fn of(policy: EvictionPolicy, seed: u64) -> Box<dyn Eviction> {
     match policy {
-        EvictionPolicy::Random => Box::new(random::Random::new(seed)),
+        EvictionPolicy::Random => Box::new(random::RandomEviction::new(seed)),
         EvictionPolicy::Fifo => Box::<fifo::Fifo>::default(),
         EvictionPolicy::Lru => Box::<lru::Lru>::default(),
         EvictionPolicy::Lfu => Box::<lfu::Lfu>::default(),
     }
 }
 
-/// Objects in the order of a key that changes: what FIFO, LRU and LFU have in common.
+/// Objects in the order of a key, which can change. FIFO, LRU and LFU differ only in the key.
 #[derive(Default)]
 struct Ordered<K: Ord + Copy> {
     by_key: alloc::collections::BTreeMap<K, ObjectId>,
@@ -45,7 +46,7 @@ struct Ordered<K: Ord + Copy> {
 }
 
 impl<K: Ord + Copy> Ordered<K> {
-    /// A number larger than all before.
+    /// Returns a larger number at each call, for use as a time.
     fn tick(&mut self) -> u64 {
         self.ticks += 1;
         self.ticks
@@ -122,7 +123,7 @@ mod tests {
             let victim = policy.victim(&|object| object != id(3)).unwrap();
             taken[usize::from(victim.0[0])] += 1;
         }
-        assert_eq!(taken[3], 0, "it may not leave");
+        assert_eq!(taken[3], 0, "this object may not leave");
         let even = 10_000 / 9;
         assert!(
             taken.iter().enumerate().all(|(n, count)| n == 3 || (even - 250..even + 250).contains(count)),

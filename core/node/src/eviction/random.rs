@@ -7,18 +7,19 @@ use eyas_types::ObjectId;
 
 use super::Eviction;
 
-pub(super) struct Random {
+pub(super) struct RandomEviction {
     objects: Vec<ObjectId>,
-    places: BTreeMap<ObjectId, usize>,
+    /// Index of each object in `objects`.
+    indices: BTreeMap<ObjectId, usize>,
     state: u64,
 }
 
-impl Random {
+impl RandomEviction {
     pub fn new(seed: u64) -> Self {
-        Random { objects: Vec::new(), places: BTreeMap::new(), state: seed }
+        RandomEviction { objects: Vec::new(), indices: BTreeMap::new(), state: seed }
     }
 
-    /// SplitMix64 (Steele, Lea and Flood 2014): more than enough for this.
+    /// Next number of a SplitMix64 generator (Steele, Lea and Flood 2014), whose quality suffices here.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -28,10 +29,10 @@ impl Random {
     }
 }
 
-impl Eviction for Random {
+impl Eviction for RandomEviction {
     fn stored(&mut self, object: ObjectId) {
-        if !self.places.contains_key(&object) {
-            self.places.insert(object, self.objects.len());
+        if !self.indices.contains_key(&object) {
+            self.indices.insert(object, self.objects.len());
             self.objects.push(object);
         }
     }
@@ -39,20 +40,21 @@ impl Eviction for Random {
     fn used(&mut self, _: ObjectId) {}
 
     fn removed(&mut self, object: ObjectId) {
-        if let Some(place) = self.places.remove(&object) {
-            self.objects.swap_remove(place);
-            if let Some(moved) = self.objects.get(place) {
-                self.places.insert(*moved, place);
+        if let Some(index) = self.indices.remove(&object) {
+            self.objects.swap_remove(index);
+            if let Some(moved) = self.objects.get(index) {
+                self.indices.insert(*moved, index);
             }
         }
     }
 
     fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
-        // Nearly all may leave, so a few throws find one; where nearly none may, look at all from a thrown place on.
+        // Usually most objects may leave, so a few random tries find one. Otherwise all objects are searched, from a
+        // random index on.
         let count = self.objects.len();
         for _ in 0..count.min(8) {
-            let thrown = (self.next() % count as u64) as usize;
-            let object = self.objects[thrown];
+            let index = (self.next() % count as u64) as usize;
+            let object = self.objects[index];
             if may_leave(object) {
                 return Some(object);
             }

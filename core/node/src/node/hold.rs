@@ -1,5 +1,5 @@
-//! Objects that this node is to hold: kept outputs of its own tasks, replicas that the dispatcher wants here, and what it
-//! is given. They do not leave until they are released.
+//! Objects that this node holds: kept outputs of its own tasks, replicas that the dispatcher wants here, and objects
+//! that another process sends. A held object stays in the store until it is released.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,12 +11,12 @@ use crate::event::{Effect, FetchFailure};
 use crate::space::Room;
 
 impl Node {
-    /// Whether there is anything that it is to hold.
+    /// Whether at least one object is held, in the store or being fetched.
     pub fn holds_any(&self) -> bool {
         self.space.holds_any()
     }
 
-    /// Holds an object; one that is not here is fetched.
+    /// Holds an object, and fetches it if the store does not have it.
     pub(super) fn hold(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
         if self.book(object, size_bytes, effects) {
             self.fetches.insert(object, Fetch::new(Vec::new(), size_bytes));
@@ -24,7 +24,8 @@ impl Node {
         }
     }
 
-    /// Holds an object that somebody gives. It waits for no turn: who gives to several nodes at once would wait for all.
+    /// Holds an object that another process sends. The transfer does not wait for its turn among the fetches: a sender
+    /// that sends to several nodes at once would wait for the slowest of them.
     pub(super) fn expect(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
         if self.book(object, size_bytes, effects) {
             self.fetches.insert(object, Fetch { under_way: true, ..Fetch::new(Vec::new(), size_bytes) });
@@ -37,11 +38,12 @@ impl Node {
         if !self.given.remove(&object) {
             return;
         }
-        // As if it had been fetched in turn.
+        // From here on, the same as for a fetch under way.
         self.under_way += 1;
-        match is_here {
-            true => self.fetched(object, Origin::Peer, 0, effects),
-            false => self.fetch_failed(object, &FetchFailure::Unavailable, effects),
+        if is_here {
+            self.fetched(object, Origin::Peer, 0, effects);
+        } else {
+            self.fetch_failed(object, &FetchFailure::Unavailable, effects);
         }
     }
 
@@ -52,7 +54,8 @@ impl Node {
         self.space.hold(object);
     }
 
-    /// Makes room for an object that is to be held, and holds it. False if it is known already, or there is no room.
+    /// Makes room for an object, and holds it. Returns true if the object must be fetched: it was not known, and there
+    /// is room.
     fn book(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) -> bool {
         if self.space.is_known(object) {
             self.space.hold(object);
@@ -65,7 +68,7 @@ impl Node {
         let has_room = self.space.make_room(Room { bytes: size_bytes, objects: 1 }, &mut evicted);
         if !has_room {
             let reason = format!(
-                "its store has no room for {} that nothing else needs now (--cache, --keep-free)",
+                "its store has no room for another {}: tasks need the rest, or it is held (--cache, --keep-free)",
                 units::format_bytes(size_bytes)
             );
             effects.push(Effect::NotHeld { object, reason });
@@ -77,7 +80,7 @@ impl Node {
         true
     }
 
-    /// Lets an object go that was held: it may be evicted from now on.
+    /// Stops holding an object: it may be evicted from now on.
     pub(super) fn release(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         if !self.space.is_held(object) {
             return;
@@ -93,12 +96,12 @@ impl Node {
         }
     }
 
-    /// Holds what a task has written into the store, if that has room for it.
+    /// Holds an output that a task has put into the store, if there is room for it.
     pub(super) fn produced(&mut self, task: TaskId, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
         if self.space.is_known(object) {
             self.space.hold(object);
             match self.fetches.get_mut(&object) {
-                // Whatever becomes of the fetch, it is here.
+                // The object stays in the store, even if the fetch fails.
                 Some(fetch) if fetch.under_way => fetch.is_here = true,
                 Some(_) => {
                     self.under_way += 1;
@@ -120,7 +123,7 @@ impl Node {
         }
     }
 
-    /// What was to be held is not, and cannot be had.
+    /// Reports the loss of an object that was held.
     pub(super) fn lost_hold(&mut self, object: ObjectId, reason: &str, effects: &mut Vec<Effect>) {
         if self.space.is_held(object) {
             effects.push(Effect::NotHeld { object, reason: reason.into() });

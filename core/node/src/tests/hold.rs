@@ -1,4 +1,4 @@
-//! What a node holds for the dispatcher.
+//! Objects that a node holds for the dispatcher.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn what_is_held_stays_until_it_is_released() {
     assert_eq!(node.run(Event::Release { object: id(1) }), []);
     let fetch = Effect::Fetch { object: id(2), task: Some(task(1)) };
     assert_eq!(node.assign(1, &[(2, 60)]), [Effect::Evict { object: id(1) }, fetch]);
-    // What a task writes takes the place of what is idle, never that of what is held or in use.
+    // An output of a task takes the space of idle objects, and never that of held or pinned ones.
     node.fetched_here(2);
     let produced = |n, size_bytes| Event::Produced { task: task(1), object: id(n), size_bytes };
     assert_eq!(node.run(produced(4, 40)), []);

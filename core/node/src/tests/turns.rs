@@ -1,4 +1,4 @@
-//! Whose turn it is: priorities, suspension, overlap.
+//! The order in which tasks start: priorities, suspension, overlap.
 
 use super::*;
 use crate::turns::{MAX_PASSED, MAX_SUSPENSIONS};
@@ -14,7 +14,7 @@ impl Node {
     }
 }
 
-/// A node that calls tasks data-intensive from 10 bytes on.
+/// A node on which a task is data-intensive from 10 missing bytes.
 fn node_of(cpus_milli: u32, is_on: bool) -> Node {
     let overlap = Overlap { is_on, data_intensive_bytes: 10, data_intensive_us: u64::MAX };
     let capacity = Resources { memory_bytes: 10, ..cpus(cpus_milli) };
@@ -37,30 +37,30 @@ fn resume(index: u32) -> Effect {
 }
 
 #[test]
-fn a_staged_task_of_higher_priority_suspends_a_lower_one_which_goes_on_afterwards() {
+fn a_staged_task_of_higher_priority_suspends_a_lower_one_which_resumes_afterwards() {
     let mut node = node_of(1000, true);
-    assert_eq!(node.assign_at(5, 0, &[(1, 20)], cpus(1000)).len(), 1, "it is staged");
+    assert_eq!(node.assign_at(5, 0, &[(1, 20)], cpus(1000)).len(), 1, "task 0 is staged");
     assert_eq!(node.load().lent_milli, 1000);
-    assert_eq!(started(&node.assign_at(0, 1, &[], cpus(1000))), [1], "and lends its processor meanwhile");
+    assert_eq!(started(&node.assign_at(0, 1, &[], cpus(1000))), [1], "task 0 lends its processor meanwhile");
     let effects = node.fetched_here(1);
     assert_eq!((&effects[0], started(&effects)), (&suspend(1), vec![0]));
     assert_eq!((node.load().lent_milli, node.load().suspended, node.load().computing), (0, 1, 1));
-    assert_eq!(node.assign_at(0, 2, &[], cpus(1000)), [], "an equal one does not start before it");
+    assert_eq!(node.assign_at(0, 2, &[], cpus(1000)), [], "a task of equal priority does not start before task 1");
     assert_eq!(node.end(0), [resume(1)]);
     assert_eq!(started(&node.end(1)), [2]);
 }
 
 #[test]
-fn equals_wait_and_what_was_staged_goes_first() {
+fn of_equal_priority_a_data_intensive_task_starts_first_and_suspends_none() {
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], cpus(1000));
     assert_eq!(node.assign_at(0, 1, &[(2, 5)], cpus(1000)).len(), 1);
     node.assign_at(0, 2, &[], cpus(1000));
     node.assign_at(0, 3, &[(1, 20)], cpus(1000));
     node.fetched_here(2);
-    assert_eq!(node.fetched_here(1), [], "nobody is suspended for an equal");
-    assert_eq!(started(&node.end(0)), [3], "data-intensive");
-    assert_eq!(started(&node.end(3)), [2], "ready before 1");
+    assert_eq!(node.fetched_here(1), [], "no task is suspended for one of equal priority");
+    assert_eq!(started(&node.end(0)), [3], "task 3 is data-intensive");
+    assert_eq!(started(&node.end(3)), [2], "task 2 was ready before task 1");
 }
 
 #[test]
@@ -71,14 +71,14 @@ fn the_lowest_and_newest_are_suspended_as_few_as_suffice() {
     }
     let effects = node.assign_at(3, 4, &[], cpus(2000));
     assert_eq!((&effects[..2], started(&effects)), (&[suspend(2), suspend(1)][..], vec![4]));
-    assert_eq!(node.assign_at(3, 5, &[], cpus(3000)), [], "0 and 3 are too few: nobody is suspended for nothing");
+    assert_eq!(node.assign_at(3, 5, &[], cpus(3000)), [], "0 and 3 would not free enough, so none is suspended");
     let effects = node.end(4);
     assert_eq!((&effects[..1], started(&effects)), (&[suspend(0)][..], vec![5]));
     assert_eq!(node.end(5), [resume(0), resume(2), resume(1)]);
 }
 
 #[test]
-fn one_that_alone_was_too_small_runs_on() {
+fn a_small_task_is_not_suspended_beside_a_larger_one_that_suffices() {
     let mut node = node_of(3000, true);
     node.assign_at(0, 0, &[], cpus(2000));
     node.assign_at(0, 1, &[], cpus(1000));
@@ -87,24 +87,24 @@ fn one_that_alone_was_too_small_runs_on() {
 }
 
 #[test]
-fn a_suspended_task_keeps_its_memory_and_nobody_is_suspended_for_memory() {
+fn a_suspended_task_keeps_its_memory_and_no_task_is_suspended_for_memory() {
     let mut node = node_of(2000, true);
     let with_memory = |memory_bytes| Resources { memory_bytes, ..cpus(1000) };
     node.assign_at(0, 0, &[], with_memory(8));
     node.assign_at(0, 1, &[], cpus(1000));
-    assert_eq!(node.assign_at(1, 2, &[], with_memory(4)), [], "what it lacks is memory");
+    assert_eq!(node.assign_at(1, 2, &[], with_memory(4)), [], "task 2 lacks memory");
     let effects = node.assign_at(1, 3, &[], with_memory(2));
     assert_eq!((&effects[0], started(&effects)), (&suspend(1), vec![3]));
     let effects = node.assign_at(1, 4, &[], cpus(1000));
     assert_eq!((&effects[0], started(&effects)), (&suspend(0), vec![4]));
-    assert_eq!(node.end(3), [resume(1)], "0 holds the memory that 2 lacks, and goes on when it can");
+    assert_eq!(node.end(3), [resume(1)], "task 0 holds the memory that task 2 lacks, and resumes when it can");
     assert_eq!(node.end(4), [resume(0)]);
     let effects = node.end(0);
     assert_eq!(started(&effects), [2]);
 }
 
 #[test]
-fn nobody_is_suspended_too_often() {
+fn a_task_is_suspended_only_so_many_times() {
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], cpus(1000));
     for round in 1..=MAX_SUSPENSIONS {
@@ -112,37 +112,37 @@ fn nobody_is_suspended_too_often() {
         assert_eq!((&effects[0], started(&effects)), (&suspend(0), vec![round]));
         assert_eq!(node.end(round), [resume(0)]);
     }
-    assert_eq!(node.assign_at(1, 99, &[], cpus(1000)), [], "not again");
+    assert_eq!(node.assign_at(1, 99, &[], cpus(1000)), [], "the limit is reached");
     assert_eq!(started(&node.end(0)), [99]);
 }
 
 #[test]
-fn nobody_is_suspended_or_passed_for_ever() {
+fn no_task_is_suspended_or_passed_forever() {
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], cpus(1000));
     assert_eq!(node.assign_at(1, 1, &[], cpus(1000)).len(), 2);
     assert_eq!(node.assign_at(0, 2, &[], cpus(1000)), []);
-    // Others of higher priority come without end.
+    // There is always another task of higher priority.
     let (mut running, mut next) = (1, 10);
     let mut order = Vec::new();
     while !(order.contains(&0) && order.contains(&2)) {
-        assert!(order.len() < 4 * MAX_PASSED as usize, "still not: {order:?}");
+        assert!(order.len() < 4 * MAX_PASSED as usize, "0 and 2 have not run: {order:?}");
         node.assign_at(1, next, &[], cpus(1000));
         next += 1;
         let effects = node.end(running);
-        let goes_on = effects.iter().any(|effect| *effect == resume(0));
-        running = if goes_on { 0 } else { started(&effects)[0] };
+        let has_resumed = effects.iter().any(|effect| *effect == resume(0));
+        running = if has_resumed { 0 } else { started(&effects)[0] };
         order.push(running);
-        assert!(!effects.contains(&suspend(0)), "it was due, and is not suspended again");
+        assert!(!effects.contains(&suspend(0)), "a task that was due is not suspended again");
     }
 }
 
 #[test]
-fn a_suspended_task_is_killed_and_leaves_all_it_held() {
+fn a_suspended_task_that_is_killed_frees_its_resources() {
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], Resources { memory_bytes: 8, ..cpus(1000) });
     node.assign_at(1, 1, &[], cpus(1000));
-    assert_eq!(node.run(Event::Recalled { task: task(0) }), [], "it has started");
+    assert_eq!(node.run(Event::Recalled { task: task(0) }), [], "the task has started");
     assert_eq!(node.run(Event::Cancelled { task: task(0) }), [Effect::Kill { task: task(0) }]);
     assert_eq!(node.end(0), []);
     node.end(1);
@@ -154,7 +154,7 @@ fn without_overlap_a_slot_is_held_while_its_task_is_staged() {
     let mut node = node_of(1000, false);
     assert_eq!(node.assign_at(0, 0, &[(1, 20)], cpus(1000)).len(), 1);
     assert_eq!(node.assign_at(0, 1, &[], cpus(1000)), [], "the slot is taken");
-    assert_eq!(node.assign_at(0, 2, &[(2, 20)], cpus(1000)), [], "and nothing is staged ahead");
+    assert_eq!(node.assign_at(0, 2, &[(2, 20)], cpus(1000)), [], "no input is fetched ahead");
     assert_eq!(node.load().lent_milli, 0);
     assert_eq!(started(&node.fetched_here(1)), [0]);
     assert_eq!(started(&node.end(0)), [1]);
@@ -162,16 +162,16 @@ fn without_overlap_a_slot_is_held_while_its_task_is_staged() {
 }
 
 #[test]
-fn what_would_take_long_at_the_observed_rate_is_data_intensive_too() {
+fn a_task_whose_fetches_would_take_long_is_data_intensive() {
     let overlap = Overlap { is_on: true, data_intensive_bytes: u64::MAX, data_intensive_us: 1_000_000 };
-    let limits = Limits { bytes: u64::MAX, ..LIMITS };
+    let limits = StoreLimits { bytes: u64::MAX, ..LIMITS };
     let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, overlap, 3, 1);
     node.assign_at(0, 0, &[(1, 10_000_000)], cpus(1000));
-    assert_eq!(node.load().staging, 0, "no rate is known");
+    assert_eq!(node.load().staging, 0, "the rate is not known yet");
     node.run(Event::Fetched { object: id(1), from: Origin::Persistent, took_us: 2_000_000 });
     assert_eq!(node.load().light_bytes, 5_000_000);
     node.assign_at(0, 1, &[(2, 5_000_000)], cpus(1000));
     node.assign_at(0, 2, &[(3, 4_999_999)], cpus(1000));
     node.assign_at(0, 3, &[(1, 10_000_000)], cpus(1000));
-    assert_eq!(node.load().staging, 1, "2 is below it, 3 has its input here");
+    assert_eq!(node.load().staging, 1, "task 2 is below the threshold, and the store has the input of task 3");
 }
