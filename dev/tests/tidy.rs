@@ -14,14 +14,8 @@ const SHARED_NAMES: &[(&str, &str)] = &[
     ("Event", "what a shell tells its decider"),
 ];
 
-/// Type names that are still defined more than once.
-const REPEATED_NAMES: &[&str] = &["ExpressionError"];
-
 /// Most characters of a line, as rustfmt and `.editorconfig` have it.
 const MAX_WIDTH: usize = 120;
-
-/// Folders and files in which some lines are still wider.
-const STILL_WIDE: &[&str] = &[];
 
 /// Ways to read a clock.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "SystemTime::UNIX_EPOCH", ".elapsed()"];
@@ -70,12 +64,9 @@ fn a_name_of_a_type_has_one_meaning() {
         }
     }
     definitions.retain(|_, files| files.len() > 1);
-    let stale = REPEATED_NAMES.iter().filter(|name| !definitions.contains_key(*name));
-    let mut wrong: Vec<_> = stale.map(|name| format!("{name} is listed, but no longer repeats")).collect();
-    let is_allowed =
-        |name: &str| SHARED_NAMES.iter().any(|(shared, _)| *shared == name) || REPEATED_NAMES.contains(&name);
-    let repeated = definitions.into_iter().filter(|(name, _)| !is_allowed(name));
-    wrong.extend(repeated.map(|(name, files)| format!("{name} is defined in {}", files.join(", "))));
+    let is_shared = |name: &str| SHARED_NAMES.iter().any(|(shared, _)| *shared == name);
+    let repeated = definitions.into_iter().filter(|(name, _)| !is_shared(name));
+    let wrong: Vec<_> = repeated.map(|(name, files)| format!("{name} is defined in {}", files.join(", "))).collect();
     assert_none(&wrong);
 }
 
@@ -91,9 +82,6 @@ fn may_be_wide(file: &str, line: &str) -> bool {
 fn lines_are_at_most_120_characters_wide() {
     let mut wide = Vec::new();
     for (file, text) in files(&["rs", "py", "sh", "c", "h", "toml", "md", "yml", "Makefile"]) {
-        if STILL_WIDE.iter().any(|folder| Path::new(&file).starts_with(folder)) {
-            continue;
-        }
         let mut end_of_exempt = None;
         for (index, line) in text.lines().enumerate() {
             // What programs have printed or made.

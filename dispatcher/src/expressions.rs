@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use eyas_jobs::ExpressionError;
+use eyas_jobs::InvalidExpression;
 use eyas_types::matching::Terms;
 
 /// Compiles a template's requirements and rank.
 ///
 /// # Errors
 /// The error is a message for people.
-pub(crate) fn compile(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
-    eyas_matching::terms(requirements, rank).map_err(|e| ExpressionError(e.to_string()))
+pub(crate) fn compile(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
+    eyas_matching::terms(requirements, rank).map_err(|e| InvalidExpression(e.to_string()))
 }
 
 #[cfg(test)]

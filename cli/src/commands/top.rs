@@ -28,7 +28,7 @@ use crate::show;
 use canvas::DrawStyle;
 use overview::Overview;
 use screen::{KeyAction, Screen};
-use watch::{Watch, WatchEvent};
+use watch::{TopEvent, Watch};
 
 /// Width of a frame that is not printed on a terminal, columns.
 const PLAIN_WIDTH: u16 = 100;
@@ -112,8 +112,7 @@ async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitC
         match action {
             Some(KeyAction::Quit) => return Ok(ExitCode::SUCCESS),
             Some(KeyAction::Cancel(job)) if to_cancel.try_send(job).is_err() => {
-                screen
-                    .handle(WatchEvent::Answer(format!("job {job} was not cancelled: the dispatcher does not answer")));
+                screen.handle(TopEvent::Answer(format!("job {job} was not cancelled: the dispatcher does not answer")));
             }
             Some(KeyAction::Cancel(_)) | None => {}
         }

@@ -53,4 +53,4 @@ pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
 pub use log::{Entry, JobEnd, JournalRecord, Replay};
 pub use losses::MAX_LOSSES;
 pub use retention::MAX_UNCOVERED;
-pub use spec::{Compile, ExpressionError, JobSpec, MAX_TERMS, SpecError, TaskError};
+pub use spec::{Compile, InvalidExpression, JobSpec, MAX_TERMS, SpecError, TaskError};

@@ -48,12 +48,12 @@ pub struct JobSpec {
 }
 
 /// Compiles a template's requirements and rank.
-pub type Compile<'a> = &'a dyn Fn(Option<&str>, Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError>;
+pub type Compile<'a> = &'a dyn Fn(Option<&str>, Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression>;
 
 /// What is wrong with requirements or rank, as the compiler of expressions says it.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct ExpressionError(pub String);
+pub struct InvalidExpression(pub String);
 
 /// What is wrong with a task of a submission; the message tells it.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -112,7 +112,7 @@ pub enum SpecError {
     #[error("there is no object {0} to broadcast")]
     NoSuchBroadcast(u32),
     #[error(transparent)]
-    Expression(ExpressionError),
+    Expression(InvalidExpression),
     #[error("a command has no words")]
     EmptyCommand,
     #[error("task {task}: {source}")]
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use eyas_types::{NumberRange, OutputSpec, Template};
 
-    fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
+    fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
         Ok(None)
     }
 

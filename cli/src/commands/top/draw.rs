@@ -175,7 +175,7 @@ mod tests {
     use super::super::overview::Snapshot;
     use super::super::overview::tests::{executor, job};
     use super::super::screen::tests::{press, screen as example};
-    use super::super::watch::WatchEvent;
+    use super::super::watch::TopEvent;
     use super::*;
 
     const PLAIN: DrawStyle = DrawStyle { colour: false, unicode: true };
@@ -255,7 +255,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
             .collect();
         assert_eq!(reversed, [12], "the last of eight rows from line 5 on");
         // One job leaves its rows to the executors.
-        screen.handle(WatchEvent::Snapshot(Snapshot {
+        screen.handle(TopEvent::Snapshot(Snapshot {
             at_us: 1,
             jobs: vec![job(1, "one", 0, 10)],
             executors: (1..=30).map(|id| executor(id, 0)).collect(),
@@ -271,7 +271,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         press(&mut screen, KeyCode::Char('c'));
         assert_eq!(last(&screen), "cancel job 1 (wide, 500 tasks to go)? y/n");
         press(&mut screen, KeyCode::Char('n'));
-        screen.handle(WatchEvent::Answer("job 1: 7 tasks were cancelled".into()));
+        screen.handle(TopEvent::Answer("job 1: 7 tasks were cancelled".into()));
         assert_eq!(last(&screen), "job 1: 7 tasks were cancelled");
         press(&mut screen, KeyCode::Char('x'));
         screen.overview.jobs[0].view.warnings.push("no executor has a gpu".into());
@@ -281,7 +281,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     #[test]
     fn a_lost_dispatcher_is_plain_to_see() {
         let mut screen = example();
-        screen.handle(WatchEvent::Disconnected { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
+        screen.handle(TopEvent::Disconnected { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
         let lines = drawn(&screen, 80, 24);
         assert_eq!(lines[0], "eyas sky   NOT CONNECTED, trying again; what is below was seen 12 s ago");
         assert_eq!(lines[2], "cannot reach sky:1: refused");
@@ -305,7 +305,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
                 let mut screen = example();
                 press(&mut screen, key);
                 drawn(&screen, width, height);
-                screen.handle(WatchEvent::Disconnected { why: "gone".into(), at_us: 9_000_000 });
+                screen.handle(TopEvent::Disconnected { why: "gone".into(), at_us: 9_000_000 });
                 drawn(&screen, width, height);
             }
         }

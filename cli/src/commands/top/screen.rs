@@ -6,7 +6,7 @@ use eyas_client::view::JobState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::overview::{Overview, Snapshot};
-use super::watch::WatchEvent;
+use super::watch::TopEvent;
 
 /// Number of rows that PageUp and PageDown move the selection by.
 const PAGE: isize = 10;
@@ -78,9 +78,9 @@ impl Screen {
     }
 
     /// Handles an event of the watch.
-    pub fn handle(&mut self, event: WatchEvent) {
+    pub fn handle(&mut self, event: TopEvent) {
         match event {
-            WatchEvent::Snapshot(snapshot) => {
+            TopEvent::Snapshot(snapshot) => {
                 self.overview = Overview::between(self.comparable.then_some(&self.last), &snapshot);
                 (self.last, self.comparable, self.disconnection) = (snapshot, true, None);
                 if self.last.at_us.saturating_sub(self.noticed_us) > NOTICE_US {
@@ -88,12 +88,12 @@ impl Screen {
                 }
                 self.executor_row = self.executor_row.min(self.overview.executors.len().saturating_sub(1));
             }
-            WatchEvent::Disconnected { why, at_us } => {
+            TopEvent::Disconnected { why, at_us } => {
                 // A restarted dispatcher counts the reads of executors from 0 again.
                 self.comparable = false;
                 self.disconnection = Some(Disconnection { why, age_us: at_us.saturating_sub(self.last.at_us) });
             }
-            WatchEvent::Answer(words) => self.notify(words),
+            TopEvent::Answer(words) => self.notify(words),
         }
     }
 
@@ -192,7 +192,7 @@ pub(crate) mod tests {
 
     pub(crate) fn screen() -> Screen {
         let mut screen = Screen::new("sky".into(), seen(1_000_000, 250));
-        screen.handle(WatchEvent::Snapshot(seen(2_000_000, 500)));
+        screen.handle(TopEvent::Snapshot(seen(2_000_000, 500)));
         screen
     }
 
@@ -232,7 +232,7 @@ pub(crate) mod tests {
         // The answer is for the job of the question, although that job is no longer in the first row.
         let mut later = seen(3_000_000, 1000);
         later.jobs[0].state = JobState::Succeeded;
-        screen.handle(WatchEvent::Snapshot(later));
+        screen.handle(TopEvent::Snapshot(later));
         assert_eq!(press(&mut screen, KeyCode::Char('y')), Some(KeyAction::Cancel(JobId(1))));
     }
 
@@ -252,10 +252,10 @@ pub(crate) mod tests {
     #[test]
     fn a_notice_goes_after_a_while() {
         let mut screen = screen();
-        screen.handle(WatchEvent::Answer("done".into()));
-        screen.handle(WatchEvent::Snapshot(seen(2_000_000 + NOTICE_US, 500)));
+        screen.handle(TopEvent::Answer("done".into()));
+        screen.handle(TopEvent::Snapshot(seen(2_000_000 + NOTICE_US, 500)));
         assert_eq!(screen.notice.as_deref(), Some("done"));
-        screen.handle(WatchEvent::Snapshot(seen(2_000_001 + NOTICE_US, 500)));
+        screen.handle(TopEvent::Snapshot(seen(2_000_001 + NOTICE_US, 500)));
         assert_eq!(screen.notice, None);
     }
 
@@ -266,7 +266,7 @@ pub(crate) mod tests {
         assert_eq!(screen.row(Pane::Jobs), 0);
         press(&mut screen, KeyCode::Down);
         assert_eq!((screen.row(Pane::Jobs), screen.row(Pane::Executors)), (1, 0));
-        screen.handle(WatchEvent::Snapshot(seen(3_000_000, 1000)));
+        screen.handle(TopEvent::Snapshot(seen(3_000_000, 1000)));
         assert_eq!(screen.overview.jobs[screen.row(Pane::Jobs)].view.job, JobId(2), "which is now the first");
         assert_eq!(screen.row(Pane::Jobs), 0);
         press(&mut screen, KeyCode::Tab);
@@ -274,7 +274,7 @@ pub(crate) mod tests {
         assert_eq!(screen.row(Pane::Executors), 1);
         let mut fewer = seen(4_000_000, 1000);
         fewer.executors.pop();
-        screen.handle(WatchEvent::Snapshot(fewer));
+        screen.handle(TopEvent::Snapshot(fewer));
         assert_eq!(screen.row(Pane::Executors), 0);
     }
 
@@ -282,12 +282,12 @@ pub(crate) mod tests {
     fn after_a_loss_rates_begin_anew() {
         let mut screen = screen();
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(250.0));
-        screen.handle(WatchEvent::Disconnected { why: "gone".into(), at_us: 5_000_000 });
+        screen.handle(TopEvent::Disconnected { why: "gone".into(), at_us: 5_000_000 });
         assert_eq!(screen.disconnection, Some(Disconnection { why: "gone".into(), age_us: 3_000_000 }));
         assert_eq!(screen.overview.jobs.len(), 3, "the last snapshot stays visible");
-        screen.handle(WatchEvent::Snapshot(seen(6_000_000, 600)));
+        screen.handle(TopEvent::Snapshot(seen(6_000_000, 600)));
         assert_eq!((screen.disconnection.clone(), screen.overview.cluster.tasks_per_s), (None, None));
-        screen.handle(WatchEvent::Snapshot(seen(7_000_000, 610)));
+        screen.handle(TopEvent::Snapshot(seen(7_000_000, 610)));
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(10.0));
     }
 }

@@ -19,7 +19,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the watch reports to the screen.
 #[derive(Debug)]
-pub(crate) enum WatchEvent {
+pub(crate) enum TopEvent {
     /// The state of the cluster.
     Snapshot(Snapshot),
     /// The dispatcher could not be reached, at this time on the clock of [`Snapshot::at_us`].
@@ -60,19 +60,19 @@ impl Watch {
         mut self,
         pause: Duration,
         mut to_cancel: mpsc::Receiver<JobId>,
-        events: mpsc::Sender<WatchEvent>,
+        events: mpsc::Sender<TopEvent>,
     ) {
         let mut ticks = interval_at(tokio::time::Instant::now() + pause, pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let event = tokio::select! {
                 job = to_cancel.recv() => match job {
-                    Some(job) => WatchEvent::Answer(self.cancel(job).await),
+                    Some(job) => TopEvent::Answer(self.cancel(job).await),
                     None => return,
                 },
                 _ = ticks.tick() => match self.snapshot().await {
-                    Ok(snapshot) => WatchEvent::Snapshot(snapshot),
-                    Err(e) => WatchEvent::Disconnected { why: e.to_string(), at_us: self.now_us() },
+                    Ok(snapshot) => TopEvent::Snapshot(snapshot),
+                    Err(e) => TopEvent::Disconnected { why: e.to_string(), at_us: self.now_us() },
                 },
             };
             if events.send(event).await.is_err() {
