@@ -17,6 +17,11 @@ use crate::database::{Database, DatabaseError, OwnChunk};
 use crate::protocol::ChunkPresence;
 use crate::space::{ChunkSpace, SpaceError};
 
+mod durable;
+mod small;
+
+use durable::DurableChunks;
+
 /// Time for a client to push a chunk after the node has agreed to store it.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -39,6 +44,8 @@ pub(crate) enum ChunkError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Peer(#[from] PeerError),
+    #[error("this node does not have it")]
+    NotHere,
     #[error("no node that has it can be reached")]
     NoSource,
     #[error("peer {0} has other content for it")]
@@ -59,6 +66,7 @@ pub(crate) struct NodeChunks {
     server: Arc<PeerServer>,
     room: Arc<dyn ChunkSpace>,
     own: Mutex<HashMap<ObjectId, OwnedChunk>>,
+    durable: DurableChunks,
 }
 
 struct OwnedChunk {
@@ -112,7 +120,8 @@ impl NodeChunks {
             receive_buffer_bytes: REPLICATING_BUFFER_BYTES,
             ..PeerLimits::default()
         });
-        Ok(NodeChunks { database, store, peers, replicating, server, room, own })
+        let durable = DurableChunks::start(database.clone(), store.clone());
+        Ok(NodeChunks { database, store, peers, replicating, server, room, own, durable })
     }
 
     /// All chunks of this node.

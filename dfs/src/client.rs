@@ -8,6 +8,7 @@ mod balance;
 mod calls;
 mod error;
 mod gather;
+mod groups;
 mod read;
 mod recover;
 mod runs;
@@ -32,11 +33,12 @@ use calls::{ANSWER_DEADLINE, Calls};
 pub use error::{FilesError, FilesErrorKind};
 use gather::GATHER_DEADLINE;
 pub use gather::Gathering;
+use groups::{Groups, OutgoingSmallChunk};
 pub use read::Reading;
 pub use recover::Recovery;
 pub use runs::RunAttendance;
 pub use verify::{LostChunk, Verified};
-pub use write::WriteOptions;
+pub use write::{SMALL_CHUNK_BYTES, WriteOptions};
 
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
 
@@ -56,6 +58,8 @@ pub struct DfsClient(Arc<Inner>);
 
 struct Inner {
     calls: Arc<Calls>,
+    operations: Groups<FileOperation>,
+    small_chunks: Groups<OutgoingSmallChunk>,
     peers: Peers,
     /// Addresses to ask when none of the known nodes answers.
     seeds: Vec<SocketAddr>,
@@ -74,7 +78,7 @@ struct Inner {
 /// The client's knowledge of the file system.
 #[derive(Clone)]
 struct Known {
-    view: View,
+    view: Arc<View>,
     /// Whether all partitions have a quorum in the view.
     is_settled: bool,
     ring: Arc<Ring>,
@@ -137,7 +141,20 @@ impl DfsClient {
         let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);
         let gathers_until = Instant::now() + GATHER_DEADLINE;
         let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
-        Ok(DfsClient(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
+        let (operations, small_chunks) = (Groups::new(calls.clone()), Groups::new(calls.clone()));
+        Ok(DfsClient(Arc::new(Inner {
+            calls,
+            operations,
+            small_chunks,
+            peers,
+            seeds,
+            known,
+            patience,
+            gathers_until,
+            near,
+            own_address,
+            turn,
+        })))
     }
 
     /// The node on this machine, if there is one.
@@ -175,6 +192,18 @@ impl DfsClient {
     pub async fn remove(&self, name: &FileName) -> Result<(), FilesError> {
         let id = self.stat(name).await?.record.id;
         self.operate(FileOperation::Remove { name: name.clone(), id }).await.map(drop)
+    }
+
+    /// Removes a file that was listed, or the file that has its name now.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`.
+    pub async fn remove_listed(&self, listing: &Listing) -> Result<(), FilesError> {
+        let (name, id) = (listing.name.clone(), listing.id);
+        match self.operate(FileOperation::Remove { name, id }).await {
+            Err(error) if error.kind == FilesErrorKind::Changed => self.remove(&listing.name).await,
+            removed => removed.map(drop),
+        }
     }
 
     /// Renames a file. Readers find it under one of the two names at any time.
@@ -236,7 +265,8 @@ impl DfsClient {
     pub async fn membership(&self) -> Result<DfsMembership, FilesError> {
         self.refresh(self.deadline()).await?;
         let Known { view, is_settled, members, .. } = self.known();
-        Ok(DfsMembership { view: Some(view), is_settled, alive: members.values().copied().collect() })
+        let alive = members.values().copied().collect();
+        Ok(DfsMembership { view: Some(Arc::unwrap_or_clone(view)), is_settled, alive })
     }
 
     /// The chunks and the free space of a node.
@@ -260,12 +290,12 @@ impl DfsClient {
             let known = self.known();
             let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
             let reply = match known.members.get(&asked) {
-                Some(member) => self.0.calls.ask_once(member.address, RequestBody::Operate(op.clone())).await,
+                Some(member) => self.ask_leader(member.address, &op).await,
                 None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not reachable"))),
             };
             match reply {
-                Ok(ResponseBody::Operated(Ok(answer))) => return Ok(answer),
-                Ok(ResponseBody::Operated(Err(refusal))) => match refusal {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(refusal)) => match refusal {
                     Refusal::NotFound => return Err(FilesError::not_found(absent(&op))),
                     Refusal::Exists { .. } => return Err(FilesError::exists(&name)),
                     Refusal::Changed => return Err(FilesError::changed(absent(&op))),
@@ -274,7 +304,6 @@ impl DfsClient {
                     Refusal::NotYet | Refusal::Busy | Refusal::Unknown => {}
                     Refusal::HasMajority | Refusal::Missing(_) => return Err(unexpected()),
                 },
-                Ok(_) => return Err(unexpected()),
                 Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
                 Err(error) => {
                     last = Some(error);
@@ -297,30 +326,66 @@ impl DfsClient {
         }
     }
 
+    /// Asks a node for an operation. Operations on one name go together with others that are asked for meanwhile.
+    async fn ask_leader(
+        &self,
+        address: SocketAddr,
+        operation: &FileOperation,
+    ) -> Result<Result<FileAnswer, Refusal>, FilesError> {
+        // An operation on two names may take longer, and others must not wait for it.
+        if !matches!(operation, FileOperation::Rename { .. }) {
+            match self.0.operations.ask(address, operation.clone()).await {
+                // Perhaps another operation of the group is not permitted.
+                Err(error) if error.kind == FilesErrorKind::NotAllowed => {}
+                answered => return answered,
+            }
+        }
+        match self.0.calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
+            ResponseBody::Operated(answer) => Ok(answer),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// The files of a folder, as the members of one view list them; `None` if the view has changed.
     async fn list_in(&self, known: &Known, folder: &str) -> Result<Option<Vec<Listing>>, FilesError> {
-        let mut all = BTreeMap::new();
+        let (mut all, mut listing) = (BTreeMap::new(), JoinSet::new());
         for node in &known.view.members {
             let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
             let member = known.members.get(node).ok_or_else(missing)?;
-            let mut after = String::new();
-            loop {
-                let op =
-                    FileOperation::List { view: known.view.number, folder: folder.into(), after, most: LIST_TOGETHER };
-                match self.0.calls.ask_once(member.address, RequestBody::Operate(op)).await? {
-                    ResponseBody::Operated(Ok(FileAnswer::Listed { files, has_more })) => {
-                        after = files.last().map_or_else(String::new, |last| last.name.as_str().to_owned());
-                        all.extend(files.into_iter().map(|file| (file.name.clone(), file)));
-                        if !has_more {
-                            break;
-                        }
-                    }
-                    ResponseBody::Operated(Err(_)) => return Ok(None),
-                    _ => return Err(unexpected()),
-                }
+            let (files, address, view, folder) = (self.clone(), member.address, known.view.number, folder.to_owned());
+            listing.spawn(async move { files.list_on(address, view, folder).await });
+        }
+        while let Some(listed) = listing.join_next().await {
+            match listed.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))? {
+                Some(files) => all.extend(files.into_iter().map(|file| (file.name.clone(), file))),
+                None => return Ok(None),
             }
         }
         Ok(Some(all.into_values().collect()))
+    }
+
+    /// The files of a folder that a node leads; `None` if the view has changed.
+    async fn list_on(
+        &self,
+        address: SocketAddr,
+        view: u64,
+        folder: String,
+    ) -> Result<Option<Vec<Listing>>, FilesError> {
+        let (mut listed, mut after) = (Vec::new(), String::new());
+        loop {
+            let op = FileOperation::List { view, folder: folder.clone(), after, most: LIST_TOGETHER };
+            match self.0.calls.ask_once(address, RequestBody::Operate(op)).await? {
+                ResponseBody::Operated(Ok(FileAnswer::Listed { files, has_more })) => {
+                    after = files.last().map_or_else(String::new, |last| last.name.as_str().to_owned());
+                    listed.extend(files);
+                    if !has_more {
+                        return Ok(Some(listed));
+                    }
+                }
+                ResponseBody::Operated(Err(_)) => return Ok(None),
+                _ => return Err(unexpected()),
+            }
+        }
     }
 
     /// Asks all known nodes for the current view.
@@ -330,7 +395,10 @@ impl DfsClient {
             known.members.values().map(|member| member.address).chain(self.0.seeds.iter().copied()).collect()
         };
         let fresh = discover(&self.0.calls, &with_seeds(&known), deadline).await?;
-        self.0.calls.keep(&with_seeds(&fresh));
+        let known_addresses = with_seeds(&fresh);
+        self.0.calls.keep(&known_addresses);
+        self.0.operations.keep(&known_addresses);
+        self.0.small_chunks.keep(&known_addresses);
         *self.lock() = fresh;
         Ok(())
     }
@@ -394,7 +462,7 @@ async fn discover(
         if let Some((view, is_settled, alive)) = newest {
             let ring = Arc::new(Ring::new(&view));
             let members = Arc::new(alive.into_iter().map(|member| (member.node, member)).collect());
-            return Ok(Known { view, is_settled, ring, members });
+            return Ok(Known { view: Arc::new(view), is_settled, ring, members });
         }
         if Instant::now() >= deadline {
             return Err(last);

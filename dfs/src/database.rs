@@ -172,7 +172,23 @@ impl Database {
     /// Records a chunk. The record becomes durable with the next [`sync`](Self::sync) or other save. Waiting for it
     /// would cost more than the chunk is worth.
     pub fn own(&self, object: ObjectId, chunk: OwnChunk) -> Result<(), DatabaseError> {
-        self.change_chunks(Durability::None, |chunks| chunks.insert(object.0, &*bytes_of(&chunk)).map(drop))
+        self.own_all(&[(object, chunk)])
+    }
+
+    /// Records chunks, with the same durability.
+    pub fn own_all(&self, own: &[(ObjectId, OwnChunk)]) -> Result<(), DatabaseError> {
+        self.record_chunks(Durability::None, own)
+    }
+
+    /// Records chunks. The records are durable when this returns.
+    pub fn own_durably(&self, own: &[(ObjectId, OwnChunk)]) -> Result<(), DatabaseError> {
+        self.record_chunks(Durability::Immediate, own)
+    }
+
+    fn record_chunks(&self, durability: Durability, own: &[(ObjectId, OwnChunk)]) -> Result<(), DatabaseError> {
+        self.change_chunks(durability, |chunks| {
+            own.iter().try_for_each(|(object, chunk)| chunks.insert(object.0, &*bytes_of(chunk)).map(drop))
+        })
     }
 
     /// Removes records of chunks, with the same durability.

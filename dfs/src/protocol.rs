@@ -77,6 +77,31 @@ pub(crate) enum RequestBody {
     Run { run: BlockRunId, request: RunRequest },
     /// An event of a run's worker. Not answered; its consequences are sent to the worker's attendance.
     Tell { run: BlockRunId, event: BlockEvent },
+    /// Operations on files that the node leads. Answered by [`ResponseBody::OperatedAll`] when all of them are done.
+    OperateAll(Vec<FileOperation>),
+    /// Store small chunks, whose content is in the request. Answered by [`ResponseBody::StoredAll`] when all of them
+    /// are stored, and on the disk if `is_durable` is set.
+    StoreAll { chunks: Vec<SmallChunk>, is_durable: bool },
+    /// Force chunks to the disk. Answered by [`ResponseBody::Synced`].
+    Sync { objects: Vec<ObjectId> },
+}
+
+/// A chunk that is sent within a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SmallChunk {
+    pub object: ObjectId,
+    pub checksum: u64,
+    #[serde(with = "serde_bytes")]
+    pub content: Vec<u8>,
+}
+
+/// Why a small chunk was not stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum StoreFailure {
+    /// The node has no space: the reason, for a person.
+    NoSpace(String),
+    /// Any other failure, for a person.
+    Failed(String),
 }
 
 /// An answer of a node.
@@ -103,6 +128,14 @@ pub(crate) enum ResponseBody {
     Run(RunReply),
     /// The key or token of the session does not permit the request: the reason, for a person.
     Refused(String),
+    /// One value for each operation.
+    OperatedAll(Vec<Result<FileAnswer, Refusal>>),
+    /// One value for each chunk.
+    StoredAll(Vec<Result<(), StoreFailure>>),
+    /// The failure, if the chunks are not all on the disk, for a person.
+    Synced {
+        failure: Option<String>,
+    },
 }
 
 /// State of a chunk on a node.

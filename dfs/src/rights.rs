@@ -19,26 +19,27 @@ pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &R
 fn only_reads(what: &RequestBody) -> bool {
     match what {
         RequestBody::Membership | RequestBody::Usage | RequestBody::Check { .. } => true,
-        RequestBody::Operate(op) => matches!(op, FileOperation::Stat { .. } | FileOperation::List { .. }),
+        RequestBody::Operate(operation) => is_look(operation),
+        RequestBody::OperateAll(operations) => operations.iter().all(is_look),
         RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
-        RequestBody::Store { .. } | RequestBody::Bad { .. } | RequestBody::Tell { .. } => false,
+        RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
+        RequestBody::Bad { .. } | RequestBody::Tell { .. } => false,
     }
+}
+
+fn is_look(operation: &FileOperation) -> bool {
+    matches!(operation, FileOperation::Stat { .. } | FileOperation::List { .. })
 }
 
 fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     match what {
         RequestBody::Membership => true,
-        RequestBody::Operate(op) => match op {
-            FileOperation::Stat { name } => scope.reads(name),
-            FileOperation::Create { name, .. }
-            | FileOperation::Replace { name, .. }
-            | FileOperation::Remove { name, .. } => scope.writes(name),
-            FileOperation::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
-            FileOperation::List { folder, .. } => scope.holds(folder),
-            _ => false,
-        },
+        RequestBody::Operate(operation) => permits(scope, operation),
+        RequestBody::OperateAll(operations) => operations.iter().all(|operation| permits(scope, operation)),
         // A chunk belongs to no file before its file is created, and is deleted if it never does.
-        RequestBody::Store { .. } => !scope.folders.is_empty(),
+        RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => {
+            !scope.folders.is_empty()
+        }
         RequestBody::Bad { name, .. } => scope.reads(name),
         RequestBody::Run { run, request } => {
             scope.holds(&run.folder())
@@ -46,6 +47,18 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         }
         RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
         RequestBody::Check { .. } | RequestBody::Usage => false,
+    }
+}
+
+fn permits(scope: &FilesScope, operation: &FileOperation) -> bool {
+    match operation {
+        FileOperation::Stat { name } => scope.reads(name),
+        FileOperation::Create { name, .. }
+        | FileOperation::Replace { name, .. }
+        | FileOperation::Remove { name, .. } => scope.writes(name),
+        FileOperation::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
+        FileOperation::List { folder, .. } => scope.holds(folder),
+        FileOperation::Recover { .. } => false,
     }
 }
 
@@ -64,6 +77,10 @@ mod tests {
         let stat = |name: FileName| RequestBody::Operate(FileOperation::Stat { name });
         let remove = |name: FileName| RequestBody::Operate(FileOperation::Remove { name, id: FileId(1) });
         let run = |run, request| RequestBody::Run { run, request };
+        fn all<const COUNT: usize>(names: [&str; COUNT]) -> RequestBody {
+            let stats = names.map(|name| FileOperation::Stat { name: name.parse().unwrap() });
+            RequestBody::OperateAll(stats.to_vec())
+        }
         // Columns: submit key, read key, token of a job with this scope, token of a job without a scope.
         for (what, may) in [
             (RequestBody::Membership, [true, true, true, false]),
@@ -74,6 +91,10 @@ mod tests {
             (stat(own.file("map-1")), [true, true, true, false]),
             (remove(own.file("map-1")), [true, false, true, false]),
             (remove(other.file("map-1")), [true, false, false, false]),
+            (all(["/sky.csv"]), [true, true, true, false]),
+            (all(["/sky.csv", "/other.csv"]), [true, true, false, false]),
+            (RequestBody::StoreAll { chunks: Vec::new(), is_durable: true }, [true, false, true, false]),
+            (RequestBody::Sync { objects: Vec::new() }, [true, false, true, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),

@@ -136,8 +136,11 @@ impl<H: RingEffects> RingThread<H> {
             match effect {
                 Effect::Drop { object } => dropped.push(object),
                 effect => {
-                    // Chunks are deleted before later effects are carried out.
-                    self.shell.drop(&std::mem::take(&mut dropped));
+                    // Chunks are deleted before they are fetched or searched anew. Nothing else depends on it, so that
+                    // the chunks of many removed files are deleted together.
+                    if matches!(effect, Effect::Fetch { .. } | Effect::Search { .. }) {
+                        self.shell.drop(&std::mem::take(&mut dropped));
+                    }
                     self.apply(effect);
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::Instant;
 
-use eyas_ring::{Event, Refusal};
+use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
 use eyas_types::access::Principal;
@@ -136,7 +136,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             // The semaphore is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
-            let is_storing = matches!(what, RequestBody::Store { .. });
+            let is_storing = matches!(what, RequestBody::Store { .. } | RequestBody::StoreAll { .. });
             let serve = async move {
                 client.serve(what).await;
                 drop(request);
@@ -163,20 +163,26 @@ impl Client {
     async fn serve(&self, what: RequestBody) {
         let reply = match what {
             RequestBody::Membership => ResponseBody::Membership(self.shared.node, self.shared.membership()),
-            RequestBody::Operate(op) => {
-                let (answer, answered) = oneshot::channel();
-                let is_busy =
-                    matches!(self.shared.told.try_send(RingInput::Asked(op, answer)), Err(TrySendError::Full(_)));
-                match answered.await {
-                    Ok(answer) => ResponseBody::Operated(answer),
-                    Err(_) if is_busy => ResponseBody::Operated(Err(Refusal::Busy)),
-                    // The node has left the file system; other nodes lead in another view.
-                    Err(_) => ResponseBody::Operated(Err(Refusal::OtherView { view: 0 })),
+            RequestBody::Operate(operation) => ResponseBody::Operated(self.operate(operation).await),
+            RequestBody::OperateAll(operations) => {
+                // All of them are in the ring's queue before the first answer is awaited.
+                let answered: Vec<_> = operations.into_iter().map(|operation| self.operate(operation)).collect();
+                let mut answers = Vec::with_capacity(answered.len());
+                for answer in answered {
+                    answers.push(answer.await);
                 }
+                ResponseBody::OperatedAll(answers)
             }
             RequestBody::Store { object, size_bytes, checksum, from } => {
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
                 ResponseBody::Stored { failure: stored.err().map(|error| error.to_string()) }
+            }
+            RequestBody::StoreAll { chunks, is_durable } => {
+                ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
+            }
+            RequestBody::Sync { objects } => {
+                let failure = self.shared.chunks.sync(&objects).await.err();
+                ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }
             }
             RequestBody::Bad { name, objects, node } => {
                 return self.shared.tell(Event::BadReplicas { name, objects, node });
@@ -193,6 +199,21 @@ impl Client {
             }
         };
         self.reply(reply).await;
+    }
+
+    /// Puts an operation in the queue of the ring's thread at once. Returns the future answer.
+    fn operate(&self, operation: FileOperation) -> impl Future<Output = Result<FileAnswer, Refusal>> + use<> {
+        let (answer, answered) = oneshot::channel();
+        let is_busy =
+            matches!(self.shared.told.try_send(RingInput::Asked(operation, answer)), Err(TrySendError::Full(_)));
+        async move {
+            match answered.await {
+                Ok(answer) => answer,
+                Err(_) if is_busy => Err(Refusal::Busy),
+                // The node has left the file system; other nodes lead in another view.
+                Err(_) => Err(Refusal::OtherView { view: 0 }),
+            }
+        }
     }
 
     /// Stores a chunk. Sends `Ready` when its space is reserved.

@@ -15,6 +15,7 @@ mod adopt;
 pub mod arriving;
 pub mod checksum;
 pub mod damaged;
+mod durable;
 pub mod emulation;
 pub mod error;
 pub mod glob;

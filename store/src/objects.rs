@@ -7,10 +7,11 @@
 //! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
-//! Content is published by rename and never synced. A crash of the process loses nothing; a power failure may leave
-//! zeros under a valid name. So objects that are found at open count as unverified, and are read once against their
-//! checksum before they are used. An object that does not match is removed and reported as missing, since it can be
-//! fetched again. Damaged copies of objects that are marked as irreplaceable are kept.
+//! Content is published by rename, and synced only where the caller asks for it (`durable.rs`). A crash of the process
+//! loses nothing; a power failure may leave zeros under a valid name of an object that was not synced. So objects that
+//! are found at open count as unverified, and are read once against their checksum before they are used. An object
+//! that does not match is removed and reported as missing, since it can be fetched again. Damaged copies of objects
+//! that are marked as irreplaceable are kept.
 //!
 //! Tasks reach an object through hard links to its inode, and a faulty program can write through them. Every published
 //! object is sealed with a fixed modification time. Any write to the inode breaks the seal, which one `stat` shows
@@ -19,7 +20,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -472,7 +473,7 @@ pub(crate) fn mode(executable: bool) -> Mode {
 }
 
 /// Marks a written file as complete and unchanged.
-pub(crate) fn seal(file: &File, executable: bool) -> Result<(), Errno> {
+pub(crate) fn seal(file: &impl AsFd, executable: bool) -> Result<(), Errno> {
     rustix::fs::fchmod(file, mode(executable))?;
     let time = Timespec { tv_sec: SEAL_S, tv_nsec: 0 };
     rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })

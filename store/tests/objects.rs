@@ -36,6 +36,30 @@ fn get(store: &ObjectStore, id: ObjectId) -> Option<Vec<u8>> {
     Some(content)
 }
 
+#[test]
+fn what_is_in_memory_is_put_at_once_and_synced_alone_or_in_a_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(folder.path()).unwrap();
+    let many: Vec<ObjectId> = (0..40).map(|number| ObjectId([number; 16])).collect();
+    for id in &many {
+        let content = vec![id.0[0]; usize::from(id.0[0]) * 100];
+        assert_eq!(store.put(*id, &content).unwrap(), Checksum::of(&content));
+        assert_eq!(get(&store, *id).unwrap(), content);
+        assert!(store.verify_untouched(*id), "it is sealed");
+    }
+    store.sync(&many[..1]).unwrap();
+    store.sync(&many).unwrap();
+    // A second copy replaces nothing and leaves nothing.
+    store.put(many[3], &[3; 300]).unwrap();
+    assert_eq!(files(&folder.path().join("partial")), Vec::<PathBuf>::new());
+    store.remove(many[3]).unwrap();
+    assert_eq!(store.sync(&many[3..4]).unwrap_err().kind, StoreErrorKind::NotHere);
+    drop(store);
+    let (store, found) = ObjectStore::open(folder.path()).unwrap();
+    assert_eq!(found.len(), many.len() - 1);
+    assert_eq!(get(&store, many[39]).unwrap(), vec![39; 3900]);
+}
+
 /// Prints directly, since the test harness would capture the message.
 fn skipped(why: &str) {
     std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();

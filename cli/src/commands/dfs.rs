@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use eyas_client::cluster_files;
-use eyas_client::files::{DfsClient, File, FilesError, FilesErrorKind, Recovery, WriteOptions};
+use eyas_client::files::{
+    DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, WriteOptions,
+};
 use eyas_client::messages::FromClient;
-use eyas_client::types::dfs::{FileName, Format, NodeId};
+use eyas_client::types::dfs::{FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
-use eyas_store::name_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::connect;
@@ -23,14 +24,15 @@ use crate::print::{self, say};
 use crate::show;
 
 mod arguments;
+mod many;
+mod sources;
 mod views;
 
 use arguments::FileShapeArgs;
+use many::Outcome;
+use sources::{Beginning, open};
 
 pub(crate) use arguments::DfsCommand;
-
-/// Number of bytes at the beginning of a file that decide whether it is text.
-const PROBE_BYTES: usize = 8 << 10;
 
 /// Runs the command until it ends or an interrupt comes. An interrupted command leaves no incomplete file.
 pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
@@ -50,6 +52,7 @@ pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<Exit
     }
 }
 
+#[derive(Clone)]
 struct DfsSession {
     files: DfsClient,
     json: bool,
@@ -93,52 +96,45 @@ impl DfsSession {
         recursive: bool,
         shape: FileShapeArgs,
     ) -> Result<(), CliError> {
-        let into_folder = name.ends_with('/') || sources.len() > 1;
-        let mut all = Vec::new();
-        for source in sources {
-            let named = match (into_folder, base_name(source)) {
-                (false, _) => name.to_owned(),
-                (true, Some(base)) => format!("{}/{base}", name.trim_end_matches('/')),
-                (true, None) => {
-                    return Err(format!("{} has no file name: give the name of the new file", source.display()).into());
-                }
-            };
-            match source.is_dir() {
-                true if recursive => {
-                    let mut within = Vec::new();
-                    files_within(source, &mut within)?;
-                    for path in within {
-                        let rest = path.strip_prefix(source)?.to_str().ok_or_else(|| not_unicode(&path))?.to_owned();
-                        all.push((path, format!("{}/{rest}", named.trim_end_matches('/'))));
-                    }
-                }
-                true => return Err(format!("{} is a folder: write it with -r", source.display()).into()),
-                false => all.push((source.clone(), named)),
-            }
-        }
+        let named = sources::named(sources, name, recursive)?;
         gather(&self.files, shape.replicas.into()).await?;
-        let mut put = Vec::new();
-        for (source, name) in all {
-            let name: FileName = name.parse()?;
-            let (input, size_bytes) = open(&source)?;
-            let (format, input) = match shape.format {
-                Some(format) => (format, input),
-                None => guess(&source, input)?,
-            };
-            let options = WriteOptions { format, chunk_bytes: shape.chunk_size, replication: shape.replicas };
-            let bar = self.bar(&name, size_bytes);
-            let file = self.files.write(&name, input, options, |bytes| bar.set_position(bytes)).await;
-            bar.finish_and_clear();
-            let file = file.map_err(|error| of(&source, error))?;
+        let sources: Vec<PathBuf> = named.iter().map(|(source, _)| source.clone()).collect();
+        let put_one = |(source, name)| self.clone().put_one(source, name, shape, sources.len() == 1);
+        let completed = |file: &File| {
             if !self.json {
-                say!("{name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file));
+                say!("{}: {} in {}", file.name, format_bytes(file.record.size_bytes()), chunks(file));
             }
-            put.push(file);
-        }
+        };
+        let outcome = Outcome::of(named, |(source, _)| many::size_bytes(source), put_one, completed).await;
         if self.json {
-            views::files(&put)?;
+            views::files(&outcome.done.iter().flatten().cloned().collect::<Vec<_>>())?;
         }
-        Ok(())
+        outcome.all_or_why("stored", |place| sources[place].display().to_string()).map(drop)
+    }
+
+    async fn put_one(
+        self,
+        source: PathBuf,
+        name: FileName,
+        shape: FileShapeArgs,
+        is_alone: bool,
+    ) -> Result<File, CliError> {
+        let path = source.clone();
+        let opened = tokio::task::spawn_blocking(move || sources::begin(&path, shape.format)).await;
+        let Beginning { content, rest, size_bytes, format } =
+            opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+        let options =
+            WriteOptions { chunk_bytes: shape.chunk_size, replication: shape.replicas, ..WriteOptions::of(format) };
+        let written = if content.len() <= SMALL_CHUNK_BYTES {
+            self.files.write_content(&name, content, options).await
+        } else {
+            let bar = if is_alone { self.bar(&name, size_bytes) } else { ProgressBar::hidden() };
+            let input = std::io::Cursor::new(content).chain(rest);
+            let written = self.files.write(&name, input, options, |bytes| bar.set_position(bytes)).await;
+            bar.finish_and_clear();
+            written
+        };
+        written.map_err(|error| of(&source, error))
     }
 
     async fn append(&self, source: &Path, name: &FileName) -> Result<(), CliError> {
@@ -162,9 +158,9 @@ impl DfsSession {
             let file = self.files.stat(name).await?;
             return match to {
                 Some(to) if to == Path::new("-") => self.print(&file, 0, file.record.size_bytes()).await,
-                Some(to) if to.is_dir() => self.bring(&file, &to.join(name.base_name()), force).await,
-                Some(to) => self.bring(&file, &to, force).await,
-                None => self.bring(&file, Path::new(name.base_name()), force).await,
+                Some(to) if to.is_dir() => self.bring(&file, &to.join(name.base_name()), force, true).await,
+                Some(to) => self.bring(&file, &to, force, true).await,
+                None => self.bring(&file, Path::new(name.base_name()), force, true).await,
             };
         }
         let folder = name.trim_end_matches('/');
@@ -174,17 +170,34 @@ impl DfsSession {
         }
         let to = to
             .unwrap_or_else(|| PathBuf::from(folder.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(".")));
+        let mut placed = Vec::with_capacity(listed.len());
+        let mut folders = BTreeSet::new();
         for listing in listed {
             let rest = listing.name.as_str()[rooted(folder).len()..].trim_start_matches('/');
             // `rest` is empty if `name` is a file and not a folder.
             let place = if rest.is_empty() { to.join(listing.name.base_name()) } else { to.join(rest) };
-            let file = self.files.stat(&listing.name).await?;
-            if let Some(parent) = place.parent() {
+            if let Some(parent) = place.parent().filter(|parent| !folders.contains(*parent)) {
                 std::fs::create_dir_all(parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
+                folders.insert(parent.to_owned());
             }
-            self.bring(&file, &place, force).await?;
+            placed.push((listing.name, place, listing.size_bytes));
         }
-        Ok(())
+        self.bring_all(placed, force).await
+    }
+
+    /// Copies files, many at the same time, each to its place.
+    async fn bring_all(&self, placed: Vec<(FileName, PathBuf, u64)>, force: bool) -> Result<(), CliError> {
+        let names: Vec<FileName> = placed.iter().map(|(name, ..)| name.clone()).collect();
+        let is_alone = names.len() == 1;
+        let bring = |(name, place, _): (FileName, PathBuf, u64)| {
+            let session = self.clone();
+            async move {
+                let file = session.files.stat(&name).await?;
+                session.bring(&file, &place, force, is_alone).await
+            }
+        };
+        let outcome = Outcome::of(placed, |(.., bytes)| *bytes, bring, |()| {}).await;
+        outcome.all_or_why("copied", |place| names[place].to_string()).map(drop)
     }
 
     /// Copies the files that match a pattern, each under its own name.
@@ -207,21 +220,19 @@ impl DfsSession {
         }
         std::fs::create_dir_all(Path::new(".").join(&to))
             .map_err(|e| format!("cannot create {}: {e}", to.display()))?;
-        for name in names {
-            let file = self.files.stat(name).await?;
-            self.bring(&file, &to.join(name.base_name()), force).await?;
-        }
-        Ok(())
+        // Their sizes are not known yet.
+        let placed = names.iter().map(|name| (name.clone(), to.join(name.base_name()), many::LARGE_FILE_BYTES));
+        self.bring_all(placed.collect(), force).await
     }
 
     /// Writes a file under a temporary name, and renames it when it is complete. An existing pipe or device is written
     /// to directly.
-    async fn bring(&self, file: &File, place: &Path, force: bool) -> Result<(), CliError> {
+    async fn bring(&self, file: &File, place: &Path, force: bool, is_alone: bool) -> Result<(), CliError> {
         let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
         match place.metadata() {
             Ok(there) if !there.is_file() => {
                 let mut into = LocalFile::options().write(true).open(place).map_err(cannot)?;
-                return self.copy(file, &mut into, place).await;
+                return self.copy(file, &mut into, place, is_alone).await;
             }
             Ok(_) if !force => {
                 return Err(format!("{} already exists: replace it with --force", place.display()).into());
@@ -231,7 +242,7 @@ impl DfsSession {
         let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let landing = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempfile_in(folder);
         let mut landing = landing.map_err(cannot)?;
-        self.copy(file, landing.as_file_mut(), place).await?;
+        self.copy(file, landing.as_file_mut(), place, is_alone).await?;
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666 & !umask());
         landing.as_file().set_permissions(mode).map_err(cannot)?;
         match force {
@@ -244,8 +255,8 @@ impl DfsSession {
         Ok(())
     }
 
-    async fn copy(&self, file: &File, into: &mut LocalFile, place: &Path) -> Result<(), CliError> {
-        let bar = self.bar(&file.name, Some(file.record.size_bytes()));
+    async fn copy(&self, file: &File, into: &mut LocalFile, place: &Path, is_alone: bool) -> Result<(), CliError> {
+        let bar = if is_alone { self.bar(&file.name, Some(file.record.size_bytes())) } else { ProgressBar::hidden() };
         let mut reading = self.files.read(file);
         while let Some(part) = reading.next().await? {
             into.write_all(&part).map_err(|e| format!("cannot write {}: {e}", place.display()))?;
@@ -293,9 +304,13 @@ impl DfsSession {
     async fn remove(&self, names: &[String], recursive: bool) -> Result<(), CliError> {
         for name in names {
             if !recursive {
-                for name in cluster_files(&self.files, name).await? {
-                    self.files.remove(&name).await?;
-                }
+                let names = cluster_files(&self.files, name).await?;
+                let remove = |name| {
+                    let files = self.files.clone();
+                    async move { Ok(files.remove(&name).await?) }
+                };
+                let outcome = Outcome::of(names.clone(), |_| 0, remove, |()| {}).await;
+                outcome.all_or_why("removed", |place| names[place].to_string())?;
                 continue;
             }
             if !self.remove_all(&rooted(name.trim_end_matches('/'))).await? {
@@ -308,14 +323,15 @@ impl DfsSession {
     /// Removes the files of a folder; returns whether there were any.
     async fn remove_all(&self, folder: &str) -> Result<bool, CliError> {
         let listed = self.files.list(folder).await?;
-        for listing in &listed {
-            match self.files.remove(&listing.name).await {
-                // Another client has removed the file at the same time.
-                Err(error) if error.kind == FilesErrorKind::NotFound => {}
-                removed => removed?,
-            }
-        }
-        Ok(!listed.is_empty())
+        let count = listed.len();
+        let names: Vec<FileName> = listed.iter().map(|listing| listing.name.clone()).collect();
+        let remove = |listing: Listing| {
+            let files = self.files.clone();
+            async move { many::or_gone(files.remove_listed(&listing).await) }
+        };
+        let outcome = Outcome::of(listed, |_| 0, remove, |()| {}).await;
+        outcome.all_or_why("removed", |place| names[place].to_string())?;
+        Ok(count > 0)
     }
 
     async fn rebalance(&self, folder: &str) -> Result<(), CliError> {
@@ -385,14 +401,23 @@ impl DfsSession {
     async fn verify(&self, names: &[String], thoroughly: bool) -> Result<ExitCode, CliError> {
         let mut verified = Vec::new();
         for name in names {
-            for listing in self.files.list(&rooted(name.trim_end_matches('/'))).await? {
-                let file = match self.files.stat(&listing.name).await {
-                    Err(error) if error.kind == FilesErrorKind::NotFound => continue,
-                    file => file?,
-                };
-                let found = self.files.verify(&file, thoroughly).await?;
-                verified.push((file.name, found));
-            }
+            let listed = self.files.list(&rooted(name.trim_end_matches('/'))).await?;
+            let names: Vec<FileName> = listed.iter().map(|listing| listing.name.clone()).collect();
+            let verify = |listing: Listing| {
+                let files = self.files.clone();
+                async move {
+                    match files.stat(&listing.name).await {
+                        Err(error) if error.kind == FilesErrorKind::NotFound => Ok(None),
+                        file => {
+                            let file = file?;
+                            let found = files.verify(&file, thoroughly).await?;
+                            Ok(Some((file.name, found)))
+                        }
+                    }
+                }
+            };
+            let outcome = Outcome::of(listed, |listing| listing.size_bytes, verify, |_| {}).await;
+            verified.extend(outcome.all_or_why("checked", |place| names[place].to_string())?.into_iter().flatten());
         }
         views::verified(&verified, self.json)?;
         let is_good = verified.iter().all(|(_, found)| found.is_good());
@@ -436,59 +461,11 @@ fn rooted(folder: &str) -> String {
     }
 }
 
-fn base_name(path: &Path) -> Option<&str> {
-    path.file_name().filter(|name| *name != "-")?.to_str()
-}
-
-fn not_unicode(path: &Path) -> CliError {
-    format!("the name of `{}` is not UTF-8, and names in the cluster must be: rename the file first", name_of(path))
-        .into()
-}
-
 fn of(source: &Path, error: FilesError) -> CliError {
     match error.kind {
         FilesErrorKind::Invalid | FilesErrorKind::Local => format!("{}: {error}", source.display()).into(),
         _ => error.into(),
     }
-}
-
-/// The files of a folder and its subfolders, in the order of their names. Links to files are followed, links to folders
-/// are not.
-fn files_within(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
-    let cannot = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
-    let mut entries = std::fs::read_dir(folder).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, is_folder) = (entry.path(), entry.file_type().map_err(cannot)?.is_dir());
-        match is_folder {
-            true => files_within(&path, files)?,
-            false if path.is_file() => files.push(path),
-            false => say!("{} is not a file, and is left out", path.display()),
-        }
-    }
-    Ok(())
-}
-
-/// Opens a source; returns its size if the source is a file.
-fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
-    if source == Path::new("-") {
-        return Ok((Box::new(std::io::stdin()), None));
-    }
-    let file = LocalFile::open(source).map_err(|e| format!("cannot read {}: {e}", source.display()))?;
-    let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(format!("{} is a folder", source.display()).into());
-    }
-    Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
-}
-
-/// Guesses the record format of a source from its name and its first bytes. Returns the source from its beginning on.
-fn guess(source: &Path, mut input: Box<dyn Read + Send>) -> Result<(Format, Box<dyn Read + Send>), CliError> {
-    let mut beginning = Vec::new();
-    (&mut input).take(PROBE_BYTES as u64).read_to_end(&mut beginning)?;
-    let is_text = !beginning.contains(&0);
-    let format = Format::guess(base_name(source).unwrap_or(""), is_text);
-    Ok((format, Box::new(std::io::Cursor::new(beginning).chain(input))))
 }
 
 /// The mode bits that the process removes from files that it creates.

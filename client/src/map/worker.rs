@@ -454,7 +454,7 @@ async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), W
         Output::Partitioned(writer, partitioning) => {
             drop(writer);
             let partitioned = partitioning.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
-            let options = WriteOptions::of(Format::Fixed { record_bytes: 1 });
+            let options = WriteOptions { is_durable: false, ..WriteOptions::of(Format::Fixed { record_bytes: 1 }) };
             files.write(&name, partitioned, options, |_| {}).await?;
             Ok(())
         }
@@ -467,7 +467,9 @@ pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: st
     file.seek(SeekFrom::Start(0))?;
     (&mut file).take(SNIFFED_BYTES).read_to_end(&mut beginning)?;
     file.seek(SeekFrom::Start(0))?;
-    let options = WriteOptions::of(Format::guess(name.as_str(), !beginning.contains(&0)));
+    let format = Format::guess(name.as_str(), !beginning.contains(&0));
+    // A program can run again.
+    let options = WriteOptions { is_durable: false, ..WriteOptions::of(format) };
     files.write(name, file, options, |_| {}).await?;
     Ok(())
 }

@@ -15,6 +15,7 @@ mod crashes;
 mod data_diffusion;
 mod dfs;
 mod dfs_lost;
+mod dfs_many;
 mod documents;
 mod floods;
 mod get;

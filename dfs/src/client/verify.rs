@@ -120,7 +120,7 @@ impl DfsClient {
         for LostChunk { place, range, .. } in &lost {
             let content = part_of(&mut copy, range.clone())?;
             let chunk = &mut record.chunks[*place];
-            chunk.replicas = self.store(record.id, content, record.replication).await?.replicas;
+            chunk.replicas = self.store(record.id, content, record.replication, true).await?.replicas;
         }
         if !lost.is_empty() {
             self.replace(file, record).await?;

@@ -1,7 +1,7 @@
 //! Writing: content is cut at record boundaries, each chunk is sent to its replicas in a chain, and when all chunks
 //! are stored, the file appears as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,11 +20,16 @@ use tokio::time::timeout;
 
 use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::groups::OutgoingSmallChunk;
 use crate::client::{DfsClient, File, PAUSE, unexpected};
-use crate::protocol::{Member, RequestBody, ResponseBody};
+use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
 
 /// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;
+
+/// A chunk of up to this size is sent within a request, together with other chunks. A larger one has a transfer of its
+/// own, and goes from node to node in a chain.
+pub const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 /// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
@@ -38,6 +43,9 @@ const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 /// Number of bytes read from the source at a time.
 const READ_BYTES: usize = 1 << 20;
 
+/// Time for a node to force the chunks of a file to its disk.
+const SYNC_DEADLINE: Duration = Duration::from_secs(120);
+
 /// Options of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -47,13 +55,24 @@ pub struct WriteOptions {
     pub chunk_bytes: u64,
     /// Number of replicas of each chunk, or the number of nodes if that is smaller.
     pub replication: u8,
+    /// Whether the file appears only when its content is on the disks of the nodes.
+    pub is_durable: bool,
 }
 
 impl WriteOptions {
     /// The default options for this format.
     pub fn of(format: Format) -> Self {
-        WriteOptions { format, chunk_bytes: DEFAULT_CHUNK_BYTES, replication: DEFAULT_REPLICATION }
+        let (chunk_bytes, replication) = (DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION);
+        WriteOptions { format, chunk_bytes, replication, is_durable: true }
     }
+}
+
+/// A file that is being written.
+struct Draft<'a> {
+    name: &'a FileName,
+    id: FileId,
+    replication: u8,
+    is_durable: bool,
 }
 
 /// A piece of the source.
@@ -78,14 +97,53 @@ impl DfsClient {
         if self.exists(name).await? {
             return Err(FilesError::exists(name));
         }
-        let WriteOptions { format, chunk_bytes, replication } = options;
-        let id = FileId(random()?);
+        let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
+        let draft = Draft { name, id: FileId(random()?), replication, is_durable };
         let cutter = Cutter::new(format, chunk_bytes);
-        let chunks = self.store_all(name, id, cutter, source, Vec::new(), 0, replication, see).await?;
-        let record = FileRecord { id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
-        let op = FileOperation::Create { name: name.clone(), record: record.clone() };
-        match self.operate(op).await? {
-            FileAnswer::Done { version } => Ok(File { name: name.clone(), record, version }),
+        let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
+        self.create(&draft, options, chunks).await
+    }
+
+    /// Writes a new file whose content is in memory. Many such files can be written at the same time; their chunks and
+    /// names go to the nodes in groups.
+    ///
+    /// # Errors
+    /// As [`write`](DfsClient::write).
+    pub async fn write_content(
+        &self,
+        name: &FileName,
+        content: Vec<u8>,
+        options: WriteOptions,
+    ) -> Result<File, FilesError> {
+        if self.exists(name).await? {
+            return Err(FilesError::exists(name));
+        }
+        let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
+        let draft = Draft { name, id: FileId(random()?), replication, is_durable };
+        self.gather(replication.into(), |_| {}).await?;
+        let mut pieces = Vec::new();
+        cut(Cutter::new(format, chunk_bytes), std::io::empty(), content, 1, |piece| {
+            pieces.push(piece);
+            true
+        })?;
+        if pieces.len() > MAX_CHUNKS {
+            return Err(too_many_chunks(name));
+        }
+        let mut chunks = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            chunks.push(self.store(draft.id, piece, replication, is_durable).await?);
+        }
+        self.sync(&draft, &chunks).await?;
+        self.create(&draft, options, chunks).await
+    }
+
+    /// Makes a file appear whose chunks are stored.
+    async fn create(&self, draft: &Draft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Result<File, FilesError> {
+        let (name, WriteOptions { format, chunk_bytes, replication, .. }) = (draft.name.clone(), options);
+        let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
+        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
+        match self.operate(operation).await? {
+            FileAnswer::Done { version } => Ok(File { name, record, version }),
             _ => Err(unexpected()),
         }
     }
@@ -111,7 +169,8 @@ impl DfsClient {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::resume(format, chunk_bytes, offset);
-        let more = self.store_all(name, id, cutter, source, last, kept.len(), replication, see).await?;
+        let draft = Draft { name, id, replication, is_durable: true };
+        let more = self.store_all(&draft, cutter, source, last, kept.len(), see).await?;
         kept.extend(more);
         let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record.clone() };
         self.replace(file, record).await
@@ -146,23 +205,23 @@ impl DfsClient {
 
     /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file has `before` chunks
     /// already.
-    #[expect(clippy::too_many_arguments, reason = "parts of a file's record, which a new file does not have yet")]
     async fn store_all(
         &self,
-        name: &FileName,
-        id: FileId,
+        draft: &Draft<'_>,
         cutter: Cutter,
         source: impl Read + Send + 'static,
         begun: Vec<u8>,
         before: usize,
-        replication: u8,
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
+        let Draft { name, id, replication, is_durable } = *draft;
         self.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = cut(cutter, source, begun, &sender) {
+            // If the receiver is gone, it has failed.
+            let take = |chunk| sender.blocking_send(Piece::Chunk(chunk)).is_ok();
+            if let Err(error) = cut(cutter, source, begun, READ_BYTES, take) {
                 let _ = sender.blocking_send(Piece::Failed(error));
             }
         });
@@ -187,7 +246,7 @@ impl DfsClient {
                         }
                         chunks.push(None);
                         let files = self.clone();
-                        under_way.spawn(async move { (place, files.store(id, content, replication).await) });
+                        under_way.spawn(async move { (place, files.store(id, content, replication, is_durable).await) });
                     }
                     Some(Piece::Failed(error)) => return Err(error),
                     None => break,
@@ -205,11 +264,65 @@ impl DfsClient {
             let message = format!("{name} took more than 12 hours to write: write it in parts, with append");
             return Err(FilesError::invalid(message));
         }
-        Ok(chunks.into_iter().flatten().collect())
+        let chunks: Vec<Chunk> = chunks.into_iter().flatten().collect();
+        self.sync(draft, &chunks).await?;
+        Ok(chunks)
+    }
+
+    /// Forces the large chunks of a file to the disks of their nodes, unless the file need not be durable. Small chunks
+    /// were durable when they were stored.
+    async fn sync(&self, draft: &Draft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
+        let is_large = |chunk: &&Chunk| chunk.size_bytes > SMALL_CHUNK_BYTES as u64;
+        if !draft.is_durable || !chunks.iter().any(|chunk| is_large(&chunk)) {
+            return Ok(());
+        }
+        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
+        for chunk in chunks.iter().filter(is_large) {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
+        }
+        let (known, mut syncing) = (self.known(), JoinSet::new());
+        for (node, objects) in by_node {
+            let (files, member) = (self.clone(), known.members.get(&node).copied());
+            syncing.spawn(async move {
+                match member {
+                    Some(member) => (node, files.sync_on(&member, objects).await),
+                    None => (node, Err(FilesError::unreachable(format!("node {node} is not reachable")))),
+                }
+            });
+        }
+        let (mut durable, mut why) = (BTreeSet::new(), None);
+        while let Some(synced) = syncing.join_next().await {
+            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+                (node, Ok(())) => drop(durable.insert(node)),
+                (_, Err(error)) => why = Some(error),
+            }
+        }
+        let enough = enough_replicas(draft.replication, known.size());
+        let count = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count();
+        match why.filter(|_| chunks.iter().filter(is_large).any(|chunk| count(chunk) < enough)) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    async fn sync_on(&self, member: &Member, objects: Vec<ObjectId>) -> Result<(), FilesError> {
+        let synced = async { self.0.calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
+        match timeout(SYNC_DEADLINE, synced).await.unwrap_or_else(|_| Err(silent(member)))? {
+            ResponseBody::Synced { failure: None } => Ok(()),
+            ResponseBody::Synced { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Unreachable, &why)),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
-    pub(super) async fn store(&self, id: FileId, content: Vec<u8>, replication: u8) -> Result<Chunk, FilesError> {
+    /// A small chunk is on their disks then, if it is to be durable.
+    pub(super) async fn store(
+        &self,
+        id: FileId,
+        content: Vec<u8>,
+        replication: u8,
+        is_durable: bool,
+    ) -> Result<Chunk, FilesError> {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
         let object = Chunk::object_of(id, size_bytes, checksum);
         let content = Arc::new(content);
@@ -231,7 +344,7 @@ impl DfsClient {
             let further = &further[..further.len().min(lacking)];
             // If nodes are down or full, fewer replicas are enough for now, but at least two: the leader makes the
             // others when it can.
-            let is_enough = replicas.len() >= usize::from(replication).min(2).min(known.size()).max(1);
+            let is_enough = replicas.len() >= enough_replicas(replication, known.size());
             if further.is_empty() {
                 if is_enough {
                     break;
@@ -242,7 +355,11 @@ impl DfsClient {
                 failed.clear();
                 self.pause(&mut pause).await;
             }
-            for (member, stored) in self.chain(&chunk, replicas.first(), further).await {
+            let stored = match size_bytes <= SMALL_CHUNK_BYTES as u64 {
+                true => self.send_small(&chunk, further, is_durable).await,
+                false => self.chain(&chunk, replicas.first(), further).await,
+            };
+            for (member, stored) in stored {
                 match stored {
                     Ok(()) => replicas.push(member),
                     Err(error) => {
@@ -261,6 +378,32 @@ impl DfsClient {
             }
         }
         Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
+    }
+
+    /// Stores a small chunk on these nodes, with other small chunks that are on their way.
+    async fn send_small(
+        &self,
+        chunk: &OutgoingChunk,
+        to: &[&Member],
+        is_durable: bool,
+    ) -> Vec<(Member, Result<(), FilesError>)> {
+        let OutgoingChunk { object, checksum, .. } = *chunk;
+        let send = |member: &&Member| {
+            let chunk = SmallChunk { object, checksum, content: chunk.content.to_vec() };
+            (**member, self.0.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }))
+        };
+        let sent: Vec<_> = to.iter().map(send).collect();
+        let mut ended = Vec::with_capacity(sent.len());
+        for (member, answer) in sent {
+            let stored = answer.await.and_then(|answer| {
+                answer.map_err(|failure| match failure {
+                    StoreFailure::NoSpace(why) => not_stored(&member, FilesErrorKind::Full, &why),
+                    StoreFailure::Failed(why) => not_stored(&member, FilesErrorKind::Unreachable, &why),
+                })
+            });
+            ended.push((member, stored));
+        }
+        ended
     }
 
     /// Stores a chunk on these nodes, in a chain: the first node gets it from a node that has it, or from this client;
@@ -342,6 +485,12 @@ impl DfsClient {
     }
 }
 
+/// The number of replicas with which a chunk counts as stored: if nodes are down or full, fewer than it should have, but
+/// at least two.
+fn enough_replicas(replication: u8, nodes: usize) -> usize {
+    usize::from(replication).min(2).min(nodes).max(1)
+}
+
 fn silent(member: &Member) -> FilesError {
     FilesError::unreachable(format!("node {} does not answer", member.node))
 }
@@ -364,22 +513,24 @@ pub(crate) struct OutgoingChunk {
     pub content: Arc<Vec<u8>>,
 }
 
-/// Reads a source to its end and cuts it into chunks. The first chunk begins with `begun`.
+/// Reads a source to its end and cuts it into chunks. The first chunk begins with `begun`. Ends early if `take` returns
+/// `false`.
 fn cut(
     mut cutter: Cutter,
     mut source: impl Read,
     begun: Vec<u8>,
-    chunks: &mpsc::Sender<Piece>,
+    buffer_bytes: usize,
+    mut take: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), FilesError> {
     let bad = |error: eyas_blocks::format::BadContent| FilesError::invalid(error.to_string());
     let (mut fresh, mut chunk) = (begun, Vec::new());
-    let mut buffer = vec![0; READ_BYTES];
+    let mut buffer = vec![0; buffer_bytes];
     loop {
         let mut bytes = &fresh[..];
         while let Some(end) = cutter.cut(bytes).map_err(bad)? {
             chunk.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end..];
-            if chunks.blocking_send(Piece::Chunk(std::mem::take(&mut chunk))).is_err() {
+            if !take(std::mem::take(&mut chunk)) {
                 return Ok(());
             }
         }
@@ -404,8 +555,7 @@ fn cut(
     }
     let _: Ending = cutter.finish().map_err(bad)?;
     if !chunk.is_empty() {
-        // If the receiver is gone, it has failed.
-        let _ = chunks.blocking_send(Piece::Chunk(chunk));
+        take(chunk);
     }
     Ok(())
 }

@@ -160,7 +160,8 @@ pub fn lines(bytes: usize) -> Vec<u8> {
 }
 
 /// Chunks of 64 KiB.
-pub const SMALL: WriteOptions = WriteOptions { format: Format::Lines, chunk_bytes: 64 << 10, replication: 3 };
+pub const SMALL: WriteOptions =
+    WriteOptions { format: Format::Lines, chunk_bytes: 64 << 10, replication: 3, is_durable: true };
 
 pub async fn write(files: &DfsClient, file: &str, content: &[u8]) -> Result<eyas_dfs::File, FilesError> {
     files.write(&name(file), std::io::Cursor::new(content.to_vec()), SMALL, |_| {}).await

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Experiment: many small files in the file system of the cluster, beside `cp -r` followed by `sync`.
+
+Starts a cluster on this machine, whose nodes keep files on the disk of `--folder`. For each number of files, the
+commands take turns: `cp -r` and `sync`, `dfs put -r`, `dfs ls`, `dfs du`, `dfs verify`, `dfs get -r`, `dfs rm -r`.
+Prints the medians, and the ratio of each command to `cp -r` and `sync` of the same round. `put` and `get` must take
+less than three times as long as `cp -r` and `sync`; each file that is put has `--replicas` replicas on the same disk.
+Last, one huge file is put and got.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from coordinated import eyas
+
+GOAL = 3.0
+FILES_A_FOLDER = 100
+HUGE_BYTES = 512 << 20
+COMMANDS = ("cp", "put", "ls", "du", "verify", "get", "rm")
+JUDGED = ("put", "get")
+
+
+class Cluster:
+    """A cluster on this machine. A context manager that stops it at its end."""
+
+    def __init__(self, command: Path, folder: Path, nodes: int) -> None:
+        self.command = [str(command)]
+        self.folder = folder
+        self.nodes = nodes
+        self.environment = {**os.environ, "EYAS_HOME": str(folder / "home")}
+
+    def __enter__(self) -> Cluster:
+        self.run("start", "local", "--nodes", str(self.nodes), "--dfs", "--detach")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run("stop")
+
+    def run(self, *words: str) -> float:
+        """Seconds that a command takes."""
+        began = time.monotonic()
+        done = subprocess.run(
+            [*self.command, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise SystemExit(f"eyas {' '.join(words)} failed: {done.stderr[-1000:]}")
+        return time.monotonic() - began
+
+
+def make(folder: Path, count: int, size_bytes: int) -> None:
+    """Makes files of text in folders of their own."""
+    for number in range(count):
+        path = folder / f"{number // FILES_A_FOLDER:04}" / f"f{number:06}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = f"line of file {number}\n"
+        path.write_text((line * (size_bytes // len(line) + 1))[:size_bytes])
+
+
+def copied(source: Path, to: Path) -> float:
+    """Seconds of a copy that is on the disk."""
+    began = time.monotonic()
+    subprocess.run(["cp", "-r", source, to], check=True)
+    os.sync()
+    return time.monotonic() - began
+
+
+def turn(cluster: Cluster, source: Path, replicas: str) -> dict[str, float]:
+    """Seconds of each command, over files that are new to the cluster."""
+    copy, back = cluster.folder / "copy", cluster.folder / "back"
+    os.sync()
+    taken = {"cp": copied(source, copy)}
+    taken["put"] = cluster.run("dfs", "put", "-r", "--replicas", replicas, str(source), "/tree")
+    taken["ls"] = cluster.run("dfs", "ls", "/tree")
+    taken["du"] = cluster.run("dfs", "du", "/tree")
+    taken["verify"] = cluster.run("dfs", "verify", "/tree")
+    taken["get"] = cluster.run("dfs", "get", "-r", "/tree", str(back))
+    subprocess.run(["diff", "-r", source, back], check=True)
+    taken["rm"] = cluster.run("dfs", "rm", "-r", "/tree")
+    shutil.rmtree(copy)
+    shutil.rmtree(back)
+    return taken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="quick test of one round; the figures mean nothing")
+    parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", default="10,10000", help="numbers of files [default: 10,10000]")
+    parser.add_argument("--bytes", type=int, default=1500, help="size of each file [default: 1500]")
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--replicas", default="3")
+    parser.add_argument("--huge", type=int, default=HUGE_BYTES, help="bytes of a huge file; 0 for none")
+    parser.add_argument("--folder", type=Path, help="folder for the files [default: a temporary folder]")
+    words = parser.parse_args()
+    counts, rounds = [int(count) for count in words.files.split(",")], words.rounds
+    if words.tiny:
+        counts, rounds, words.huge = [10, 200], 1, min(words.huge, 1 << 20)
+    worst = 0.0
+    with (
+        tempfile.TemporaryDirectory(dir=words.folder) as scratch,
+        Cluster(words.eyas.resolve(), Path(scratch), words.nodes) as cluster,
+    ):
+        print(f"{words.nodes} nodes, {words.replicas} replicas, files of {words.bytes} bytes; medians of {rounds} rounds")
+        print(f"{'files':>10}" + "".join(f"{name:>16}" for name in COMMANDS), flush=True)
+        sources = [(str(count), count, words.bytes) for count in counts]
+        sources += [(f"1 ({words.huge >> 20} MiB)", 1, words.huge)] if words.huge else []
+        for named, count, size_bytes in sources:
+            source = Path(scratch) / f"source-{count}-{size_bytes}"
+            make(source, count, size_bytes)
+            turns = [turn(cluster, source, words.replicas) for _ in range(rounds)]
+            shutil.rmtree(source)
+            row = f"{named:>10}{statistics.median(turn['cp'] for turn in turns):14.3f} s"
+            for name in COMMANDS[1:]:
+                ratio = statistics.median(turn[name] / turn["cp"] for turn in turns)
+                row += f"{statistics.median(turn[name] for turn in turns):8.3f} ({ratio:.2f})".rjust(16)
+                if name in JUDGED and count >= 1000:
+                    worst = max(worst, ratio)
+            print(row, flush=True)
+    verdict = "reached" if worst < GOAL else "NOT reached"
+    print(f"1000 files and more: at most {worst:.2f} times as long as cp -r and sync; the goal is {GOAL}: {verdict}")
+    return 0 if worst < GOAL or words.tiny else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

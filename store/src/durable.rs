@@ -1,0 +1,74 @@
+//! Objects whose content is in memory, and objects that are forced to the disk.
+//!
+//! An object that has just been stored is in the page cache. [`ObjectStore::sync`] returns when a power failure can no
+//! longer lose it. One sync of many objects costs little more than that of one.
+
+use eyas_types::ObjectId;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::checksum::Checksum;
+use crate::error::StoreError;
+use crate::index::{IndexEntry, file_name, folder_name};
+use crate::objects::{ObjectStore, not_here, seal};
+
+/// Up to this number of objects are synced one by one. For more of them, the whole file system of the store is synced,
+/// which also writes what other programs have written there.
+pub const SYNCED_ONE_BY_ONE: usize = 16;
+
+impl ObjectStore {
+    /// Stores an object whose content is in memory, and returns its checksum. Blocks.
+    ///
+    /// # Errors
+    /// `Full` or `Io` for failures of the disk.
+    pub fn put(&self, id: ObjectId, content: &[u8]) -> Result<Checksum, StoreError> {
+        let name = self.new_partial();
+        let failed = |errno: Errno| StoreError::io(format!("cannot store object {id}"), errno);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(self.partial(), &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        let written = write_all(&file, content).and_then(|()| seal(&file, false)).map_err(failed);
+        drop(file);
+        let checksum = Checksum::of(content);
+        let entry = IndexEntry { size_bytes: content.len() as u64, checksum, executable: false, verified: true };
+        let published = written.and_then(|()| self.publish(&name, id, entry));
+        if !matches!(published, Ok(true)) {
+            self.discard_partial(&name);
+        }
+        published.map(|_| checksum)
+    }
+
+    /// Returns when these objects are on the disk. Blocks.
+    ///
+    /// # Errors
+    /// `NotHere`; `Io` if the disk fails. Then none of the objects can be relied on.
+    pub fn sync(&self, ids: &[ObjectId]) -> Result<(), StoreError> {
+        if ids.len() > SYNCED_ONE_BY_ONE {
+            let failed = |errno| StoreError::io(format!("cannot sync the store `{}`", self.dir().display()), errno);
+            return rustix::io::retry_on_intr(|| rustix::fs::syncfs(self.objects())).map_err(failed);
+        }
+        for id in ids {
+            let (entry, _) = self.ready(*id)?;
+            let failed = |errno: Errno| match errno {
+                Errno::NOENT => not_here(*id),
+                errno => StoreError::io(format!("cannot sync object {id}"), errno),
+            };
+            let sync = |path: &str| {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                let opened = rustix::fs::openat(self.objects(), path, flags, Mode::empty())?;
+                rustix::io::retry_on_intr(|| rustix::fs::fsync(&opened))
+            };
+            sync(&file_name(*id, entry.size_bytes, entry.checksum)).map_err(failed)?;
+            // The name of the object in its folder.
+            sync(&folder_name(*id)).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_all(file: &impl std::os::fd::AsFd, mut content: &[u8]) -> Result<(), Errno> {
+    while !content.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(file, content))?;
+        content = &content[written..];
+    }
+    Ok(())
+}
