@@ -58,7 +58,13 @@ class Cluster:
 
 
 def make(folder: Path, count: int, size_bytes: int) -> None:
-    """Makes files of text in folders of their own."""
+    """Makes files of text in folders of their own, or one file of random bytes."""
+    if count == 1:
+        folder.mkdir()
+        with (folder / "huge").open("wb") as file:
+            for _ in range(0, size_bytes, 1 << 20):
+                file.write(os.urandom(1 << 20))
+        return
     for number in range(count):
         path = folder / f"{number // FILES_A_FOLDER:04}" / f"f{number:06}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)

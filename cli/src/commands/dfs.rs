@@ -5,6 +5,7 @@ use std::fs::File as LocalFile;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, LazyLock};
 
 use eyas_client::cluster_files;
 use eyas_client::files::{
@@ -14,6 +15,7 @@ use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::Semaphore;
 
 use crate::connect::connect;
 use crate::error::{CliError, INTERRUPTED};
@@ -99,13 +101,14 @@ impl DfsSession {
         let named = sources::named(sources, name, recursive)?;
         gather(&self.files, shape.replicas.into()).await?;
         let sources: Vec<PathBuf> = named.iter().map(|(source, _)| source.clone()).collect();
-        let put_one = |(source, name)| self.clone().put_one(source, name, shape, sources.len() == 1);
+        let readers = many::readers();
+        let put_one = |(source, name)| self.clone().put_one(source, name, shape, sources.len() == 1, readers.clone());
         let completed = |file: &File| {
             if !self.json {
                 say!("{}: {} in {}", file.name, format_bytes(file.record.size_bytes()), chunks(file));
             }
         };
-        let outcome = Outcome::of(named, |(source, _)| many::size_bytes(source), put_one, completed).await;
+        let outcome = Outcome::of(named, |(source, _)| many::cost_to_put(source), put_one, completed).await;
         if self.json {
             views::files(&outcome.done.iter().flatten().cloned().collect::<Vec<_>>())?;
         }
@@ -118,9 +121,14 @@ impl DfsSession {
         name: FileName,
         shape: FileShapeArgs,
         is_alone: bool,
+        readers: Arc<Semaphore>,
     ) -> Result<File, CliError> {
         let path = source.clone();
-        let opened = tokio::task::spawn_blocking(move || sources::begin(&path, shape.format)).await;
+        let opened = {
+            // The semaphore is never closed.
+            let _reader = readers.acquire().await?;
+            tokio::task::spawn_blocking(move || sources::begin(&path, shape.format)).await
+        };
         let Beginning { content, rest, size_bytes, format } =
             opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
         let options =
@@ -196,7 +204,7 @@ impl DfsSession {
                 session.bring(&file, &place, force, is_alone).await
             }
         };
-        let outcome = Outcome::of(placed, |(.., bytes)| *bytes, bring, |()| {}).await;
+        let outcome = Outcome::of(placed, |(.., bytes)| many::cost_to_read(*bytes), bring, |()| {}).await;
         outcome.all_or_why("copied", |place| names[place].to_string()).map(drop)
     }
 
@@ -416,7 +424,7 @@ impl DfsSession {
                     }
                 }
             };
-            let outcome = Outcome::of(listed, |listing| listing.size_bytes, verify, |_| {}).await;
+            let outcome = Outcome::of(listed, |listing| many::cost_to_read(listing.size_bytes), verify, |_| {}).await;
             verified.extend(outcome.all_or_why("checked", |place| names[place].to_string())?.into_iter().flatten());
         }
         views::verified(&verified, self.json)?;
@@ -470,7 +478,10 @@ fn of(source: &Path, error: FilesError) -> CliError {
 
 /// The mode bits that the process removes from files that it creates.
 fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-    mask.unwrap_or(0o022)
+    static MASK: LazyLock<u32> = LazyLock::new(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+        mask.unwrap_or(0o022)
+    });
+    *MASK
 }

@@ -1,28 +1,55 @@
 //! Work on many files at the same time, in bounded memory. The client sends the requests of all of them in groups.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use eyas_client::files::FilesError;
+use eyas_client::files::{FilesError, FilesErrorKind, SMALL_CHUNK_BYTES};
 use eyas_client::types::units::format_count;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::error::CliError;
 
 /// Maximum number of files under way.
-const FILES_TOGETHER: usize = 512;
+const FILES_TOGETHER: usize = 1024;
 
-/// Maximum size of all files under way, bytes. A file that is larger goes alone.
+/// Maximum cost of all files under way, bytes. A file that costs more goes alone.
 const BYTES_TOGETHER: u64 = 64 << 20;
 
-/// What a large file counts, since its chunks are not in memory all at once, bytes.
+/// The cost of a large file, of which a few chunks are in memory at a time, bytes.
 pub(super) const LARGE_FILE_BYTES: u64 = 16 << 20;
+
+/// The least cost of a file that needs a thread, a connection or a large buffer, bytes: 32 such files go together.
+const BUFFER_BYTES: u64 = 2 << 20;
+
+/// Maximum number of source files that are opened and read at the same time.
+const READERS: usize = 8;
+
+/// The cost of writing a file, from its size if that is known: small files share their groups.
+pub(super) fn cost_to_put(path: &Path) -> u64 {
+    match path.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len()) {
+        Some(bytes) if bytes <= SMALL_CHUNK_BYTES as u64 => bytes,
+        Some(bytes) => bytes.clamp(BUFFER_BYTES, LARGE_FILE_BYTES),
+        None => LARGE_FILE_BYTES,
+    }
+}
+
+/// The cost of reading a file.
+pub(super) fn cost_to_read(size_bytes: u64) -> u64 {
+    size_bytes.clamp(BUFFER_BYTES / 4, LARGE_FILE_BYTES)
+}
+
+/// Bounds the source files that are opened at the same time.
+pub(super) fn readers() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(READERS))
+}
 
 /// Does `act` for each item, many at a time, and begins them in order. After a failure, no further item is begun; those
 /// under way are completed. `see` is told each result as it comes, with the place of the item. Returns the number of
 /// items that were begun.
 pub(super) async fn for_each<T, R, F>(
     items: impl IntoIterator<Item = T>,
-    size_bytes: impl Fn(&T) -> u64,
+    cost: impl Fn(&T) -> u64,
     act: impl Fn(T) -> F,
     mut see: impl FnMut(usize, Result<R, CliError>),
 ) -> usize
@@ -34,7 +61,7 @@ where
     let (mut under_way, mut bytes_under_way, mut begun, mut has_failed) = (JoinSet::new(), 0, 0, false);
     loop {
         while !has_failed && let Some(next) = items.peek() {
-            let bytes = size_bytes(next).min(LARGE_FILE_BYTES);
+            let bytes = cost(next);
             let is_full = under_way.len() >= FILES_TOGETHER || bytes_under_way + bytes > BYTES_TOGETHER;
             if is_full && !under_way.is_empty() {
                 break;
@@ -63,19 +90,14 @@ pub(super) struct Outcome<R> {
 
 impl<R> Outcome<R> {
     /// Does `act` for each of `count` items, and calls `completed` for each that was completed.
-    pub async fn of<T, F>(
-        items: Vec<T>,
-        size_bytes: impl Fn(&T) -> u64,
-        act: impl Fn(T) -> F,
-        completed: impl Fn(&R),
-    ) -> Self
+    pub async fn of<T, F>(items: Vec<T>, cost: impl Fn(&T) -> u64, act: impl Fn(T) -> F, completed: impl Fn(&R)) -> Self
     where
         R: Send + 'static,
         F: Future<Output = Result<R, CliError>> + Send + 'static,
     {
         let mut done: Vec<Option<R>> = std::iter::repeat_with(|| None).take(items.len()).collect();
         let mut failed = Vec::new();
-        let begun = for_each(items, size_bytes, act, |place, result| match result {
+        let begun = for_each(items, cost, act, |place, result| match result {
             Ok(result) => {
                 completed(&result);
                 done[place] = Some(result);
@@ -121,22 +143,16 @@ impl<R> Outcome<R> {
     }
 }
 
-/// The size of a local file; that of a large one if it is not known.
-pub(super) fn size_bytes(path: &Path) -> u64 {
-    path.metadata().ok().filter(|metadata| metadata.is_file()).map_or(LARGE_FILE_BYTES, |metadata| metadata.len())
-}
-
 /// Ignores that a file is not there, since another client has removed it.
 pub(super) fn or_gone(removed: Result<(), FilesError>) -> Result<(), CliError> {
     match removed {
-        Err(error) if error.kind == eyas_client::files::FilesErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind == FilesErrorKind::NotFound => Ok(()),
         removed => Ok(removed?),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -144,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn files_under_way_are_bounded_and_all_are_done() {
         let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        for (size_bytes, bound) in [(1, FILES_TOGETHER), (1 << 20, 64), (1 << 30, 4)] {
+        for (bytes, bound) in [(1, FILES_TOGETHER), (1 << 20, 64), (BYTES_TOGETHER * 2, 1)] {
             most.store(0, Ordering::Relaxed);
             let act = |number: usize| {
                 let (under_way, most) = (under_way.clone(), most.clone());
@@ -157,10 +173,10 @@ mod tests {
                     Ok(number)
                 }
             };
-            let outcome = Outcome::of((0..2000).collect(), |_| size_bytes, act, |_| {}).await;
+            let outcome = Outcome::of((0..2000).collect(), |_| bytes, act, |_| {}).await;
             let all = outcome.all_or_why("stored", |place| place.to_string()).unwrap();
             assert!(all.into_iter().eq(0..2000), "in the order of the items");
-            assert!((1..=bound).contains(&most.load(Ordering::Relaxed)), "{size_bytes}: {most:?}");
+            assert!((1..=bound).contains(&most.load(Ordering::Relaxed)), "{bytes}: {most:?}");
         }
     }
 
