@@ -117,7 +117,8 @@ def main() -> int:
         tempfile.TemporaryDirectory(dir=words.folder) as scratch,
         Cluster(words.eyas.resolve(), Path(scratch), words.nodes) as cluster,
     ):
-        print(f"{words.nodes} nodes, {words.replicas} replicas, files of {words.bytes} bytes; medians of {rounds} rounds")
+        setting = f"{words.nodes} nodes, {words.replicas} replicas, files of {words.bytes} bytes"
+        print(f"{setting}; medians of {rounds} rounds")
         print(f"{'files':>10}" + "".join(f"{name:>16}" for name in COMMANDS), flush=True)
         sources = [(str(count), count, words.bytes) for count in counts]
         sources += [(f"1 ({words.huge >> 20} MiB)", 1, words.huge)] if words.huge else []

@@ -31,7 +31,7 @@ mod sources;
 mod views;
 
 use arguments::FileShapeArgs;
-use many::Outcome;
+use many::FilesOutcome;
 use sources::{Beginning, open};
 
 pub(crate) use arguments::DfsCommand;
@@ -108,7 +108,7 @@ impl DfsSession {
                 say!("{}: {} in {}", file.name, format_bytes(file.record.size_bytes()), chunks(file));
             }
         };
-        let outcome = Outcome::of(named, |(source, _)| many::cost_to_put(source), put_one, completed).await;
+        let outcome = FilesOutcome::of(named, |(source, _)| many::cost_to_put(source), put_one, completed).await;
         if self.json {
             views::files(&outcome.done.iter().flatten().cloned().collect::<Vec<_>>())?;
         }
@@ -204,7 +204,7 @@ impl DfsSession {
                 session.bring(&file, &place, force, is_alone).await
             }
         };
-        let outcome = Outcome::of(placed, |(.., bytes)| many::cost_to_read(*bytes), bring, |()| {}).await;
+        let outcome = FilesOutcome::of(placed, |(.., bytes)| many::cost_to_read(*bytes), bring, |()| {}).await;
         outcome.all_or_why("copied", |place| names[place].to_string()).map(drop)
     }
 
@@ -317,7 +317,7 @@ impl DfsSession {
                     let files = self.files.clone();
                     async move { Ok(files.remove(&name).await?) }
                 };
-                let outcome = Outcome::of(names.clone(), |_| 0, remove, |()| {}).await;
+                let outcome = FilesOutcome::of(names.clone(), |_| 0, remove, |()| {}).await;
                 outcome.all_or_why("removed", |place| names[place].to_string())?;
                 continue;
             }
@@ -337,7 +337,7 @@ impl DfsSession {
             let files = self.files.clone();
             async move { many::or_gone(files.remove_listed(&listing).await) }
         };
-        let outcome = Outcome::of(listed, |_| 0, remove, |()| {}).await;
+        let outcome = FilesOutcome::of(listed, |_| 0, remove, |()| {}).await;
         outcome.all_or_why("removed", |place| names[place].to_string())?;
         Ok(count > 0)
     }
@@ -424,7 +424,7 @@ impl DfsSession {
                     }
                 }
             };
-            let outcome = Outcome::of(listed, |listing| many::cost_to_read(listing.size_bytes), verify, |_| {}).await;
+            let outcome = FilesOutcome::of(listed, |listing| many::cost_to_read(listing.size_bytes), verify, |_| {}).await;
             verified.extend(outcome.all_or_why("checked", |place| names[place].to_string())?.into_iter().flatten());
         }
         views::verified(&verified, self.json)?;

@@ -1,5 +1,5 @@
-//! Requests of many callers that go to a node together. A request is sent at once if few groups are on their way to
-//! its node; otherwise it waits and shares the next one. So a single request is not delayed, and a thousand requests cost
+//! Requests of many callers that go to a node together. A request is sent at once if few groups are on their way to its
+//! node; otherwise it waits and shares the next group. So a single request is not delayed, and a thousand requests cost
 //! a node a few frames, a few syncs and a few rounds of its ring.
 
 use std::collections::{BTreeSet, HashMap};

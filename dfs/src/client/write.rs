@@ -246,7 +246,9 @@ impl DfsClient {
                         }
                         chunks.push(None);
                         let files = self.clone();
-                        under_way.spawn(async move { (place, files.store(id, content, replication, is_durable).await) });
+                        let store =
+                            async move { (place, files.store(id, content, replication, is_durable).await) };
+                        under_way.spawn(store);
                     }
                     Some(Piece::Failed(error)) => return Err(error),
                     None => break,
@@ -269,8 +271,8 @@ impl DfsClient {
         Ok(chunks)
     }
 
-    /// Forces the large chunks of a file to the disks of their nodes, unless the file need not be durable. Small chunks
-    /// were durable when they were stored.
+    /// Forces the large chunks of a file to the disks of their nodes, if the file is to be durable. Small chunks are
+    /// durable when they are stored.
     async fn sync(&self, draft: &Draft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
         let is_large = |chunk: &&Chunk| chunk.size_bytes > SMALL_CHUNK_BYTES as u64;
         if !draft.is_durable || !chunks.iter().any(|chunk| is_large(&chunk)) {
@@ -485,8 +487,8 @@ impl DfsClient {
     }
 }
 
-/// The number of replicas with which a chunk counts as stored: if nodes are down or full, fewer than it should have, but
-/// at least two.
+/// The number of replicas with which a chunk counts as stored. If nodes are down or full, this is fewer than it should
+/// have, but at least two.
 fn enough_replicas(replication: u8, nodes: usize) -> usize {
     usize::from(replication).min(2).min(nodes).max(1)
 }

@@ -10,10 +10,7 @@ use crate::error::ValueError;
 
 #[derive(Subcommand)]
 pub(crate) enum DfsCommand {
-    /// Write local files into the file system
-    ///
-    /// A file appears when all of its content is on the disks of its nodes. Many files are written at the same time. If
-    /// a file fails, no further file is begun, and the error says which files were stored and which were not.
+    /// Write local files into the file system; a file appears when nodes have it on disk
     Put {
         /// Local files, or folders with -r; `-` is standard input
         #[arg(required = true)]

@@ -80,7 +80,7 @@ where
 }
 
 /// What a command with many files has done, for its error.
-pub(super) struct Outcome<R> {
+pub(super) struct FilesOutcome<R> {
     /// The results by place, of items that were completed.
     pub done: Vec<Option<R>>,
     /// The places of items that failed, with the reasons.
@@ -88,7 +88,7 @@ pub(super) struct Outcome<R> {
     begun: usize,
 }
 
-impl<R> Outcome<R> {
+impl<R> FilesOutcome<R> {
     /// Does `act` for each of `count` items, and calls `completed` for each that was completed.
     pub async fn of<T, F>(items: Vec<T>, cost: impl Fn(&T) -> u64, act: impl Fn(T) -> F, completed: impl Fn(&R)) -> Self
     where
@@ -106,13 +106,13 @@ impl<R> Outcome<R> {
         });
         let begun = begun.await;
         failed.sort_by_key(|(place, _)| *place);
-        Outcome { done, failed, begun }
+        FilesOutcome { done, failed, begun }
     }
 
     /// The results of all items; or an error that says which items were completed and which were not. `verb` is what
     /// was done to them.
     pub fn all_or_why(self, verb: &str, name: impl Fn(usize) -> String) -> Result<Vec<R>, CliError> {
-        let Outcome { done, mut failed, begun } = self;
+        let FilesOutcome { done, mut failed, begun } = self;
         let total = done.len();
         if failed.is_empty() {
             return Ok(done.into_iter().flatten().collect());
@@ -173,7 +173,7 @@ mod tests {
                     Ok(number)
                 }
             };
-            let outcome = Outcome::of((0..2000).collect(), |_| bytes, act, |_| {}).await;
+            let outcome = FilesOutcome::of((0..2000).collect(), |_| bytes, act, |_| {}).await;
             let all = outcome.all_or_why("stored", |place| place.to_string()).unwrap();
             assert!(all.into_iter().eq(0..2000), "in the order of the items");
             assert!((1..=bound).contains(&most.load(Ordering::Relaxed)), "{bytes}: {most:?}");
@@ -189,7 +189,7 @@ mod tests {
             }
         };
         let run = async |count: usize| {
-            let outcome = Outcome::of((0..count).collect(), |_| 1, act, |_| {}).await;
+            let outcome = FilesOutcome::of((0..count).collect(), |_| 1, act, |_| {}).await;
             outcome.all_or_why("stored", |place| format!("f{place}")).map_err(|error| error.to_string())
         };
         assert_eq!(run(300).await.unwrap().len(), 300);
@@ -201,7 +201,7 @@ mod tests {
         let failed = why.lines().filter(|line| line.starts_with("  f")).count();
         let begun = why.lines().last().unwrap().split(' ').next().unwrap()[1..].parse::<usize>().unwrap();
         assert_eq!(done + failed, begun, "{why}");
-        let only = Outcome::<()>::of(vec![()], |()| 1, |()| async { Err("why".into()) }, |()| {}).await;
+        let only = FilesOutcome::<()>::of(vec![()], |()| 1, |()| async { Err("why".into()) }, |()| {}).await;
         assert_eq!(only.all_or_why("stored", |_| String::new()).unwrap_err().to_string(), "why");
     }
 }
