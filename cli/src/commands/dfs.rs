@@ -424,7 +424,8 @@ impl DfsSession {
                     }
                 }
             };
-            let outcome = FilesOutcome::of(listed, |listing| many::cost_to_read(listing.size_bytes), verify, |_| {}).await;
+            let outcome =
+                FilesOutcome::of(listed, |listing| many::cost_to_read(listing.size_bytes), verify, |_| {}).await;
             verified.extend(outcome.all_or_why("checked", |place| names[place].to_string())?.into_iter().flatten());
         }
         views::verified(&verified, self.json)?;
