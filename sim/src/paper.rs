@@ -59,17 +59,20 @@ pub enum Measured {
 use Measured::{Efficiency, Makespan};
 
 // Reasons of differences from the paper.
-const OLDEST: &str = "below its threshold the paper's scheduler takes the oldest task, whatever its executor holds \
-                      (figure 5, to the letter); with the smallest stores it may have been there all the time, as if \
-                      processors that wait for data did not count as busy: see `oldest` of --sensitivities";
-const OLDEST_OF_DISK: &str = "a part may be that the oldest task is taken (figure 5), and that no page cache \
-                              helped: see `oldest` of --sensitivities; the rest was not found";
-const DISK: &str = "a part may be that no page cache helped: see `disk` of --sensitivities; the rest was not found";
-const PAGES: &str = "nodes read from a page cache, which the baseline \"all data accesses occurring to local \
-                     disk\" has not; without one it is nearer: see `disk` of --sensitivities";
+const OLDEST: &str = "below its utilisation threshold, the paper's scheduler takes the oldest task, whatever the \
+                      executor holds (figure 5); with the smallest stores, the utilisation may have been below the \
+                      threshold all the time, if processors that wait for data did not count as busy: see `oldest` \
+                      of --sensitivities";
+const OLDEST_OF_DISK: &str = "two causes explain a part of the difference: the oldest task goes first (figure 5), \
+                              and there is no page cache: see `oldest` of --sensitivities; the cause of the rest is \
+                              unknown";
+const DISK: &str = "the missing page cache explains a part of the difference: see `disk` of --sensitivities; the \
+                    cause of the rest is unknown";
+const PAGES: &str = "nodes read from a page cache, which the baseline \"all data accesses occurring to local disk\" \
+                     does not have; without it, the result is nearer to the paper's: see `disk` of --sensitivities";
 const ROUNDS: &str = "each of seven rounds takes 96 s through cards of 1 Gb/s; the paper's figure leaves 69 s for all";
-const READ_MORE: &str = "persistent storage is read more often, 906 GB in the paper; why was not found";
-const ROW_BY_ROW: &str = "the paper's tasks came row by row";
+const READ_MORE: &str = "tasks read more from persistent storage than the 906 GB of the paper; the cause is unknown";
+const ROW_BY_ROW: &str = "in the paper, tasks arrived row by row";
 
 /// The size of experiments.
 #[derive(Clone, Copy)]
@@ -177,13 +180,13 @@ impl Experiment {
             change(&mut experiment);
             experiment
         };
-        let is_oldest = "the oldest task goes first, not one that is held there, whatever the utilisation";
-        let (is_late, is_shallow) = ("the catalog is told 12 s late", "a window of 100 tasks");
+        let is_oldest = "the oldest task goes first at any utilisation, not a task whose input the executor holds";
+        let (is_late, is_shallow) = ("the catalog learns of changes after 12 s", "a window of 100 tasks");
         vec![
             changed("mi-gcc-1gb", "mi-gcc-1gb-late", is_late, late),
             changed("mi-gcc-1gb", "mi-gcc-1gb-w100", is_shallow, shallow),
             changed("mi-gcc-1gb", "mi-gcc-1gb-oldest", is_oldest, oldest),
-            changed("mi-gcc-1gb", "mi-gcc-1gb-oldest-late", "both of these, oldest and late", |of| {
+            changed("mi-gcc-1gb", "mi-gcc-1gb-oldest-late", "both `oldest` and `late`", |of| {
                 oldest(of);
                 late(of);
             }),
@@ -208,10 +211,7 @@ impl Experiment {
     fn described(&self) -> String {
         let Experiment { name, place, cluster, workload, policies, measured, cpu_hours, cause, .. } = self;
         let shape = (workload.tasks(), workload.objects(), workload.object_bytes());
-        let text = format!("{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}");
-        // A change of names in the code must not change the stamp: it is of the names at the time of the results.
-        let text = text.replace("SimCluster {", "Cluster {").replace("SimStorage {", "Storage {");
-        text.replace("partitioning: FirstInput", "deal: Objects")
+        format!("{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}")
     }
 
     /// The distribution of its data, or else its placement policy.

@@ -236,7 +236,7 @@ fn a_run_whose_leader_is_gone_for_good_fails_and_leaves_nothing() {
     wait_for_programs(&cluster, 3);
     let leads = leader(&cluster);
     cluster.executor(leads).kill();
-    finish(map).exits(1).says(&["which led the job, is gone"]);
+    finish(map).exits(1).says(&["which led the job, has failed"]);
     assert_eq!(names(&cluster), ["/text"]);
 }
 

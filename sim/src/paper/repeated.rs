@@ -24,12 +24,12 @@ pub const HEADINGS: [&str; 16] = [
     "IN",
     "POLICY",
     "PAPER",
-    "AS THERE",
+    "SIMULATED",
     "DIFFERENCE",
     "EYAS",
     "BOUND",
     "PAPER H",
-    "THERE H",
+    "SIMULATED H",
     "EYAS H",
     "LOCAL",
     "PEER",
@@ -40,11 +40,11 @@ pub const HEADINGS: [&str; 16] = [
 
 /// Legend below a table of these columns.
 pub const LEGEND: &str = "\
-AS THERE: the paper's policies on its cluster, also for LOCAL to STORAGE GB. DIFFERENCE: AS THERE relative to PAPER.
-EYAS: the policies of eyas, with cost placement, also for EYAS GB. BOUND: no placement can pass it.
-H: processor hours of the nodes while they were held, in the paper, AS THERE, and with EYAS.
-LOCAL, PEER, STORAGE: shares of the inputs that tasks read from their node's store, or that nodes \
-fetched for tasks, also for tasks that then ran elsewhere.";
+PAPER: the paper's measurement. SIMULATED: the paper's policies on the paper's cluster, also for LOCAL to STORAGE GB.
+DIFFERENCE: SIMULATED relative to PAPER. EYAS: the policies of eyas, with cost placement, also for EYAS GB.
+BOUND: no placement does better. H: processor hours for which nodes were held, in each of the three.
+LOCAL, PEER, STORAGE: shares of the inputs that tasks read from their node's store, and that nodes \
+fetched for tasks, including tasks that then ran elsewhere.";
 
 impl Repeated {
     /// Simulates an experiment with the paper's policies and with those of eyas.

@@ -269,7 +269,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         let last = |screen: &Screen| drawn(screen, 80, 24).pop().unwrap();
         assert_eq!(last(&screen), KEYS);
         press(&mut screen, KeyCode::Char('c'));
-        assert_eq!(last(&screen), "cancel job 1 (wide, 500 tasks to go)? y/n");
+        assert_eq!(last(&screen), "cancel job 1 (wide, 500 tasks left)? y/n");
         press(&mut screen, KeyCode::Char('n'));
         screen.handle(TopEvent::Answer("job 1: 7 tasks were cancelled".into()));
         assert_eq!(last(&screen), "job 1: 7 tasks were cancelled");
@@ -283,7 +283,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         let mut screen = example();
         screen.handle(TopEvent::Disconnected { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
         let lines = drawn(&screen, 80, 24);
-        assert_eq!(lines[0], "eyas sky   NOT CONNECTED, trying again; what is below was seen 12 s ago");
+        assert_eq!(lines[0], "eyas sky   NOT CONNECTED, reconnecting; the data below is 12 s old");
         assert_eq!(lines[2], "cannot reach sky:1: refused");
         assert!(lines.iter().any(|line| line.contains("500/1000")), "what was seen stays: {lines:#?}");
     }
