@@ -1,20 +1,26 @@
 //! A pipeline of programs, as a shell makes one with `|`. The programs are killed together, and the pipeline succeeds
 //! only if each program does.
 
-use std::io;
+use std::io::{self, PipeReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
 use thiserror::Error;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::net::unix::pipe::Sender;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 
-/// Memory that `sort` uses before it writes to disk, in the notation of its option `-S`.
-const SORT_MEMORY: &str = "256M";
+use super::line_sort::sort_lines;
 
 /// A shell whose last command was killed by signal N ends with the exit code 128 + N.
 const SHELL_SIGNAL: i32 = 128;
+
+/// Size of the pipes between programs, where the system allows it. The default is 64 KiB; larger pipes need fewer
+/// switches between the programs.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Why a pipeline failed. Each message names the program.
 #[derive(Debug, Error)]
@@ -22,6 +28,17 @@ pub enum PipelineError {
     /// A program cannot be started.
     #[error("cannot start `{program}`: {source}")]
     Start {
+        /// Name of the program.
+        program: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The system has no more pipes.
+    #[error("cannot make a pipe between programs: {0}")]
+    Pipe(io::Error),
+    /// The lines that a program reads cannot be sorted.
+    #[error("cannot sort the lines that `{program}` reads: {source}")]
+    Sort {
         /// Name of the program.
         program: String,
         /// The error of the system.
@@ -45,11 +62,39 @@ pub enum PipelineError {
     },
 }
 
+/// A program of a [`Pipeline`].
+pub(crate) struct Stage {
+    command: Command,
+    /// If the input of the program is sorted: the folder for lines that do not fit in memory.
+    sort_folder: Option<PathBuf>,
+}
+
+impl Stage {
+    /// Sorts the lines that the program reads by key, and lines with the same key as a whole, by their bytes. So the
+    /// output does not depend on the order of the input. Lines that do not fit in memory are in `scratch`.
+    pub fn sorted(self, scratch: &Path) -> Self {
+        Stage { sort_folder: Some(scratch.to_owned()), ..self }
+    }
+}
+
+impl From<Command> for Stage {
+    fn from(command: Command) -> Self {
+        Stage { command, sort_folder: None }
+    }
+}
+
 /// Programs that run. Dropping the pipeline kills them, with all processes that they have started.
 pub(crate) struct Pipeline {
-    programs: Vec<(String, Child)>,
+    programs: Vec<RunningStage>,
     /// Number of programs that have ended successfully, from the front.
     ended: usize,
+}
+
+struct RunningStage {
+    program: String,
+    child: Child,
+    /// The thread that sorts the input of the program, until it has ended.
+    sorting: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Pipeline {
@@ -57,40 +102,55 @@ impl Pipeline {
     ///
     /// # Errors
     /// If one of them cannot be started.
-    pub fn start(commands: Vec<Command>, output: Stdio) -> Result<(Self, ChildStdin), PipelineError> {
-        let (mut programs, mut input) = (Vec::<(String, Child)>::new(), None);
-        let (count, mut output) = (commands.len(), Some(output));
-        for (index, mut command) in commands.into_iter().enumerate() {
-            let name = command.as_std().get_program().to_string_lossy().into_owned();
-            let failed = |source| PipelineError::Start { program: name.clone(), source };
-            let stdin = match programs.last_mut().and_then(|(_, before)| before.stdout.take()) {
-                Some(before) => before.try_into().map_err(failed)?,
-                None => Stdio::piped(),
+    pub fn start(stages: Vec<Stage>, output: Stdio) -> Result<(Self, Sender), PipelineError> {
+        let (mut pipeline, mut output) = (Pipeline { programs: Vec::new(), ended: 0 }, Some(output));
+        let (mut input, first) = pipe()?;
+        let count = stages.len();
+        for (index, Stage { mut command, sort_folder }) in stages.into_iter().enumerate() {
+            let program = command.as_std().get_program().to_string_lossy().into_owned();
+            let stdout = output.take_if(|_| index + 1 == count);
+            let (next, stdout) = match stdout {
+                Some(output) => (None, output),
+                None => pipe().map(|(next, writer)| (Some(next), writer.into()))?,
             };
-            let is_last = index + 1 == count;
-            let stdout = output.take_if(|_| is_last).unwrap_or_else(Stdio::piped);
-            let mut child = command.stdin(stdin).stdout(stdout).process_group(0).spawn().map_err(failed)?;
-            input = input.or(child.stdin.take());
-            programs.push((name, child));
+            let (stdin, sorting) = match sort_folder {
+                None => (input, None),
+                Some(scratch) => {
+                    let (stdin, sorted) = pipe()?;
+                    let unsorted = input;
+                    let sort = move || sort_lines(unsorted, sorted, scratch);
+                    (stdin, Some(tokio::task::spawn_blocking(sort)))
+                }
+            };
+            let spawned = command.stdin(stdin).stdout(stdout).process_group(0).spawn();
+            let child = spawned.map_err(|source| PipelineError::Start { program: program.clone(), source })?;
+            pipeline.programs.push(RunningStage { program, child, sorting });
+            let Some(next) = next else { break };
+            input = next;
         }
-        Ok((Pipeline { programs, ended: 0 }, input.expect("the first program has a pipe")))
+        Ok((pipeline, Sender::from_owned_fd(first.into()).map_err(PipelineError::Pipe)?))
     }
 
     /// Waits until all programs have ended. The future may be dropped and the method called again.
     ///
     /// # Errors
-    /// If a program failed.
+    /// If a program failed, or its input cannot be sorted.
     pub async fn wait(&mut self) -> Result<(), PipelineError> {
         let last = self.programs.len() - 1;
-        while let Some((name, program)) = self.programs.get_mut(self.ended) {
-            let waited = program.wait().await;
-            let status = waited.map_err(|source| PipelineError::Wait { program: name.clone(), source })?;
+        while let Some(RunningStage { program, child, sorting }) = self.programs.get_mut(self.ended) {
+            if let Some(running) = sorting {
+                let sorted = running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                *sorting = None;
+                sorted.map_err(|source| PipelineError::Sort { program: program.clone(), source })?;
+            }
+            let waited = child.wait().await;
+            let status = waited.map_err(|source| PipelineError::Wait { program: program.clone(), source })?;
             // A program that is killed because the next one stopped reading has not failed: `yes | head -n 1` succeeds.
             let pipe = Some(Signal::PIPE.as_raw());
             let is_cut_off = status.signal() == pipe || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
             let has_succeeded = status.success() || is_cut_off && self.ended < last;
             if !has_succeeded {
-                return Err(PipelineError::Failed { program: name.clone(), status });
+                return Err(PipelineError::Failed { program: program.clone(), status });
             }
             self.ended += 1;
         }
@@ -98,11 +158,18 @@ impl Pipeline {
     }
 }
 
+fn pipe() -> Result<(PipeReader, PipeWriter), PipelineError> {
+    let (reader, writer) = io::pipe().map_err(PipelineError::Pipe)?;
+    // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its size.
+    let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
+    Ok((reader, writer))
+}
+
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        for (_, program) in &self.programs {
+        for stage in &self.programs {
             // A program that has ended and was waited for has no id.
-            if let Some(group) = program.id().and_then(|id| Pid::from_raw(id as i32)) {
+            if let Some(group) = stage.child.id().and_then(|id| Pid::from_raw(id as i32)) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
         }
@@ -126,14 +193,6 @@ pub(crate) fn shell(command: &str) -> Command {
     program(&["sh", "-c", command].map(str::to_owned))
 }
 
-/// Sorts lines by key, and lines with the same key as a whole, by their bytes. So the output does not depend on the
-/// order of the input.
-pub(crate) fn sort(scratch: &Path) -> Command {
-    let mut command = Command::new("sort");
-    command.args(["-t", "\t", "-k", "1,1", "-S", SORT_MEMORY, "-T"]).arg(scratch).env("LC_ALL", "C");
-    command
-}
-
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
@@ -153,9 +212,9 @@ mod tests {
     use super::*;
 
     /// Runs a pipeline, and returns the output of its last program.
-    async fn run(commands: Vec<Command>, input: &str) -> Result<String, PipelineError> {
+    async fn run(stages: Vec<Stage>, input: &str) -> Result<String, PipelineError> {
         let mut file: File = tempfile::tempfile().unwrap();
-        let (mut pipeline, mut pipe) = Pipeline::start(commands, file.try_clone().unwrap().into())?;
+        let (mut pipeline, mut pipe) = Pipeline::start(stages, file.try_clone().unwrap().into())?;
         // Writing fails if the program does not read its input, which is allowed.
         let _ = pipe.write_all(input.as_bytes()).await;
         drop(pipe);
@@ -166,8 +225,8 @@ mod tests {
         Ok(output)
     }
 
-    fn shells(commands: &[&str]) -> Vec<Command> {
-        commands.iter().map(|command| shell(command)).collect()
+    fn shells(commands: &[&str]) -> Vec<Stage> {
+        commands.iter().map(|command| shell(command).into()).collect()
     }
 
     #[tokio::test]
@@ -177,7 +236,7 @@ mod tests {
         for (commands, expected) in [
             (shells(&["cat", "exit 3", "cat"]), "exit code 3"),
             (shells(&["kill -9 $$", "cat"]), "signal 9"),
-            (vec![program(&["no-such-program".into()])], "no-such-program"),
+            (vec![program(&["no-such-program".into()]).into()], "no-such-program"),
         ] {
             let error = run(commands, "x").await.unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -187,9 +246,23 @@ mod tests {
     #[tokio::test]
     async fn lines_are_sorted_by_key_and_then_by_all() {
         let scratch = tempfile::tempdir().unwrap();
-        let lines = "b\t1\na b\t2\na\t9\na\t10\nä\nZ\n";
-        let sorted = "Z\na\t10\na\t9\na b\t2\nb\t1\nä\n";
-        assert_eq!(run(vec![sort(scratch.path())], lines).await.unwrap(), sorted);
+        let lines = "b\t1\na b\t2\na\t9\na\t10\nä\na\t9\nZ\n";
+        let expected = "Z\na\t10\na\t9\na\t9\na b\t2\nb\t1\nä\n";
+        let sorted = |command| Stage::from(shell(command)).sorted(scratch.path());
+        assert_eq!(run(vec![sorted("cat")], lines).await.unwrap(), expected);
+        assert_eq!(run(vec![shell("cat").into(), sorted("cat")], lines).await.unwrap(), expected);
+        assert_eq!(run(vec![shell("cat").into(), sorted("head -n 1")], lines).await.unwrap(), "Z\n");
+        let failed = run(vec![shell("exit 3").into(), sorted("cat")], lines).await.unwrap_err().to_string();
+        assert!(failed.contains("exit code 3"), "{failed}");
+    }
+
+    #[tokio::test]
+    async fn lines_that_cannot_be_sorted_are_an_error() {
+        let stage = Stage::from(shell("cat")).sorted(Path::new("/nowhere"));
+        // More than a sorter holds in memory.
+        let lines = ["a", "b"].map(|word| word.repeat(70 << 20)).join("\n");
+        let error = run(vec![stage], &lines).await.unwrap_err().to_string();
+        assert!(error.contains("cannot sort"), "{error}");
     }
 
     #[tokio::test]

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress};
 use tokio::io::AsyncWriteExt;
-use tokio::process::ChildStdin;
+use tokio::net::unix::pipe::Sender;
 
 use super::partition::{lines_of, trailer_of};
-use super::pipeline::{Pipeline, program, sort};
+use super::pipeline::{Pipeline, Stage, program};
 use super::worker::{self, WorkError, store_whole};
 
 /// The work of one task of a reduce.
@@ -39,8 +39,8 @@ pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), W
         return Ok(());
     }
     let output = tempfile::tempfile_in(&task.scratch)?;
-    let commands = vec![sort(&task.scratch), program(&task.program)];
-    let (mut pipeline, input) = Pipeline::start(commands, output.try_clone()?.into())?;
+    let stages = vec![Stage::from(program(&task.program)).sorted(&task.scratch)];
+    let (mut pipeline, input) = Pipeline::start(stages, output.try_clone()?.into())?;
     let (fed, ended) = tokio::join!(feed(files, task, input), pipeline.wait());
     ended?;
     fed?;
@@ -56,7 +56,7 @@ pub(super) fn part_name(number: u32) -> String {
 }
 
 /// Writes all lines of the reducer's keys to its pipeline. A pipeline that stops reading early is not an error here.
-async fn feed(files: &DfsClient, task: &ReduceTask, mut input: ChildStdin) -> Result<(), WorkError> {
+async fn feed(files: &DfsClient, task: &ReduceTask, mut input: Sender) -> Result<(), WorkError> {
     for part in files.run_status(task.address).await?.parts {
         let name = task.address.run.file(worker::part_name(part.worker));
         let damaged = || WorkError::Damaged(name.clone());

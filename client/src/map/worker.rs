@@ -16,14 +16,14 @@ use eyas_dfs::{DfsClient, File, FilesError, FilesErrorKind, RunAddress, RunAtten
 use eyas_types::dfs::{FileName, FileRecord, Format};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
-use tokio::process::ChildStdin;
+use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
 use super::machine_load::MachineLoad;
 use super::partition::partition;
-use super::pipeline::{Pipeline, PipelineError, program, shell, sort};
+use super::pipeline::{Pipeline, PipelineError, Stage, program, shell};
 
 /// Interval of heartbeats. A heartbeat also repeats a request that has no answer yet.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -199,7 +199,7 @@ struct Storing(JoinHandle<Result<(), WorkError>>);
 
 /// Standard input of the program.
 struct Input {
-    pipe: Option<ChildStdin>,
+    pipe: Option<Sender>,
     /// The present chunk, and the number of its bytes that the program has read.
     fed: Option<(Vec<u8>, usize)>,
     /// The present chunk, while it is read from the file system.
@@ -304,16 +304,16 @@ impl Block<'_> {
         if reads_one_file {
             first.env(FILE_VARIABLE, name);
         }
-        let mut commands = vec![first];
+        let mut stages = vec![Stage::from(first)];
         if let Some(combine) = self.task.shuffle.as_ref().and_then(|shuffle| shuffle.combine.as_ref()) {
-            commands.extend([sort(&self.task.scratch), shell(combine)]);
+            stages.push(Stage::from(shell(combine)).sorted(&self.task.scratch));
         }
         self.file = Some(file.clone());
         let output = match std::mem::replace(&mut self.state, State::Idle) {
             State::BetweenFiles(output) => output,
             _ => Output::begin(self.task)?,
         };
-        let (pipeline, pipe) = Pipeline::start(commands, output.of_program()?)?;
+        let (pipeline, pipe) = Pipeline::start(stages, output.of_program()?)?;
         self.input.pipe = Some(pipe);
         self.state = State::Running(pipeline, output);
         Ok(())

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Experiment: programs over the blocks of a text (`eyas map`) beside the same work of coreutils and DuckDB.
+
+    dev/map_experiment.py [--tiny] [--megabytes 256] [--runs 3] [--nodes 2] [--before BINARY] [--only TEXT]
+
+The text has words of 1 to 12 letters, 100,000 different ones with the frequencies of Zipf's law; 16 MB of it are
+written again and again. It is put into a cluster with this many nodes on this machine, one replica in chunks of
+16 MB. Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints medians, and
+the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas binary to
+measure as well.
+
+Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). DuckDB is measured if Python has it:
+`python -m venv venv && venv/bin/pip install duckdb && venv/bin/python dev/map_experiment.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from table import show
+
+PROJECT = Path(__file__).resolve().parent.parent
+EYAS = Path(os.environ.get("EYAS_BIN") or PROJECT / "target" / "release" / "eyas")
+TEXT = EYAS.with_name("eyas-text")
+WORDS, BLOCK_BYTES, CHUNK = 100_000, 16_000_000, "16MB"
+ADD = (
+    "awk -F'\\t' 'NR > 1 && $1 != k { print k \"\\t\" n; n = 0 } { k = $1; n += $2 } "
+    "END { if (NR) print k \"\\t\" n }'"
+)
+COUNT = f"{TEXT} word-count reduce"
+DUCKDB = """
+import duckdb, sys
+duckdb.sql("set memory_limit = '1GB'")
+duckdb.sql('''copy (select word, count(*) from (select unnest(string_split(line, ' ')) as word
+    from read_csv(?, columns = {'line': 'varchar'}, header = false, delim = '\\x01', quote = '', escape = ''))
+    where word <> '' group by word order by word) to '/dev/null' (format csv)''', params=[sys.argv[1]])
+"""
+
+# What is done; the words of `eyas map` after the file; what is beside it, by name.
+WORK = [
+    ("wc -l", ["--", "wc", "-l"], {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"}),
+    ("grep -c", ["--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text"}),
+    (
+        "word count, eyas-text",
+        ["--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "word-count", "map"],
+        {
+            "tr | sort | uniq -c": "tr -s ' ' '\\n' < text | sort -S 1G | uniq -c",
+            "DuckDB": f"{sys.executable} duckdb_count.py text",
+        },
+    ),
+    (
+        "word count, tr | sed, awk",
+        ["--combine", ADD, "--reduce", ADD, "--", "sh", "-c", "tr -s ' ' '\\n' | sed 's/$/\\t1/'"],
+        {"tr | sort | uniq -c": "tr -s ' ' '\\n' < text | sort -S 1G | uniq -c"},
+    ),
+    ("sort", ["--reduce", "cat", "--reducers", "2", "--", "cat"], {"sort": "sort -S 1G -t '\t' -k 1,1 text"}),
+]
+
+
+def write_text(path: Path, megabytes: int) -> None:
+    """Writes the text; the same one for the same size."""
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefghijklmnop", k=1 + number % 12)) for number in range(WORDS)]
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, WORDS + 1)))
+    lines, written = [], 0
+    while written < min(BLOCK_BYTES, megabytes * 1_000_000):
+        lines.append(" ".join(draw.choices(words, cum_weights=weights, k=12)))
+        written += len(lines[-1]) + 1
+    block = "\n".join([*lines, ""])
+    with path.open("w", encoding="ascii") as file:
+        for _ in range(max(1, round(megabytes * 1_000_000 / len(block)))):
+            file.write(block)
+
+
+def timed(command: str | list[str], folder: Path, environment: dict[str, str]) -> float:
+    """Runs a command whose output nobody reads. Returns seconds."""
+    began = time.perf_counter()
+    subprocess.run(
+        command, shell=isinstance(command, str), cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    return time.perf_counter() - began
+
+
+def measure(asked: argparse.Namespace, folder: Path) -> None:
+    """Measures all systems in turns, and prints the medians."""
+    text = folder / "text"
+    write_text(text, asked.megabytes)
+    (folder / "duckdb_count.py").write_text(DUCKDB)
+    binaries = {"eyas map": EYAS} | ({"eyas map, before": asked.before} if asked.before else {})
+    rows = []
+    for work, words, beside in WORK:
+        if asked.only and asked.only not in work:
+            continue
+        peers = {name: command for name, command in beside.items() if name != "DuckDB" or has_duckdb()}
+        times: dict[str, list[float]] = {name: [] for name in [*binaries, *peers]}
+        for name, binary in binaries.items():
+            environment = {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)}
+            with Nodes(binary, asked.nodes, text, folder, environment):
+                for _ in range(asked.runs):
+                    times[name].append(timed([str(binary), "map", "/text", *words], folder, environment))
+                    for peer, command in peers.items():
+                        times[peer].append(timed(command, folder, environment))
+        for name, run_s in times.items():
+            median = statistics.median(run_s)
+            ratios = [f"{statistics.median(times[eyas]) / median:.2f}" for eyas in binaries]
+            rows.append([work, name, median, *ratios])
+    show(
+        f"{text.stat().st_size / 1e6:.0f} MB, {asked.nodes} nodes, medians of {asked.runs} runs",
+        ["work", "system", "s", *[f"{name} of it" for name in binaries]],
+        rows,
+    )
+
+
+def has_duckdb() -> bool:
+    """Whether this Python has DuckDB."""
+    return importlib.util.find_spec("duckdb") is not None
+
+
+class Nodes:
+    """A local cluster that has the text."""
+
+    def __init__(self, binary: Path, nodes: int, text: Path, folder: Path, environment: dict[str, str]) -> None:
+        """A cluster of this binary, with a home of its own."""
+        self.binary, self.nodes, self.text, self.folder, self.environment = binary, nodes, text, folder, environment
+
+    def run(self, *words: str) -> None:
+        """Runs eyas."""
+        command = [str(self.binary), *words]
+        subprocess.run(command, cwd=self.folder, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+    def __enter__(self) -> None:
+        """Starts it, puts the text."""
+        self.run("start", "local", "--nodes", str(self.nodes), "--dfs", "--detach")
+        put = ["dfs", "put", str(self.text), "/text", "--replicas", "1", "--chunk-size", CHUNK, "--format", "lines"]
+        self.run(*put)
+
+    def __exit__(self, *_: object) -> None:
+        """Stops it."""
+        self.run("stop")
+
+
+def main() -> int:
+    """Runs the experiment."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--megabytes", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--tiny", action="store_true", help="one run over 2 MB with one node")
+    asked = parser.parse_args()
+    if asked.tiny:
+        asked.megabytes, asked.runs, asked.nodes = 2, 1, 1
+    with tempfile.TemporaryDirectory() as folder:
+        measure(asked, Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
