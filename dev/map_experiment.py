@@ -5,9 +5,9 @@
 
 The text has words of 1 to 12 letters, 100,000 different ones with the frequencies of Zipf's law; 16 MB of it are
 written again and again. It is put into a cluster with this many nodes on this machine, one replica in chunks of
-16 MB. Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints medians, and
-the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas binary to
-measure as well.
+16 MB. Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints
+medians, and the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas
+binary to measure as well.
 
 Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). DuckDB is measured if Python has it:
 `python -m venv venv && venv/bin/pip install duckdb && venv/bin/python dev/map_experiment.py`.
