@@ -17,7 +17,7 @@ use eyas_types::{
     ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
 };
 use eyas_wire::executor::{Assignment, FromExecutor, PeerHint, ToExecutor};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
@@ -25,7 +25,7 @@ use crate::leftovers;
 use crate::process::ProcessControl;
 use crate::task::lease::{Lease, Moment};
 use crate::task::output_claim::{Claim, ClaimPlaces};
-use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner};
+use crate::task::{AssignedTask, PendingEnd, RunProgress, TaskEnd, TaskRun, TaskRunner};
 
 mod chunks;
 mod fetch;
@@ -88,6 +88,8 @@ struct TaskEntry {
     control: Option<Arc<ProcessControl>>,
     /// At its start, its inputs had gone from the store; they were fetched again.
     restaged: bool,
+    /// It has left its slot, and delivers its outputs. The node has forgotten it.
+    is_delivering: bool,
 }
 
 /// A fetch in progress.
@@ -131,6 +133,8 @@ pub(crate) struct ExecutorCore {
     /// One thread for each slot that was ever used.
     slots: Vec<threads::Sender<TaskRun>>,
     running: usize,
+    /// Tasks that have left their slots and deliver their outputs.
+    delivering: usize,
     /// The load that the dispatcher was last told.
     reported_load: ExecutorLoad,
     /// Running processes are being killed because this executor leaves; their tasks go back to the dispatcher.
@@ -170,6 +174,7 @@ impl ExecutorCore {
             unavailable: HashMap::new(),
             slots: Vec::new(),
             running: 0,
+            delivering: 0,
             reported_load: ExecutorLoad::default(),
             leaving: false,
             stopped: false,
@@ -205,12 +210,37 @@ impl ExecutorCore {
         self.events.push_back(Event::Ended { task });
         // Once only: a node whose store loses objects again and again should not run the task.
         let again = !end.changes.missing.is_empty() && !run.control.is_cancelled() && !self.tasks[&task].restaged;
-        match end.outcome.status {
-            _ if again => self.add_task(run.task, true),
-            Status::Cancelled if self.leaving => self.give_back(task),
-            _ => self.report(task, end.outcome),
+        if again {
+            self.add_task(run.task, true);
+        } else {
+            self.conclude(task, end.outcome);
         }
         self.settle();
+    }
+
+    /// A task has left its slot, and still has outputs to deliver.
+    fn slot_left(&mut self, task: TaskId) {
+        self.running -= 1;
+        self.delivering += 1;
+        self.tasks.get_mut(&task).expect("a task is here until its end is reported").is_delivering = true;
+        self.events.push_back(Event::Ended { task });
+        self.settle();
+    }
+
+    /// A task that had left its slot has delivered its outputs, or failed to.
+    fn delivered(&mut self, task: TaskId, outcome: Outcome) {
+        self.delivering -= 1;
+        self.claims.remove(&task);
+        self.conclude(task, outcome);
+        self.settle();
+    }
+
+    /// Reports the end of a task. A task that was killed because this executor leaves goes back to the dispatcher.
+    fn conclude(&mut self, task: TaskId, outcome: Outcome) {
+        match outcome.status {
+            Status::Cancelled if self.leaving => self.give_back(task),
+            _ => self.report(task, outcome),
+        }
     }
 
     /// Measures the disk's free space, and sends a heartbeat.
@@ -223,9 +253,9 @@ impl ExecutorCore {
         self.settle();
     }
 
-    /// Whether no process runs and no fetch is under way.
+    /// Whether no process runs, no output is delivered, and no fetch is under way.
     pub fn is_idle(&self) -> bool {
-        self.running == 0 && self.fetching.is_empty()
+        self.running == 0 && self.delivering == 0 && self.fetching.is_empty()
     }
 
     /// Gives back tasks that have not started, and kills the others and gives them back. The core is
@@ -259,6 +289,9 @@ impl ExecutorCore {
             }
             ToExecutor::Assign(assignment) => self.assign(assignment),
             ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
+            ToExecutor::Cancel { task } if self.tasks.get(&task).is_some_and(|entry| entry.is_delivering) => {
+                self.control_of(task).into_iter().for_each(ProcessControl::cancel);
+            }
             ToExecutor::Cancel { task } => self.events.push_back(Event::Cancelled { task }),
             ToExecutor::Hold { object, holders } => self.hold(object, holders),
             ToExecutor::Release { object } => {
@@ -310,7 +343,7 @@ impl ExecutorCore {
         inputs.dedup();
         let (need, priority) = (task.template.resources.clone(), task.template.priority);
         self.events.push_back(Event::Assigned { task: task.id(), inputs: inputs.into(), need, priority });
-        self.tasks.insert(task.id(), TaskEntry { task, control: None, restaged });
+        self.tasks.insert(task.id(), TaskEntry { task, control: None, restaged, is_delivering: false });
     }
 
     /// Lets the node decide until nothing is left to decide.
@@ -341,7 +374,7 @@ impl ExecutorCore {
     /// Lets the node decide, and schedules sending the facts to the dispatcher.
     fn settle(&mut self) {
         self.decide();
-        let has_waiting_tasks = self.tasks.len() > self.running;
+        let has_waiting_tasks = self.tasks.len() > self.running + self.delivering;
         let is_urgent = !has_waiting_tasks || self.facts.len() >= MAX_GATHERED;
         if !self.facts.is_empty() && (is_urgent || self.due.is_none()) {
             self.due = Some(Instant::now() + if is_urgent { Duration::ZERO } else { GATHER });
@@ -487,7 +520,17 @@ fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> threads::Send
             spare = spare.take().or_else(|| runner.spare_sandbox());
             receiver.recv()
         }) {
-            let end = runner.run(&run, &mut spare);
+            let end = match runner.run(&run, &mut spare) {
+                RunProgress::Ended(end) => end,
+                RunProgress::Copied(pending) => match runner.deliveries.clone().try_acquire_owned() {
+                    Ok(permit) => {
+                        deliver_out_of_slot(run, pending, permit, runner.clone(), &core);
+                        continue;
+                    }
+                    // Enough tasks deliver already: this one keeps its slot.
+                    Err(_) => runner.complete(&run, pending),
+                },
+            };
             // Without a core the session has ended.
             if let Some(core) = core.upgrade() {
                 core.lock().task_ended(run, end);
@@ -496,6 +539,27 @@ fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> threads::Send
     };
     std::thread::Builder::new().name("slot".into()).spawn(run_tasks).expect("a thread for a slot");
     sender
+}
+
+/// Delivers the outputs of a task on a thread of the movers; its slot is free at once.
+fn deliver_out_of_slot(
+    run: TaskRun,
+    pending: PendingEnd,
+    permit: OwnedSemaphorePermit,
+    runner: Arc<TaskRunner>,
+    core: &Weak<CoreHandle>,
+) {
+    if let Some(core) = core.upgrade() {
+        core.lock().slot_left(run.task.id());
+    }
+    let core = core.clone();
+    runner.movers.clone().spawn_blocking(move || {
+        let end = runner.complete(&run, pending);
+        drop(permit);
+        if let Some(core) = core.upgrade() {
+            core.lock().delivered(run.task.id(), end.outcome);
+        }
+    });
 }
 
 /// Time between two measurements of the disk, and between two heartbeats, when the dispatcher expects one every

@@ -13,6 +13,7 @@ use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use thiserror::Error;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::config::ExecutorConfig;
@@ -27,7 +28,7 @@ use crate::session::{SessionEnd, SessionHost, reconnect};
 use crate::stop::StopSignal;
 use crate::storage_turns::StorageTurns;
 use crate::task::tokens::Tokens;
-use crate::task::{TaskRunner, sandbox};
+use crate::task::{MAX_DELIVERIES, TaskRunner, sandbox};
 
 /// Killed tasks have to end within this time; it is longer than the grace of a killed process.
 pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(10);
@@ -162,6 +163,7 @@ async fn live(
         stop: stop.clone(),
         floor_bytes: config.limits.floor_bytes,
         movers,
+        deliveries: Arc::new(Semaphore::new(MAX_DELIVERIES)),
     });
     let fetcher = Fetcher::new(store, storage, peers.clone());
     let host = SessionHost { config, access, runner, fetcher, peers, server: Arc::new(server), files };

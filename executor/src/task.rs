@@ -15,6 +15,7 @@ use eyas_types::template::Expansion;
 use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskId, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::Assignment;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use crate::process::strays::Strays;
 use crate::process::{self, ProcessControl, ProcessEnd};
@@ -28,6 +29,7 @@ pub(crate) mod output_claim;
 pub(crate) mod sandbox;
 pub(crate) mod tokens;
 
+use deliver::Delivery;
 use lease::Lease;
 use node_shutdown::SIGNAL_SPREAD;
 use output_claim::ClaimPlaces;
@@ -86,6 +88,25 @@ pub(crate) struct TaskRunner {
     pub floor_bytes: u64,
     /// The runtime that moves bytes.
     pub movers: Handle,
+    /// Bounds the tasks that deliver outputs outside of their slots.
+    pub deliveries: Arc<Semaphore>,
+}
+
+/// Most tasks of an executor that deliver outputs outside of their slots. File systems write the outputs of tasks that
+/// wait for the disk at the same time together; more than this gain nothing.
+pub(crate) const MAX_DELIVERIES: usize = 32;
+
+/// How far a task has come when its program has ended and its slot has no more to do.
+pub(crate) enum RunProgress {
+    Ended(TaskEnd),
+    /// Only [`TaskRunner::complete`] is left. The sandbox is removed.
+    Copied(PendingEnd),
+}
+
+/// A successful task whose outputs are copied and not published.
+pub(crate) struct PendingEnd {
+    outcome: Outcome,
+    delivery: Delivery,
 }
 
 /// The end of a run, and how the run has changed the store.
@@ -147,22 +168,58 @@ fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Resu
 
 impl TaskRunner {
     /// Runs a task. Takes the `spare` sandbox if the task needs one.
-    pub fn run(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> TaskEnd {
+    pub fn run(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> RunProgress {
         let started = Instant::now();
         let mut changes = StoreChanges::default();
         let mut folders = TaskFolders::default();
-        let mut outcome = self.try_run(run, spare, &mut folders, &mut changes).unwrap_or_else(Outcome::of);
+        let ran = self.try_run(run, spare, &mut folders, &mut changes);
+        let (mut outcome, delivery) = ran.unwrap_or_else(|status| (Outcome::of(status), None));
+        let delivery = match delivery {
+            Some(delivery) if !delivery.can_leave_slot() => {
+                self.publish_into(&mut outcome, run, delivery, &mut changes.kept);
+                None
+            }
+            delivery => delivery,
+        };
         outcome.waited_us = (started - run.task.arrived).as_micros() as u64;
         outcome.ran_us = (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = run.reads;
-        if let Some(status) = self.node_failure(&outcome, Instant::now(), &folders) {
+        if let Some(delivery) = delivery {
+            return RunProgress::Copied(PendingEnd { outcome, delivery });
+        }
+        let written = folders.sandbox.as_ref().map(Sandbox::folder).into_iter().chain(folders.temporary.as_deref());
+        if let Some(status) = self.node_failure(&outcome, Instant::now(), written) {
+            outcome.status = status;
+        }
+        RunProgress::Ended(TaskEnd { outcome, changes })
+    }
+
+    /// Publishes the outputs of a task that has left its slot.
+    pub fn complete(&self, run: &TaskRun, pending: PendingEnd) -> TaskEnd {
+        let PendingEnd { mut outcome, delivery } = pending;
+        let mut changes = StoreChanges::default();
+        self.publish_into(&mut outcome, run, delivery, &mut changes.kept);
+        if let Some(status) = self.node_failure(&outcome, Instant::now(), [&*self.sandboxes]) {
             outcome.status = status;
         }
         TaskEnd { outcome, changes }
     }
 
-    /// The status that replaces a task's failure if the node has caused it: the node shut down, or its disk was full.
-    fn node_failure(&self, outcome: &Outcome, ended: Instant, folders: &TaskFolders) -> Option<Status> {
+    fn publish_into(&self, outcome: &mut Outcome, run: &TaskRun, delivery: Delivery, kept: &mut Vec<(ObjectId, u64)>) {
+        match self.publish(run, delivery, kept) {
+            Ok(outputs) => outcome.outputs = outputs,
+            Err(status) => outcome.status = status,
+        }
+    }
+
+    /// The status that replaces a task's failure if the node has caused it: the node shut down, or the disk of a folder
+    /// to which the task wrote was full.
+    fn node_failure<'a>(
+        &self,
+        outcome: &Outcome,
+        ended: Instant,
+        written: impl IntoIterator<Item = &'a Path>,
+    ) -> Option<Status> {
         let status = &outcome.status;
         // A timer takes up to a millisecond even for no time at all; most tasks do not need one.
         let told = if node_shutdown::may_be_node_shutdown(status) {
@@ -183,8 +240,8 @@ impl TaskRunner {
             return None;
         }
         let printed = [&outcome.stdout[..], &outcome.stderr[..]];
-        let mut folders = folders.sandbox.as_ref().map(Sandbox::folder).into_iter().chain(folders.temporary.as_deref());
-        let full = folders.find(|folder| disk_full::is_full(folder, self.floor_bytes, &printed))?;
+        let mut written = written.into_iter();
+        let full = written.find(|folder| disk_full::is_full(folder, self.floor_bytes, &printed))?;
         let reason = format!(
             "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
             self.name,
@@ -199,7 +256,7 @@ impl TaskRunner {
         spare: &mut Option<Sandbox>,
         folders: &mut TaskFolders,
         changes: &mut StoreChanges,
-    ) -> Result<Outcome, Status> {
+    ) -> Result<(Outcome, Option<Delivery>), Status> {
         folders.sandbox = self.sandbox(run, spare)?;
         let staged = self.stage(run, folders.sandbox.as_mut(), &mut changes.missing)?;
         let sandbox = folders.sandbox.as_ref();
@@ -238,13 +295,11 @@ impl TaskRunner {
             let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
             outcome.status = failed(FailureKind::Input, reason);
         }
-        if let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) {
-            match self.deliver(run, &with, sandbox, &mut changes.kept) {
-                Ok(outputs) => outcome.outputs = outputs,
-                Err(status) => outcome.status = status,
-            }
+        let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) else { return Ok((outcome, None)) };
+        match self.copy_outputs(run, &with, sandbox, &mut changes.kept) {
+            Ok(delivery) => Ok((outcome, Some(delivery))),
+            Err(status) => Ok((Outcome { status, ..outcome }, None)),
         }
-        Ok(outcome)
     }
 
     /// An empty sandbox for a later task. `None` if the disk does not allow it; that task will report the reason.

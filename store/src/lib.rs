@@ -42,5 +42,5 @@ pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence};
 pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
-pub use storage::{Prepared, Spot, Storage};
+pub use storage::{Copied, Prepared, Spot, Storage};
 pub use url::url_of;

@@ -131,28 +131,40 @@ impl Storage {
         blocking(locate).await
     }
 
-    /// Writes `file` to storage, but does not publish it yet. This takes as long as the storage is slow; publishing
-    /// takes one rename. A bucket has no renames, so for a bucket [`publish`](Self::publish) does all of the work.
+    /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is on disk. A bucket has
+    /// no renames, so for a bucket [`publish`](Self::publish) does all of the work.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
-    pub async fn prepare(&self, file: &Path, spot: &Spot) -> Result<Prepared, StorageError> {
+    pub async fn copy(&self, file: &Path, spot: &Spot) -> Result<Copied, StorageError> {
         self.0.limits.request().await;
         match &spot.path {
             Some(path) => {
                 let (from, path, url, limits) =
                     (file.to_path_buf(), path.clone(), spot.url.clone(), self.0.limits.clone());
-                let prepared = blocking(move || retry_blocking(|| file::prepare(&from, &path, &url, &limits)));
-                Ok(Prepared(At::File(Box::new(prepared.await?))))
+                let copied = blocking(move || retry_blocking(|| file::copy(&from, &path, &url, &limits)));
+                Ok(Copied(CopiedAt::File(Box::new(copied.await?))))
             }
-            None => Ok(Prepared(At::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
+            None => Ok(Copied(CopiedAt::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
+        }
+    }
+
+    /// Waits until a copy is on disk. Afterwards, publishing it takes one rename. A failure is final: the system does
+    /// not say which bytes it has lost.
+    ///
+    /// # Errors
+    /// As [`Storage::copy`].
+    pub async fn sync(&self, copied: Copied) -> Result<Prepared, StorageError> {
+        match copied.0 {
+            CopiedAt::File(file) => blocking(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await,
+            CopiedAt::S3 { file, url } => Ok(Prepared(At::S3 { file, url })),
         }
     }
 
     /// Creates a folder if it does not exist.
     ///
     /// # Errors
-    /// As [`Storage::prepare`]; `Invalid` for a bucket, which has no folders.
+    /// As [`Storage::copy`]; `Invalid` for a bucket, which has no folders.
     pub async fn make_folder(&self, spot: &Spot) -> Result<(), StorageError> {
         let Some(path) = spot.path.clone() else {
             let message = format!("cannot make the folder `{}`: a bucket has none", spot.url);
@@ -167,7 +179,7 @@ impl Storage {
     /// before; it may block.
     ///
     /// # Errors
-    /// As [`Storage::prepare`]; `Withdrawn` if `may_appear` returns `false`.
+    /// As [`Storage::copy`]; `Withdrawn` if `may_appear` returns `false`.
     pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => blocking(move || file.publish()).await,
@@ -246,7 +258,26 @@ impl Spot {
     }
 }
 
-/// An output that is written and not published. If it is dropped, it is removed.
+/// An output that is copied, perhaps not on disk yet, and not published. If it is dropped, it is removed.
+pub struct Copied(CopiedAt);
+
+enum CopiedAt {
+    /// A file with a hidden name in the folder of the destination.
+    File(Box<file::CopiedFile>),
+    S3 {
+        file: PathBuf,
+        url: String,
+    },
+}
+
+impl Copied {
+    /// Whether publishing it reads the task's file once more.
+    pub fn needs_source(&self) -> bool {
+        matches!(self.0, CopiedAt::S3 { .. })
+    }
+}
+
+/// An output that is on disk and not published. If it is dropped, it is removed.
 pub struct Prepared(At);
 
 enum At {

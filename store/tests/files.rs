@@ -115,14 +115,23 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     let emulated = Storage::new(limits.limits(shared.path()).unwrap());
     let spec = put(&emulated, &from, &url(&to)).await.unwrap();
     assert_eq!((spec.size_bytes(), fs::read(&to).unwrap()), (5, b"again".to_vec()));
-    // A prepared output is invisible, and is removed if it is not published.
-    let prepared = storage()
-        .prepare(&from, &spot(&storage(), &url(&to.with_file_name("unpublished"))).await.unwrap())
-        .await
-        .unwrap();
-    assert!(!to.with_file_name("unpublished").exists());
-    let error = storage().publish(prepared, || false).await.unwrap_err();
+    // An output is invisible until it is published, and removed if it is not. Outputs that threads sync together are
+    // each published or withdrawn.
+    let copies: Vec<_> = ["unpublished", "published", "dropped"].map(|name| to.with_file_name(name)).into();
+    let mut copied = Vec::new();
+    for place in &copies {
+        copied.push(storage().copy(&from, &spot(&storage(), &url(place)).await.unwrap()).await.unwrap());
+    }
+    drop(copied.pop());
+    let store = storage();
+    let [first, second] = copied.try_into().ok().expect("two are left");
+    let (first, second) = tokio::join!(store.sync(first), store.sync(second));
+    assert!(copies.iter().all(|place| !place.exists()));
+    let error = store.publish(first.unwrap(), || false).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Withdrawn);
+    store.publish(second.unwrap(), || true).await.unwrap();
+    assert_eq!(fs::read(&copies[1]).unwrap(), b"again");
+    fs::remove_file(&copies[1]).unwrap();
     assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
 }
 
@@ -151,7 +160,8 @@ async fn spot(storage: &Storage, url: &Name) -> Result<Spot, StorageError> {
 }
 
 async fn put(storage: &Storage, file: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {
-    storage.publish(storage.prepare(file, &spot(storage, url).await?).await?, || true).await
+    let copied = storage.copy(file, &spot(storage, url).await?).await?;
+    storage.publish(storage.sync(copied).await?, || true).await
 }
 
 #[tokio::test]

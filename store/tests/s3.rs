@@ -77,7 +77,7 @@ async fn write_and_read(web: Web) {
 }
 
 async fn prepare(storage: &Storage, file: &Path, url: &Name) -> Result<Prepared, StorageError> {
-    storage.prepare(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await
+    storage.sync(storage.copy(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await?).await
 }
 
 async fn put(storage: &Storage, file: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {

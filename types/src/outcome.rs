@@ -171,8 +171,8 @@ pub struct Outcome {
     pub status: Status,
     /// Time from the task's arrival at the executor to its start: it waited for inputs and for a slot.
     pub waited_us: u64,
-    /// Time from the start of the process until its outputs were delivered, without the time for which it was
-    /// suspended.
+    /// Time from the start of the process until it had ended and its outputs were copied, without the time for which it
+    /// was suspended. Outputs that are then synced and published outside of the task's slot count as delivery.
     pub ran_us: u64,
     /// Time for which the task was suspended in favour of tasks of higher priority.
     pub suspended_us: u64,
@@ -220,7 +220,8 @@ pub struct TaskResult {
     /// Microseconds from submission of the job to the task's assignment. (`WQ` of data-diffusion §5.1.7 begins when the
     /// task can run.)
     pub queued_us: u64,
-    /// Microseconds for sending the task to the executor and the result back.
+    /// Microseconds for sending the task to the executor, syncing outputs outside of its slot, and sending the result
+    /// back.
     pub delivery_us: u64,
     /// The executor's report.
     pub outcome: Outcome,

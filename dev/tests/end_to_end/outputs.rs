@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Cluster, Home};
+use crate::support::{Cluster, Home, finish, signal, wait_until};
 
 const ODD: &[u8] = b"odd\xff\x1b[31m.txt";
 
@@ -109,6 +110,36 @@ fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     cluster.run(&["job", "get", &job, "--to", "kept"]).exits(1).says(&["1 task of job 1 did not succeed"]);
     assert_eq!(cluster.read("kept/0/same"), "1\n");
     assert_eq!((cluster.read("out/same"), &cluster.job(&job)["recomputed"]), ("1\n".into(), &json!(1)));
+}
+
+#[test]
+fn a_slot_is_free_during_delivery_and_an_executor_that_ends_then_has_delivered_nothing() {
+    for how in [Signal::KILL, Signal::TERM] {
+        let mut cluster = Cluster::start(&[&[]]);
+        let work = cluster.work().canonicalize().unwrap();
+        // The first task waits until there is a file `go`. Outputs of a pattern appear when the dispatcher has agreed.
+        let script =
+            "cd \"$1\"; echo > ran-$2; until [ -e go ]; do sleep 0.02; done; cd \"$EYAS_SANDBOX\"; echo $2 > o-$2";
+        let words = ["run", "--array", "1-2", "-o", "o-*=outs/", "--", "sh", "-c", script, "sh"];
+        let run = cluster.spawn_on(&[&words[..], &[work.to_str().unwrap(), "{}"]].concat());
+        wait_until("the first task runs", || cluster.names(".").contains(&"ran-1".into()));
+        wait_until("the second task is assigned", || cluster.task("1.1")["executor"] == "n1");
+        signal(cluster.dispatcher(), Signal::STOP);
+        cluster.write("go", "");
+        // Both have run in one slot, and their outputs are copied to hidden files.
+        let outs = || if work.join("outs").exists() { cluster.names("outs") } else { Vec::new() };
+        wait_until("both tasks wait for the dispatcher", || outs().len() == 2);
+        assert!(outs().iter().all(|name| name.starts_with(".eyas-")), "{:?}", outs());
+        signal(cluster.executor(1).process(), how);
+        cluster.executor(1).wait();
+        let left = cluster.names("outs");
+        assert!(left.iter().all(|name| name.starts_with(".eyas-")), "{left:?}");
+        assert!(how == Signal::KILL || left.is_empty(), "{left:?}");
+        signal(cluster.dispatcher(), Signal::CONT);
+        cluster.add_executor(&[]);
+        finish(run).exits(0).says(&["2 of 2 tasks succeeded"]);
+        assert_eq!((cluster.read("outs/o-1"), cluster.read("outs/o-2")), ("1\n".into(), "2\n".into()));
+    }
 }
 
 #[test]

@@ -3,12 +3,19 @@
 //! Every file that a task wrote and its outputs name is delivered, or the task fails with the reason. The task also
 //! fails if two of its files would get the same place, or if another task of the job has the place (see
 //! [`output_claim`](super::output_claim)).
+//!
+//! Delivery has two steps. First the outputs are copied to hidden files at their destinations, and their places are
+//! claimed. Then they are synced, renamed, and their folders are synced. The second step only waits for the disk, so
+//! the slot can be free meanwhile. The file systems of Linux write the files of all threads that wait at once together;
+//! so many tasks in this step take little longer than one. A task has ended when both steps are done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use eyas_store::{Checksum, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, url_of};
+use eyas_store::{
+    Checksum, Copied, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, url_of,
+};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{Name, ObjectId, ObjectSpec, OutputSpec, PlaceId, Status};
@@ -30,36 +37,97 @@ struct TaskOutput {
     is_kept: bool,
 }
 
-/// An output that is ready to appear.
-enum PreparedOutput {
-    /// Written to persistent storage, and not visible yet. With the file in the sandbox if executors keep it too, and
+/// Files of one task that are synced after the task has left its slot. They are open until then; a task with more files
+/// syncs them in its slot.
+const MAX_FILES_OUT_OF_SLOT: usize = 8;
+
+/// An output that was copied or kept.
+enum CopiedOutput {
+    /// Copied to persistent storage, and not visible yet. With the file in the sandbox if executors keep it too, and
     /// the place if the task has claimed it.
-    Persistent(Prepared, Option<PathBuf>, Option<PlaceId>),
+    Persistent(Copied, Option<PathBuf>, Option<PlaceId>),
     /// An empty folder to be made in persistent storage.
     Folder(Spot),
     /// In the node's store only.
     Kept(ObjectSpec),
 }
 
+/// The same, on disk.
+enum PreparedOutput {
+    Persistent(Prepared, Option<PathBuf>, Option<PlaceId>),
+    Folder(Spot),
+    Kept(ObjectSpec),
+}
+
+/// The outputs of a task that are copied and not published. If it is dropped, the copies are removed.
+pub(crate) struct Delivery {
+    /// Each with its index in the template's outputs.
+    outputs: Vec<(u16, CopiedOutput)>,
+    claim: Option<Arc<Claim>>,
+    /// The URLs of the claimed places.
+    claimed: Vec<(PlaceId, Name)>,
+}
+
+impl Delivery {
+    /// Whether it neither needs the sandbox again nor keeps many files open.
+    pub fn can_leave_slot(&self) -> bool {
+        let is_copy = |output: &CopiedOutput| match output {
+            CopiedOutput::Persistent(copied, file, _) => file.is_none() && !copied.needs_source(),
+            CopiedOutput::Folder(_) => true,
+            CopiedOutput::Kept(_) => false,
+        };
+        !self.outputs.is_empty()
+            && self.outputs.len() <= MAX_FILES_OUT_OF_SLOT
+            && self.outputs.iter().all(|(_, output)| is_copy(output))
+    }
+}
+
 impl TaskRunner {
-    /// Delivers the outputs. All of them are written before the first one appears in persistent storage. None appears
-    /// unless this executor still has the task and its places. Objects that are put into the store are added to
-    /// `kept`, also if delivery fails afterwards.
-    pub fn deliver(
+    /// Copies the outputs, so that none is visible in persistent storage yet, and claims their places. Objects that are
+    /// put into the store are added to `kept`, also if delivery fails afterwards.
+    pub fn copy_outputs(
         &self,
         run: &TaskRun,
         with: &Expansion<'_>,
         sandbox: &Sandbox,
         kept: &mut Vec<(ObjectId, u64)>,
-    ) -> Result<Vec<Delivered>, Status> {
+    ) -> Result<Delivery, Status> {
         let outputs = self.outputs(run, with, sandbox)?;
         let claim = claim(run, &outputs)?;
-        let prepared = self.prepare(run, &outputs, kept)?;
+        let claimed = outputs.iter().filter(|output| output.is_claimed).filter_map(|output| output.spot.as_ref());
+        let claimed = claimed.map(|spot| (spot.place(), spot.url().clone())).collect();
+        Ok(Delivery { outputs: self.copy(run, &outputs, kept)?, claim, claimed })
+    }
+
+    /// Publishes the outputs. All of them are on disk before the first one appears in persistent storage. None appears
+    /// unless this executor still has the task and its places.
+    pub fn publish(
+        &self,
+        run: &TaskRun,
+        delivery: Delivery,
+        kept: &mut Vec<(ObjectId, u64)>,
+    ) -> Result<Vec<Delivered>, Status> {
+        let Delivery { outputs, claim, claimed } = delivery;
+        let mut prepared = Vec::with_capacity(outputs.len());
+        for (number, output) in outputs {
+            if run.control.is_cancelled() {
+                return Err(Status::Cancelled);
+            }
+            let output = match output {
+                CopiedOutput::Persistent(copied, file, place) => {
+                    let synced = self.movers.block_on(self.storage.sync(copied)).map_err(cannot_deliver)?;
+                    PreparedOutput::Persistent(synced, file, place)
+                }
+                CopiedOutput::Folder(spot) => PreparedOutput::Folder(spot),
+                CopiedOutput::Kept(object) => PreparedOutput::Kept(object),
+            };
+            prepared.push((number, output));
+        }
         if let Some(claim) = claim {
             // Without an answer the task has been given to another executor, or was cancelled.
             let answer = claim.wait(|| !run.control.is_cancelled()).ok_or(Status::Cancelled)?;
             if let Some((place, other)) = answer {
-                return Err(claimed_by_other(&outputs, place, other));
+                return Err(claimed_by_other(&claimed, place, other));
             }
         }
         let may_appear = || run.lease.wait(|| !run.control.is_cancelled());
@@ -135,25 +203,25 @@ impl TaskRunner {
         Ok(outputs)
     }
 
-    /// Prepares all outputs, so that none is visible in persistent storage yet. Returns each with its number.
-    fn prepare(
+    /// Copies all outputs. Returns each with its number.
+    fn copy(
         &self,
         run: &TaskRun,
         outputs: &[TaskOutput],
         kept: &mut Vec<(ObjectId, u64)>,
-    ) -> Result<Vec<(u16, PreparedOutput)>, Status> {
-        let mut prepared = Vec::new();
+    ) -> Result<Vec<(u16, CopiedOutput)>, Status> {
+        let mut copied = Vec::new();
         for TaskOutput { number, written, spot, is_claimed, is_kept } in outputs {
             if run.control.is_cancelled() {
                 return Err(Status::Cancelled);
             }
             let output = match spot {
-                Some(spot) if written.is_folder => PreparedOutput::Folder(spot.clone()),
+                Some(spot) if written.is_folder => CopiedOutput::Folder(spot.clone()),
                 Some(spot) => {
-                    let file = self.movers.block_on(self.storage.prepare(&written.path, spot));
+                    let file = self.movers.block_on(self.storage.copy(&written.path, spot));
                     let file = file.map_err(cannot_deliver)?;
                     let place = is_claimed.then(|| spot.place());
-                    PreparedOutput::Persistent(file, is_kept.then(|| written.path.clone()), place)
+                    CopiedOutput::Persistent(file, is_kept.then(|| written.path.clone()), place)
                 }
                 None => {
                     let task = run.task.id();
@@ -162,12 +230,12 @@ impl TaskRunner {
                     };
                     let object = self.store.adopt(&written.path, name).map_err(|e| self.cannot_keep(&e))?;
                     kept.push((object.id(), object.size_bytes()));
-                    PreparedOutput::Kept(object)
+                    CopiedOutput::Kept(object)
                 }
             };
-            prepared.push((*number, output));
+            copied.push((*number, output));
         }
-        Ok(prepared)
+        Ok(copied)
     }
 
     fn cannot_keep(&self, error: &StoreError) -> Status {
@@ -206,9 +274,8 @@ fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, St
     Ok(Some(claims.claim(run.task.id(), attempt, claimed.into_iter().collect())))
 }
 
-fn claimed_by_other(outputs: &[TaskOutput], place: PlaceId, other: u32) -> Status {
-    let spot = outputs.iter().filter_map(|output| output.spot.as_ref()).find(|spot| spot.place() == place);
-    let url = spot.map(Spot::url).cloned().unwrap_or_default();
+fn claimed_by_other(claimed: &[(PlaceId, Name)], place: PlaceId, other: u32) -> Status {
+    let url = claimed.iter().find(|(of, _)| *of == place).map(|(_, url)| url.clone()).unwrap_or_default();
     let reason = format!(
         "task {other} of the job writes `{url}`, which this task would replace: put `{{#}}` or a part of the item into \
          the name or the folder of the output"

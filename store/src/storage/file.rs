@@ -146,7 +146,15 @@ pub(super) fn locate(
     Ok(path)
 }
 
-/// A temporary file in the folder of an output that is not published yet.
+/// A copy of an output in a temporary file of the destination's folder. It may not be on disk yet.
+pub struct CopiedFile {
+    temporary: Temporary,
+    file: File,
+    place: PathBuf,
+    url: Name,
+}
+
+/// A temporary file in the folder of an output that is on disk and not published yet.
 pub struct PreparedFile {
     temporary: Temporary,
     place: PathBuf,
@@ -155,7 +163,7 @@ pub struct PreparedFile {
 }
 
 /// Copies `from` to a hidden file in the folder of `path`, which patterns like `*` do not match.
-pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<PreparedFile, StorageError> {
+pub(super) fn copy(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<CopiedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
     let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let mut source = File::open(from).map_err(unreadable)?;
@@ -181,11 +189,22 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> 
         // Copies within the kernel or shares blocks, if the file systems support it.
         io::copy(&mut source, &mut file).map_err(failed)?;
     }
-    file.sync_all().map_err(failed)?;
-    let written = file.metadata().map_err(failed)?;
-    let version = version(&written, url)?;
-    let spec = ObjectSpec { source: url.clone(), version, executable: written.mode() & 0o111 != 0 };
-    Ok(PreparedFile { temporary, place: path.to_path_buf(), spec })
+    Ok(CopiedFile { temporary, file, place: path.to_path_buf(), url: url.clone() })
+}
+
+impl CopiedFile {
+    /// Waits until the copy is on disk. Many threads may wait at once: the file system then writes their files
+    /// together.
+    pub(super) fn sync(self) -> Result<PreparedFile, StorageError> {
+        let CopiedFile { temporary, file, place, url } = self;
+        let failed = |error: io::Error| StorageError::file("write", &url, &error);
+        file.sync_all().map_err(failed)?;
+        // Afterwards, because some servers set the time of a file when they write it.
+        let written = file.metadata().map_err(failed)?;
+        let version = version(&written, &url)?;
+        let spec = ObjectSpec { source: url, version, executable: written.mode() & 0o111 != 0 };
+        Ok(PreparedFile { temporary, place, spec })
+    }
 }
 
 impl PreparedFile {
