@@ -48,7 +48,7 @@ impl NodeChunks {
             }
             if let Some(reservation) = reservation {
                 // The result is reported above.
-                let _ = reservation.finish(recorded.as_ref().map(|()| ()).map_err(|_| ChunkError::NoSource));
+                let _ = reservation.finish(recorded.as_ref().copied().map_err(|_| ChunkError::NoSource));
             }
         }
         for same in order.chunk_by(is_same) {
