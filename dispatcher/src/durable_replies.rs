@@ -41,7 +41,7 @@ impl DurableReplies {
         self.put += 1;
     }
 
-    /// This many more writes are on disk.
+    /// `writes` more writes are on disk.
     pub fn on_disk(&mut self, writes: usize) {
         self.on_disk += writes as u64;
         assert!(self.on_disk <= self.put, "more is on disk than was written");

@@ -72,7 +72,7 @@ pub enum Event {
     Moving {
         /// The executor.
         executor: ExecutorId,
-        /// How many.
+        /// Number of objects that still have to move.
         objects: usize,
     },
     /// A task was given to an executor.

@@ -108,7 +108,7 @@ pub struct TaskState {
 /// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
 #[derive(Debug)]
 pub struct Job {
-    /// Its id.
+    /// The id that clients name.
     pub id: JobId,
     /// The job as it was submitted.
     pub spec: Arc<JobSpec>,

@@ -1,4 +1,4 @@
-//! The decider of jobs: its state, and the dispatch of each event to the part that decides.
+//! The decider of jobs: its state, and which part handles each event.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -174,8 +174,7 @@ impl Jobs {
         self.refusals.forget(task);
     }
 
-    /// Puts what is to be taken out of the queue before all other effects. What was going to be queued before that is
-    /// not.
+    /// Puts the withdrawal of tasks before all other effects, and removes earlier effects that would queue them.
     fn withdraw_first(&mut self) {
         if self.withdrawn.is_empty() {
             return;
@@ -189,7 +188,7 @@ impl Jobs {
         self.effects.insert(0, Effect::Withdraw { tasks: withdrawn.into_keys().collect() });
     }
 
-    /// Does what is due by now, whatever the event was.
+    /// Does everything that is due, after each event.
     fn pass_time(&mut self) {
         self.queue_refused();
         let due = self.health.due(self.now_us);
@@ -200,7 +199,7 @@ impl Jobs {
         }
     }
 
-    /// When something is due next without an event, if anything is, microseconds since 1970: any event then does it.
+    /// The next deadline, microseconds since 1970. Any event at or after the deadline handles it.
     pub fn next_timeout(&self) -> Option<u64> {
         let lineage = self.lineage.next_timeout().filter(|_| !self.is_stopping);
         [self.refusals.next_timeout(), lineage, self.health.next_timeout()].into_iter().flatten().min()

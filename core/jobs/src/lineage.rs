@@ -1,8 +1,8 @@
 //! Kept outputs: which tasks wrote them, which are missing, and which tasks run again to make them again.
 //!
-//! What tasks wrote and executors hold has a lineage: the task that wrote it, and what that read. A task that reads an
-//! object which no executor holds is blocked. What is still needed, by a task or by the job's user, is made again;
-//! executors that were there before a restart are given time to come back with it before that.
+//! A kept object has a lineage: the task that wrote it, and the objects that this task read. A task is blocked while no
+//! executor holds one of its inputs. A lost object that a task or the user still needs is recomputed. After a restart,
+//! executors first have time to come back with the object.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -23,35 +23,36 @@ pub const MAX_RECOMPUTATIONS: u16 = 5;
 /// After a start, executors have this long to come back with what they hold before it counts as lost, microseconds; so
 /// have those that are lost themselves, with what no task waits for.
 pub const RETURN_GRACE_US: u64 = 15_000_000;
-/// A task that could not have a kept object, though an executor is said to hold it, tries again up to this many times.
+/// A task that cannot get a kept object, although an executor reported it, tries again up to this many times.
 const MAX_STARVED: u8 = 100;
-/// Each time after this pause, microseconds.
+/// Pause before each of these attempts, microseconds.
 const STARVED_PAUSE_US: u64 = 1_000_000;
 /// Executors that could not hold an object are asked again after this time, microseconds.
 const HOLD_AGAIN_US: u64 = 30_000_000;
 /// Missing objects that are looked for before other events are looked at.
 const LOOKED_FOR_AT_ONCE: usize = 10_000;
-/// An executor that leaves in good order stays this long for others to fetch what only it has, microseconds.
+/// An executor that leaves in good order stays for at most this time, microseconds, while others fetch what only it
+/// holds.
 const MOVE_DEADLINE_US: u64 = 60_000_000;
 
-/// All kept objects, and those of them that are missed.
+/// All kept objects, and which of them are missing.
 #[derive(Debug)]
 pub(crate) struct Lineage {
     objects: BTreeMap<ObjectId, Kept>,
     /// Objects that blocked tasks need, or that were promised to users, and when to look for each again.
     missing: BTreeMap<ObjectId, Missing>,
-    /// The same in the order of time; some were looked for since, or are looked for at another time.
+    /// The same objects, by time. Entries whose time differs from that in `missing` are stale.
     to_look: BTreeSet<(u64, ObjectId)>,
-    /// Objects that were lost, and that were not looked at since.
+    /// Objects that were lost since the last look.
     lost: Vec<ObjectId>,
-    /// Objects that the journal tells of, and that no executor has reported since.
+    /// Objects that the journal names, and that no executor has reported since the start.
     unseen: BTreeSet<ObjectId>,
     began_us: u64,
-    /// Unseen objects have not all counted as lost yet.
+    /// Whether some unseen objects do not count as lost yet.
     awaits_return: bool,
-    /// When executors were last asked again to hold what they could not.
+    /// When executors were last asked again to hold objects for which they had no room.
     held_again_us: u64,
-    /// Executors that leave once what only they have is elsewhere, and when at the latest.
+    /// Executors that leave after others have fetched what only they hold, each with its deadline.
     leaving: BTreeMap<ExecutorId, u64>,
 }
 
@@ -66,7 +67,7 @@ struct Kept {
 #[derive(Debug)]
 struct Missing {
     look_at_us: u64,
-    /// An executor is said to have it, but a task could not have it.
+    /// An executor reported the object, but a task could not get it.
     is_doubted: bool,
 }
 
@@ -130,7 +131,7 @@ impl Lineage {
         [look, back, hold, leave].into_iter().flatten().min()
     }
 
-    /// No executor has the object: it is looked for then, or sooner if that is planned.
+    /// Plans a search for an object that no executor has, unless an earlier search is planned.
     fn miss(&mut self, object: ObjectId, look_at_us: u64) {
         let planned = self.missing.get(&object).map_or(look_at_us, |missing| missing.look_at_us);
         self.look_at(object, look_at_us.min(planned), false);
@@ -188,7 +189,7 @@ impl Jobs {
         }
     }
 
-    /// A task has succeeded: lets go of what it was the last to read.
+    /// A task has succeeded: releases the objects of which it was the last reader.
     pub(crate) fn let_go_of_read(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task.job) else { return };
         if job.tasks[task.index as usize].phase == Phase::Succeeded {
@@ -203,7 +204,7 @@ impl Jobs {
         }
     }
 
-    /// A task that had succeeded reads its inputs again: those that are left are held until it has.
+    /// A task that had succeeded runs again: its remaining inputs are held until it has read them.
     fn hold_inputs_again(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task.job) else { return };
         let left = |(producer, object)| Some((object, job.kept.get(&(producer, object))?.replicas));
@@ -224,7 +225,7 @@ impl Jobs {
         self.release_unless_wanted(object);
     }
 
-    /// Blocks a waiting task if no executor holds something that it reads; whether it does.
+    /// Blocks a waiting task if no executor holds one of its inputs. Returns whether the task is blocked.
     pub(crate) fn lacks_input(&mut self, task: TaskId) -> bool {
         let Some(job) = self.jobs.get_mut(&task.job) else { return false };
         let mut missing = job.kept_inputs(task.index);
@@ -246,7 +247,7 @@ impl Jobs {
         true
     }
 
-    /// A task could not have an input that is kept in the cluster alone, and goes back to waiting.
+    /// A task could not get an input that exists only in the cluster, and waits again.
     pub(crate) fn starved(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
         self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
         let name = self.name_of(executor);
@@ -258,7 +259,7 @@ impl Jobs {
             if state.starved > MAX_STARVED || inputs.is_empty() {
                 return self.end(task, attempt, name, outcome);
             }
-            // An executor says to have it: it looks again, and the task tries again after a while.
+            // An executor reports the object: it verifies that, and the task tries again after a pause.
             job.unassigned(task.index);
             job.block(task.index, inputs.iter().map(|(producer, _)| *producer));
             for (_, object) in inputs {
@@ -284,7 +285,7 @@ impl Jobs {
         if let Some(kept) = self.lineage.objects.get_mut(&object) {
             kept.is_held = true;
             self.lineage.unseen.remove(&object);
-            // Of what is doubted, this is nothing new.
+            // For a doubted object, the report is no news.
             if self.lineage.missing.get(&object).is_some_and(|missing| !missing.is_doubted) {
                 self.unblock_readers(object);
             }
@@ -318,7 +319,8 @@ impl Jobs {
         }
     }
 
-    /// Looks at what was lost since, at what is missing and due, and at what no executor has come back with.
+    /// Handles objects that were lost since the last call, missing objects that are due, and objects with which no
+    /// executor has come back.
     pub(crate) fn look_after_kept(&mut self) {
         let now_us = self.now_us;
         if self.lineage.awaits_return && !self.lineage.awaits_executors(now_us) {
@@ -343,7 +345,7 @@ impl Jobs {
         }
     }
 
-    /// Objects that were looked for: some are on their way, some are nowhere.
+    /// The result of a search: some objects are on their way to an executor, others are nowhere.
     pub(crate) fn located(&mut self, moving: &[ObjectId], nowhere: &[ObjectId]) {
         for object in moving {
             self.lineage.look_at(*object, self.now_us + STARVED_PAUSE_US, false);
@@ -355,8 +357,8 @@ impl Jobs {
         }
     }
 
-    /// No executor has the object: tasks that wait and read it go out of the queue. What was promised to a user is
-    /// looked for without hurry.
+    /// No executor has the object: waiting tasks that read it leave the queue. A search for an object that was promised
+    /// to a user is planned after a grace period.
     fn hold_readers_back(&mut self, object: ObjectId) {
         let is_kept = self.kept_spec(object).is_some_and(ObjectSpec::is_kept);
         if !is_kept || self.lineage.is_held(object) {
@@ -384,8 +386,7 @@ impl Jobs {
         job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(RetainedOutput::is_promised)
     }
 
-    /// Adds to those that run `again` the tasks that wrote a lost object which a task still waits for, or which was
-    /// promised.
+    /// Adds to `again` the writers of a lost object, if a task waits for the object or a user was promised it.
     fn make_again(&mut self, object: ObjectId, again: &mut BTreeMap<JobId, BTreeSet<u32>>) {
         self.lineage.missing.remove(&object);
         for producer in self.lineage.writers(object).to_vec() {
@@ -408,7 +409,7 @@ impl Jobs {
         }
     }
 
-    /// What a task wrote was lost too often: those that wait for it fail.
+    /// The output of `producer` was lost too often: tasks that wait for it fail.
     fn give_up(&mut self, producer: TaskId, waiting: Vec<u32>) {
         for index in waiting {
             let reason = format!(
@@ -421,7 +422,7 @@ impl Jobs {
         }
     }
 
-    /// Runs tasks again whose output no executor has.
+    /// Runs tasks again because no executor has their output.
     fn recompute(&mut self, id: JobId, tasks: Vec<u32>) {
         // Results before this entry are of earlier times.
         self.flush();

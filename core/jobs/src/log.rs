@@ -15,7 +15,7 @@ use crate::spec::JobSpec;
 pub enum JournalRecord {
     /// A job as it was submitted.
     Job {
-        /// Its id.
+        /// The id of the job.
         job: JobId,
         /// The job.
         spec: Arc<JobSpec>,

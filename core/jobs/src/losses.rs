@@ -1,4 +1,4 @@
-//! An executor is gone: which of its tasks that is counted against, and which run again.
+//! An executor is gone: for which of its tasks the loss counts, and which tasks run again.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -12,11 +12,11 @@ use crate::event::Effect;
 use crate::job::Job;
 use crate::jobs::Jobs;
 
-/// A task that may have run on this many executors when they were lost is not given to another.
+/// A task fails after this many executors were lost while it may have run on them.
 pub const MAX_LOSSES: u16 = 5;
 
 impl Jobs {
-    /// An executor is gone. If it was lost with `lost_with` of each resource, its tasks may be why.
+    /// An executor is gone. If it was lost, with the resources `lost_with`, one of its tasks may be the cause.
     pub(crate) fn executor_gone(
         &mut self,
         executor: ExecutorId,
@@ -53,9 +53,9 @@ impl Jobs {
         self.effects.push(Effect::Left { executor });
     }
 
-    /// Which of an executor's tasks may have run: of higher priority first, and in the order in which it was given
-    /// them, those that fit into what it `had` together, where suspended ones take no processors. Others were lined up
-    /// behind them, and had no part in its loss.
+    /// Which of an executor's tasks may have run. In the order of priority, then of assignment, these are the tasks
+    /// that fit together into the resources that it `had`; suspended tasks take no processors. The other tasks were
+    /// still waiting there, and did not cause the loss.
     fn may_have_run(&self, tasks: &[TaskId], had: Resources, suspended: &BTreeSet<TaskId>) -> BTreeSet<TaskId> {
         let of = |task: &TaskId| Some((self.jobs.get(&task.job)?, *task));
         let mut in_order: alloc::vec::Vec<(&Job, TaskId)> = tasks.iter().filter_map(of).collect();
@@ -77,8 +77,8 @@ impl Jobs {
         in_order.into_iter().filter(fits).map(|(_, task)| task).collect()
     }
 
-    /// Ends tasks of a job that was read from the journal: those that were to be cancelled, whose executors have
-    /// nothing of this dispatcher any longer, and those whose producers failed and whose own end was not written.
+    /// Ends tasks of a job that was read from the journal: tasks whose cancellation was under way, and tasks whose
+    /// producers failed before their own end was written.
     pub(crate) fn end_what_cannot_go_on(&mut self, id: eyas_types::JobId, cancelled: &BTreeSet<u32>, hopeless: &[u32]) {
         for index in cancelled {
             self.end(TaskId { job: id, index: *index }, 0, String::new(), Outcome::of(Status::Cancelled));

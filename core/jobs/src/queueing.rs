@@ -1,5 +1,5 @@
-//! Which tasks may run, and when they are queued: a new job's a part at a time, later ones as what they wait for is
-//! there.
+//! Which tasks may run, and when they are queued. The tasks of a new job are queued in parts; a blocked task is queued
+//! when its inputs exist.
 
 use eyas_types::{JobId, TaskId};
 
@@ -12,8 +12,7 @@ const QUEUED_AT_ONCE: u32 = 10_000;
 
 impl Jobs {
     /// Queues up to `tasks` more tasks of the oldest job that is not queued entirely. Tasks that need not run, or that
-    /// wait
-    /// for others, count as well.
+    /// wait for others, count as well.
     pub(crate) fn queue_more(&mut self, tasks: u32) {
         let Some(id) = self.queueing.first().copied() else { return };
         let Some(job) = self.jobs.get_mut(&id) else {
@@ -37,7 +36,7 @@ impl Jobs {
         }
     }
 
-    /// Tells a job's name, before tasks of it are queued.
+    /// Tells the scheduler the name of a job, before its tasks are queued.
     pub(crate) fn name_job(&mut self, id: JobId) {
         if self.jobs.get(&id).is_some_and(|job| !job.has_ended()) {
             self.effects.push(Effect::Name { job: id });
@@ -58,7 +57,7 @@ impl Jobs {
         self.effects.push(Effect::Queue { task, inputs, need });
     }
 
-    /// Puts tasks that all had refused into the queue again, once they have waited long enough.
+    /// Queues tasks again that all executors had refused, after their wait.
     pub(crate) fn queue_refused(&mut self) {
         for _ in 0..QUEUED_AT_ONCE {
             let Some(task) = self.refusals.next_due(self.now_us) else { break };
@@ -71,7 +70,7 @@ impl Jobs {
         }
     }
 
-    /// Queues tasks that were set free, unless their turn in the job's first queueing is still to come.
+    /// Queues tasks that are no longer blocked, unless the first pass over the job has not reached them yet.
     pub(crate) fn queue_released(&mut self, id: JobId, ready: &[u32]) {
         for index in ready {
             if *index < self.jobs[&id].next_to_queue {
@@ -80,7 +79,7 @@ impl Jobs {
         }
     }
 
-    /// What was pushed ahead of a job's tasks is where it is to be.
+    /// The inputs that are pushed ahead of a job's tasks have arrived.
     pub(crate) fn pushed(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_pushed_first()) {
             job.was_pushed = true;
@@ -88,7 +87,7 @@ impl Jobs {
         }
     }
 
-    /// A job has ended, or is about to: nothing more is pushed for it.
+    /// Ends the pushes of a job that has ended, or whose last tasks are being cancelled.
     pub(crate) fn end_broadcast(&mut self, id: JobId) {
         // Its tasks are queued, so that they can be retried.
         self.pushed(id);

@@ -1,5 +1,5 @@
-//! Tasks that executors could not take. One that all have refused fails, but not for a full disk: if one of them
-//! refused it only for now, it waits and is offered to all again, a bounded number of times.
+//! Tasks that executors refused. A task fails after all executors have refused it. If one of them refused it only for
+//! now, because its disk is full, the task waits, and all executors are asked again, a bounded number of times.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -8,12 +8,12 @@ use alloc::string::String;
 use eyas_types::TaskId;
 use thiserror::Error;
 
-/// A task that all refused for now is offered again after this time, microseconds.
+/// A task that was refused for now is offered again after this time, microseconds.
 const ROOM_RETRY_EVERY_US: u64 = 5_000_000;
 /// A task fails after all have refused it for now this many times.
 const MAX_ROOM_RETRIES: u32 = 60;
 
-/// Why a task fails that all executors have refused.
+/// Why a task fails after all executors have refused it.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum GivenUp {
     #[error("every executor has refused it")]
@@ -27,15 +27,15 @@ pub(crate) enum GivenUp {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     tasks: BTreeMap<TaskId, Refused>,
-    /// Tasks that wait, with the end of their wait, the first first; some were forgotten since.
+    /// Waiting tasks by the end of their wait. Some have ended since.
     waiting: VecDeque<(u64, TaskId)>,
 }
 
 #[derive(Debug, Default)]
 struct Refused {
-    /// What the last executor said; of those that refused it for now, if there are such.
+    /// The reason that the last executor gave, preferably one that refused the task for now.
     reason: String,
-    /// Whether one of them may take it later.
+    /// Whether an executor may take the task later.
     for_now: bool,
     /// How often all have refused it.
     rounds: u32,

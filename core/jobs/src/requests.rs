@@ -1,4 +1,4 @@
-//! What clients change about jobs, and how results come to the journal and leave it.
+//! Requests of clients that change jobs, and how results reach the journal and leave it.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -65,7 +65,7 @@ impl Jobs {
         self.queue_released(id, &ready);
     }
 
-    /// Lets go of all that an ended job keeps.
+    /// Releases all outputs that an ended job keeps.
     pub(crate) fn release(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.kept.is_empty()) else { return };
         let kept = job.release();
@@ -81,7 +81,7 @@ impl Jobs {
         }
     }
 
-    /// Puts what happened to a job to be written.
+    /// Gives an entry about a job to the journal.
     pub(crate) fn write_entry(&mut self, id: JobId, entry: Entry) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.uncovered += entry.uncovered();
@@ -89,7 +89,7 @@ impl Jobs {
         self.effects.push(Effect::Write(JournalRecord::Entry { job: id, number, entry: Arc::new(entry) }));
     }
 
-    /// Writes down the results that have gathered.
+    /// Gives the gathered results to the journal.
     pub(crate) fn flush(&mut self) {
         let with_results: Vec<_> = self.jobs.values().filter(|job| !job.pending.is_empty()).map(|job| job.id).collect();
         for id in with_results {
@@ -107,7 +107,7 @@ impl Jobs {
         }
     }
 
-    /// Writes down the samples of a job none of whose tasks has ended for a while.
+    /// Gives the samples of a job to the journal if no results are about to take them along.
     pub(crate) fn write_samples(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if job.pending.is_empty() {
@@ -116,7 +116,7 @@ impl Jobs {
         }
     }
 
-    /// Makes room for a task's output in the journal. Whether there was too little, so that some is cut.
+    /// Makes room for a task's output in the journal. Returns whether the output had to be cut.
     pub(crate) fn keep_output(&mut self, outcome: &mut Outcome) -> bool {
         let bytes = output_bytes(outcome);
         if self.output_bytes + bytes > self.config.max_output_bytes {

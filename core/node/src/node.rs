@@ -26,7 +26,7 @@ pub(crate) struct NodeTask {
     inputs: Vec<Input>,
     pub need: Resources,
     pub priority: i32,
-    /// Whether so many bytes of its inputs were missing on arrival that other tasks compute while it is staged.
+    /// Whether other tasks compute while it is staged, because many bytes of its inputs were missing on arrival.
     pub is_data_intensive: bool,
     pub state: State,
     /// Number of tasks that have overtaken it in its present state.

@@ -1,4 +1,4 @@
-//! Recovery when so many members are lost for good that no view can be chosen. Only a person can know that they never
+//! Recovery when too many members are lost for good to choose a view. Only a person can know that they never
 //! come back.
 //!
 //! The next view is then not chosen, but made by the first of the remaining members. It is in a later *era*, the upper
