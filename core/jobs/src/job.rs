@@ -43,25 +43,25 @@ use crate::spec::JobSpec;
 /// Failures that a report describes; it counts the others.
 const MAX_FAILURES: usize = 100;
 
-/// Where a task is.
+/// The phase of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It waits for another task's output.
+    /// Waits for an output of another task.
     Blocked,
-    /// It waits for an executor.
+    /// Waits for an executor.
     Waiting,
-    /// An executor has it.
+    /// Assigned to an executor.
     Assigned,
-    /// It has succeeded.
+    /// Has succeeded.
     Succeeded,
-    /// It has failed.
+    /// Has failed.
     Failed,
-    /// It was cancelled.
+    /// Was cancelled.
     Cancelled,
 }
 
 impl Phase {
-    /// Whether it runs no more, unless it is retried or its output is lost.
+    /// Whether the task has ended. It runs again only if it is retried or its output is lost.
     pub fn has_ended(self) -> bool {
         matches!(self, Phase::Succeeded | Phase::Failed | Phase::Cancelled)
     }
@@ -84,24 +84,24 @@ impl Phase {
     }
 }
 
-/// What is known of a task in memory; the rest is in the journal.
+/// The state of a task in memory. Its result is in the journal.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskState {
-    /// Where it is.
+    /// The phase of the task.
     pub phase: Phase,
-    /// Tries that failed.
+    /// Failed attempts.
     pub failures: u16,
-    /// Executors that were lost while it may have run there.
+    /// Number of executors that were lost while the task may have run there.
     pub losses: u16,
-    /// How often it ran again because its kept output was lost.
+    /// Number of times that it was recomputed because its kept output was lost.
     pub recomputed: u16,
-    /// Tries that failed because an input that is kept in the cluster could not be had.
+    /// Attempts that failed because an executor could not get a kept input.
     pub starved: u8,
-    /// Where it is, or was last.
+    /// The executor that has it, or had it last.
     pub executor: Option<ExecutorId>,
-    /// When it could run, microseconds from the job's submission.
+    /// When it could first run, microseconds from the job's submission.
     pub ready_us: u64,
-    /// When it was assigned; of an ended task, the journal entry with its result.
+    /// When it was assigned. After its end, the number of the journal entry with its result.
     pub assigned_us: u64,
 }
 
@@ -115,9 +115,9 @@ pub struct Job {
     object_ids: Vec<ObjectId>,
     /// Its tasks.
     pub tasks: Vec<TaskState>,
-    /// How many of them are in which phase.
+    /// Number of tasks in each phase.
     pub counts: TaskCounts,
-    /// Tries beyond each task's first.
+    /// Attempts beyond the first of each task.
     pub retried: u64,
     /// Tasks that ended with the result of another.
     pub reused: u64,
