@@ -6,8 +6,8 @@
 //!
 //! Delivery has two steps. First the outputs are copied to hidden files at their destinations, and their places are
 //! claimed. Then they are synced, renamed, and their folders are synced. The second step only waits for the disk, so
-//! the slot can be free meanwhile. The file systems of Linux write the files of all waiting threads together, so several
-//! tasks in this step take little longer than one. A task has ended when both steps are done.
+//! the slot can be free meanwhile. The file systems of Linux write the files of all waiting threads together, so
+//! several tasks in this step take little longer than one. A task has ended when both steps are done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
