@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod json_schema;
 pub mod reference;
 pub mod tree;

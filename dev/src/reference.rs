@@ -85,74 +85,97 @@ pub fn json(version: &str, sources: &[(&str, &str)]) -> String {
          command prints one object: `schema_version`, now {version}, and the answer under its name, as in \
          `{{\"schema_version\":{version},\"jobs\":[…]}}`. A field that changes its meaning gets a new version; new \
          fields do not. `Option` means that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have \
-         their unit at the end of the name.\n"
+         their unit at the end of the name. [json-schema.json](json-schema.json) is a JSON Schema of the answers of \
+         most commands.\n"
     );
     for (file, code) in sources {
         let _ = write!(page, "\n## From `{file}`\n");
-        let mut doc: Vec<&str> = Vec::new();
-        let mut open: Option<Block> = None;
-        for line in without_tests(code).lines() {
-            let text = line.trim();
-            if let Some(block) = &mut open {
-                if line == "}" {
-                    block.write(&mut page);
-                    open = None;
-                } else if let Some(text) = text.strip_prefix("///") {
-                    doc.push(text.trim());
-                } else if let Some(attribute) = text.strip_prefix("#[serde(") {
-                    block.is_flat |= attribute.starts_with("flatten");
-                } else if line.starts_with("    ") && !line.starts_with("     ") && !text.starts_with(['#', '}', '/']) {
-                    block.field(text, &doc.join(" "));
-                    doc.clear();
-                }
-            } else if let Some(text) = text.strip_prefix("///") {
-                doc.push(text.trim());
-            } else if let Some(head) = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum ")) {
-                if let Some(name) = head.strip_suffix(" {") {
-                    open = Some(Block::new(name, &doc.join(" "), line.starts_with("pub enum")));
-                }
-                doc.clear();
-            } else if !text.starts_with("#[") {
-                doc.clear();
-            }
-        }
+        types(code).iter().for_each(|of| of.write(&mut page));
     }
     page
 }
 
-/// A struct or an enum that is being read.
-struct Block {
-    name: String,
-    doc: String,
-    is_enum: bool,
-    is_flat: bool,
-    rows: Vec<String>,
+/// The text of a struct or an enum.
+#[derive(Default)]
+pub struct TypeText {
+    /// Name of the type.
+    pub name: String,
+    /// Its doc comment, in one line.
+    pub doc: String,
+    /// Whether it is an enum; its fields are variants then.
+    pub is_enum: bool,
+    /// Its fields.
+    pub fields: Vec<FieldText>,
 }
 
-impl Block {
-    fn new(name: &str, doc: &str, is_enum: bool) -> Self {
-        Block { name: name.to_owned(), doc: doc.to_owned(), is_enum, is_flat: false, rows: Vec::new() }
-    }
+/// The text of a field or of a variant.
+pub struct FieldText {
+    /// Name of the field.
+    pub name: String,
+    /// Its type; empty for a variant.
+    pub kind: String,
+    /// Its doc comment, in one line.
+    pub doc: String,
+    /// Whether it is left out where it has no value.
+    pub may_be_left_out: bool,
+}
 
-    fn field(&mut self, text: &str, doc: &str) {
-        let text = text.trim_end_matches([',', '{', ' ']);
-        let row = match text.strip_prefix("pub ").and_then(|text| text.split_once(": ")) {
-            Some((name, kind)) if !self.is_enum => {
-                let kind = if self.is_flat { format!("fields of `{kind}`") } else { format!("`{kind}`") };
-                format!("| `{name}` | {kind} | {} |", cell(doc))
+/// The public structs and enums of a file.
+pub fn types(code: &str) -> Vec<TypeText> {
+    let mut found = Vec::new();
+    let mut doc: Vec<&str> = Vec::new();
+    let mut attributes = String::new();
+    let mut open: Option<TypeText> = None;
+    for line in without_tests(code).lines() {
+        let text = line.trim();
+        if let Some(text) = text.strip_prefix("///") {
+            doc.push(text.trim());
+        } else if let Some(of) = &mut open {
+            if line == "}" {
+                found.extend(open.take());
+            } else if text.starts_with("#[serde(") {
+                attributes.push_str(text);
+            } else if line.starts_with("    ") && !line.starts_with("     ") && !text.starts_with(['#', '}', '/']) {
+                of.field(text, &doc.join(" "), &attributes);
+                doc.clear();
+                attributes.clear();
             }
-            _ => format!("| `{text}` | | {} |", cell(doc)),
-        };
-        self.is_flat = false;
-        self.rows.push(row);
+        } else if let Some(head) = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum ")) {
+            if let Some(name) = head.strip_suffix(" {") {
+                let is_enum = line.starts_with("pub enum");
+                open = Some(TypeText { name: name.to_owned(), doc: doc.join(" "), is_enum, fields: Vec::new() });
+            }
+            doc.clear();
+        } else if !text.starts_with("#[") {
+            doc.clear();
+        }
+    }
+    found
+}
+
+impl TypeText {
+    fn field(&mut self, text: &str, doc: &str, attributes: &str) {
+        let text = text.trim_end_matches([',', '{', ' ']);
+        let field = text.strip_prefix("pub ").and_then(|text| text.split_once(": ")).filter(|_| !self.is_enum);
+        let (name, kind) = field.unwrap_or((text, ""));
+        self.fields.push(FieldText {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            doc: doc.to_owned(),
+            may_be_left_out: attributes.contains("skip_serializing_if"),
+        });
     }
 
     fn write(&self, page: &mut String) {
         let kind = if self.is_enum { "one of" } else { "field" };
         let _ =
             write!(page, "\n### {}\n\n{}\n\n| {kind} | type | meaning |\n| --- | --- | --- |\n", self.name, self.doc);
-        for row in &self.rows {
-            let _ = writeln!(page, "{row}");
+        for FieldText { name, kind, doc, .. } in &self.fields {
+            let kind = match &**kind {
+                "" => String::new(),
+                kind => format!("`{kind}` "),
+            };
+            let _ = writeln!(page, "| `{name}` | {kind}| {} |", cell(doc));
         }
     }
 }

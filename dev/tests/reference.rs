@@ -1,5 +1,6 @@
 //! The generated pages of the book are current. With `EYAS_GENERATE=1` this writes them (`make generate`).
 
+use eyas_dev::json_schema::json_schema;
 use eyas_dev::reference::{Effects, json, limits};
 use eyas_dev::tree::{files, generated, root};
 
@@ -21,4 +22,7 @@ fn the_page_of_json_answers_is_current() {
     let version = version.split(';').next().expect("a number").to_owned();
     let sources: Vec<_> = sources.iter().map(|(file, code)| (*file, code.as_str())).collect();
     generated("docs/reference/json.md", &json(&version, &sources));
+    let parts = ["types/src/outcome.rs", "types/src/estimate.rs", "types/src/resource.rs"].map(read);
+    let all: Vec<_> = sources.iter().map(|(_, code)| *code).chain(parts.iter().map(|code| &**code)).collect();
+    generated("docs/reference/json-schema.json", &json_schema(&version, &all));
 }

@@ -1,11 +1,13 @@
-//! The reference of the command line is what `--help` prints.
+//! The reference of the command line is what `--help` prints, and answers in JSON are what their schema says.
 
 use std::fmt::Write;
 use std::process::Command;
 
-use eyas_dev::tree::generated;
+use eyas_dev::tree::{generated, root};
+use serde_json::Value;
 
-use crate::support::eyas;
+use crate::dfs::joined;
+use crate::support::{Cluster, eyas};
 
 /// The `--help` text of a command, wrapped to the width of a page.
 fn help(words: &[&str]) -> String {
@@ -39,4 +41,85 @@ fn the_reference_of_the_command_line_is_current() {
     );
     write(&mut page, &[]);
     generated("docs/reference/cli.md", &page);
+}
+
+/// Where a value differs from its schema, with the keywords that the generated schema uses. A field that the schema
+/// does not name is a difference, too.
+fn differences(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let definition = all.pointer(&name[1..]).unwrap_or_else(|| panic!("the schema does not define {name}"));
+        return differences(value, definition, all, at, found);
+    }
+    if let Some(schemas) = schema["anyOf"].as_array() {
+        let differences_from = |schema| {
+            let mut found = Vec::new();
+            differences(value, schema, all, at, &mut found);
+            found
+        };
+        found.extend(schemas.iter().map(differences_from).min_by_key(Vec::len).unwrap_or_default());
+        return;
+    }
+    let is_of_type = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        Some("null") => value.is_null(),
+        Some(other) => panic!("{at}: the schema has type {other}"),
+        None => schema["enum"].as_array().is_some_and(|values| values.contains(value)) || schema["const"] == *value,
+    };
+    if !is_of_type {
+        found.push(format!("{at} is {value}"));
+    }
+    let items = value.as_array().into_iter().flatten().enumerate();
+    for (index, item) in items {
+        let schema = schema["prefixItems"].get(index).unwrap_or(&schema["items"]);
+        differences(item, schema, all, &format!("{at}[{index}]"), found);
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if value.get(name).is_none() {
+            found.push(format!("{at} lacks {name}"));
+        }
+    }
+    for (name, field) in value.as_object().into_iter().flatten() {
+        let others = &schema["additionalProperties"];
+        match schema["properties"].get(name).or(Some(others).filter(|others| others.is_object())) {
+            Some(schema) => differences(field, schema, all, &format!("{at}.{name}"), found),
+            None => found.push(format!("{at}.{name} is not in the schema")),
+        }
+    }
+}
+
+#[test]
+fn answers_in_json_are_what_the_schema_says() {
+    let schema = std::fs::read(root().join("docs/reference/json-schema.json")).expect("a schema");
+    let schema: Value = serde_json::from_slice(&schema).expect("JSON");
+    let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB"]]);
+    joined(&cluster, 1);
+    cluster.write("a.txt", "one\n");
+    cluster.write("job.toml", "[[task]]\ncommand = [\"cat\", \"a.txt\"]\n\n[[task]]\ncommand = [\"false\"]\n");
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
+    cluster.run(&["dfs", "put", "--replicas", "1", "a.txt", "/a"]).exits(0);
+    let asked: &[&[&str]] = &[
+        &["job", "list"],
+        &["job", "show", "1"],
+        &["task", "list", "1"],
+        &["task", "show", "1.0"],
+        &["executor", "list"],
+        &["access", "show"],
+        &["push", "a.txt"],
+        &["submit", "job.toml"],
+        &["dfs", "stat", "/a"],
+        &["dfs", "show", "/a"],
+        &["dfs", "du"],
+    ];
+    for words in asked {
+        let done = cluster.run(&[&["--json"], *words].concat()).exits(0);
+        let answer: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}"));
+        let mut found = Vec::new();
+        differences(&answer, &schema, &schema, &words.join(" "), &mut found);
+        assert!(found.is_empty(), "\n{}\n{answer}\n", found.join("\n"));
+    }
 }
