@@ -33,7 +33,7 @@ impl Arrangements {
     /// All arrangements of `objects` objects.
     ///
     /// # Errors
-    /// If there are more than [`MAX_ARRANGEMENTS`].
+    /// If there are more than `MAX_ARRANGEMENTS`.
     pub fn new(problem: Problem, objects: usize) -> Result<Self, TooMany> {
         let stores = u8::try_from(problem.stores).map_err(|_| TooMany)?;
         let mut all: Vec<Arrangement> = vec![Vec::new()];
