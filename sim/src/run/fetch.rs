@@ -88,7 +88,8 @@ impl Fetches {
         if self.get(below).waiting.is_empty() {
             return false;
         }
-        let mut at = from;
+        // Requests that no source has answered yet can form a cycle without `below` (found as by Brent).
+        let (mut at, mut mark, mut steps, mut limit) = (from, from, 0_u32, 1_u32);
         loop {
             if at == below {
                 return true;
@@ -104,6 +105,13 @@ impl Fetches {
                 return false;
             };
             at = *above;
+            if at == mark {
+                return false;
+            }
+            steps += 1;
+            if steps == limit {
+                (mark, steps, limit) = (at, 0, limit.saturating_mul(2));
+            }
         }
     }
 }
