@@ -261,7 +261,17 @@ impl Case {
             cpus: 1 + below(4) as u32,
             cache_bytes: match distribution {
                 Some(_) => 2 * data_bytes,
-                None => (if has_kept { 8 } else { 2 } + below(30)) * object_bytes,
+                // A task of a later stage reads up to two objects, and outputs as large as one.
+                None => {
+                    (if has_kept {
+                        8
+                    } else if stages > 1 {
+                        3
+                    } else {
+                        2
+                    } + below(30))
+                        * object_bytes
+                }
             },
             page_cache_bytes: below(10) * object_bytes,
             catalog_delay_ns: below(3) * SECOND,
