@@ -5,6 +5,7 @@
 //! counts. Each task is a process of eyas itself ([`map_worker`]) that starts the user's program as a child. Outputs
 //! are hidden files until the job has ended.
 
+mod input;
 mod line_sort;
 mod machine_load;
 mod partition;

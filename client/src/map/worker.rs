@@ -5,22 +5,21 @@
 //! output is used only if the leader of the run has committed it. So each chunk counts once, whichever process fails at
 //! whichever moment.
 
-use std::io::{self, ErrorKind, PipeWriter, Read, Seek, SeekFrom};
+use std::io::{self, PipeWriter, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
-use eyas_dfs::{DfsClient, File, FilesError, FilesErrorKind, RunAddress, RunAttendance, WriteOptions};
-use eyas_types::dfs::{FileName, FileRecord, Format};
+use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, WriteOptions};
+use eyas_types::dfs::{FileName, Format};
 use thiserror::Error;
-use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
+use super::input::{Input, Loading};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
 use super::pipeline::{Pipeline, PipelineError, Stage, program, shell};
@@ -110,7 +109,7 @@ async fn work_through_block(
     let mut attendance = files.attend_run(task.address).await?;
     let worker = attendance.worker();
     let name = task.address.run.file(part_name(worker));
-    let input = Input { fed: None, loading: None, ahead: None, pipe: None };
+    let input = Input::default();
     let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
     let done = block.work(&mut attendance, machine).await;
@@ -196,23 +195,6 @@ impl Output {
 
 /// Storing an output in the background. Dropping it stops it.
 struct Storing(JoinHandle<Result<(), WorkError>>);
-
-/// Standard input of the program.
-struct Input {
-    pipe: Option<Sender>,
-    /// The present chunk, and the number of its bytes that the program has read.
-    fed: Option<(Vec<u8>, usize)>,
-    /// The present chunk, while it is read from the file system.
-    loading: Option<Loading>,
-    /// The next chunk, which is read ahead.
-    ahead: Option<Loading>,
-}
-
-/// A chunk that is read in the background. Dropping it stops the read.
-struct Loading {
-    chunk: u32,
-    content: JoinHandle<Result<Vec<u8>, FilesError>>,
-}
 
 impl Block<'_> {
     async fn work(
@@ -330,7 +312,7 @@ impl Block<'_> {
                 if is_begun && self.owner.current().is_some() {
                     self.owner.end_chunk();
                 }
-                self.input = Input { fed: None, loading: None, ahead: None, pipe: None };
+                self.input = Input::default();
                 let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
                     unreachable!("only a program that runs can end")
                 };
@@ -356,21 +338,8 @@ impl Block<'_> {
 
     /// Reads a chunk of the run in the background.
     fn load(&self, chunk: u32) -> Loading {
-        let ((file, index), files) = (self.chunks[chunk as usize].clone(), self.files.clone());
-        let content = tokio::spawn(async move {
-            match files.chunk(&file, index).await {
-                Err(error) if error.kind == FilesErrorKind::Lost => {}
-                read => return read,
-            }
-            // The record may be old: the chunk may have replicas on other nodes now.
-            let now = files.stat(&file.name).await?;
-            let object = |record: &FileRecord| record.chunks.get(index).map(|chunk| chunk.object);
-            if object(&now.record) != object(&file.record) {
-                return Err(FilesError::changed(&file.name));
-            }
-            files.chunk(&now, index).await
-        });
-        Loading { chunk, content }
+        let (file, index) = self.chunks[chunk as usize].clone();
+        Loading::begin(chunk, self.files.clone(), file, index)
     }
 }
 
@@ -396,48 +365,6 @@ impl State {
             }
             State::Idle | State::BetweenFiles(_) | State::Committing => std::future::pending().await,
         }
-    }
-}
-
-impl Input {
-    fn wants_chunk(&self) -> bool {
-        self.pipe.is_some() && self.fed.is_none() && self.loading.is_none()
-    }
-
-    /// Waits until the program has read some bytes, and returns their number; or until a chunk has arrived, and returns
-    /// `None`. The future may be dropped and the method called again.
-    async fn advance(&mut self) -> Result<Option<usize>, WorkError> {
-        if let Some(loading) = &mut self.loading {
-            let content = (&mut loading.content).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
-            (self.loading, self.fed) = (None, Some((content, 0)));
-            return Ok(None);
-        }
-        let (Some(pipe), Some((content, at))) = (&mut self.pipe, &mut self.fed) else {
-            return std::future::pending().await;
-        };
-        match pipe.write(&content[*at..]).await {
-            Ok(bytes) => {
-                *at += bytes;
-                Ok(Some(bytes))
-            }
-            // The program has closed its standard input.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.pipe = None;
-                Ok(None)
-            }
-            Err(error) => Err(WorkError::Input(error)),
-        }
-    }
-
-    /// Whether the program has read all of the present chunk. If so, drops the chunk.
-    fn is_fed(&mut self) -> bool {
-        self.fed.take_if(|(content, at)| *at == content.len()).is_some()
-    }
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        self.content.abort();
     }
 }
 
