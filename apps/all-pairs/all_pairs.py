@@ -24,8 +24,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# A task may have 4096 inputs (`MAX_INPUTS` of eyas), some of them for the program; a job may have 65535 different
-# commands (`MAX_TEMPLATES`), and here each task has its own.
+# The files of a block are words of its task's command, and a command line holds some 2 MB of paths; a job may have
+# 65535 different commands (`MAX_TEMPLATES` of eyas), and here each task has its own.
 MAX_BLOCK = 2000
 MAX_TASKS = 65_535
 BLOCK_PROGRAM = Path(__file__).resolve().parent / "block.py"

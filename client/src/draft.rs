@@ -43,7 +43,7 @@ pub enum DraftError {
         /// The word, as it was written.
         word: Template,
         /// Number of the input, from 1.
-        input: u16,
+        input: u32,
         /// Number of inputs of the task.
         inputs: usize,
     },
@@ -334,7 +334,7 @@ fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) ->
         if usize::from(column) > columns {
             return Err(DraftError::Column { word: word.clone(), column, columns });
         }
-        if usize::from(input) > inputs {
+        if input as usize > inputs {
             return Err(DraftError::Input { word: word.clone(), input, inputs });
         }
     }

@@ -171,9 +171,9 @@ impl TaskFields {
         let items = self.items(draft).await?;
         let mut named = Vec::new();
         for fields in self.inputs.iter().filter(|fields| !fields.is_of_item()) {
-            let first = template.inputs.len() as u16;
+            let first = template.inputs.len() as u32;
             self.add_input(draft, known, fields, &mut [], &mut template.inputs).await?;
-            named.extend(fields.path().map(|path| (path, first..template.inputs.len() as u16)));
+            named.extend(fields.path().map(|path| (path, first..template.inputs.len() as u32)));
         }
         if let Program::Command(words) = &mut template.program {
             // A word that names inputs becomes their paths on the node.
@@ -431,7 +431,7 @@ impl TaskFields {
             if broadcast {
                 draft.broadcast(&input);
             }
-            let place = inputs.len() as u16;
+            let place = inputs.len() as u32;
             inputs.push(input);
             // From now on, the column that names this file stands for its staged path.
             if let Some(value) = values.iter_mut().find(|value| value.text == found && value.input.is_none()) {

@@ -247,7 +247,7 @@ impl MapJob {
         let mut template = TaskTemplate::new(Program::Noop);
         let mut words = words;
         for path in &self.inputs {
-            let index = template.inputs.len() as u16;
+            let index = template.inputs.len() as u32;
             template.inputs.push(draft.input(&path.as_str().into()).await?);
             for word in &mut words {
                 if matches!(&word.0[..], [TemplatePart::Literal(text)] if same(text, path.as_bytes())) {

@@ -24,8 +24,9 @@ pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
 pub const MAX_TASKS: usize = 10_000_000;
 /// Maximum number of templates of a job.
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
-/// Maximum number of inputs of a task.
-pub const MAX_INPUTS: usize = 4096;
+/// Maximum number of inputs of a task: its template's and its own, patterns expanded. All of them are in the store of
+/// one node at the same time.
+pub const MAX_INPUTS: usize = 1_000_000;
 /// Maximum number of objects that one job, or one push, copies to executors ahead of demand.
 pub const MAX_PUSHED: usize = 65_536;
 /// Maximum number of executors that keep a replica of one output.
@@ -174,7 +175,7 @@ pub struct Value {
     pub text: Name,
     /// If the text names an input: the index of the input in [`TaskItem::inputs`]. The placeholder then stands for the
     /// staged path.
-    pub input: Option<u16>,
+    pub input: Option<u32>,
 }
 
 /// Requirements of a task on its executor. Tasks with equal requirements form a class, and are placed alike.

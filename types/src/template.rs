@@ -37,7 +37,7 @@ pub enum TemplatePart {
         part: PathPart,
     },
     /// The staged path of the input with this index, from 0.
-    Input(u16),
+    Input(u32),
     /// The task's number, from 1.
     Number,
     /// The slot's number, from 1.
@@ -168,7 +168,7 @@ impl Template {
     }
 
     /// The highest number of an input in a placeholder `{input:N}`; 0 if there is none.
-    pub fn highest_input(&self) -> u16 {
+    pub fn highest_input(&self) -> u32 {
         self.0.iter().map(|piece| if let TemplatePart::Input(input) = piece { input + 1 } else { 0 }).max().unwrap_or(0)
     }
 
@@ -181,7 +181,7 @@ impl Template {
                 TemplatePart::Literal(text) => word.push(text),
                 TemplatePart::Value { column, part } => word.push(with.value(*column, *part)),
                 TemplatePart::Input(input) => {
-                    word.push(with.staged.get(usize::from(*input)).map_or(&b""[..], Name::as_bytes))
+                    word.push(with.staged.get(*input as usize).map_or(&b""[..], Name::as_bytes))
                 }
                 TemplatePart::Number => word.push(with.number.to_string()),
                 TemplatePart::Slot => word.push(with.slot.to_string()),
@@ -206,7 +206,7 @@ impl Expansion<'_> {
     }
 
     fn staged_path<'a>(&'a self, value: &'a Value) -> &'a [u8] {
-        let place = value.input.map(|input| self.template_inputs + usize::from(input));
+        let place = value.input.map(|input| self.template_inputs + input as usize);
         place.and_then(|place| self.staged.get(place)).unwrap_or(&value.text)
     }
 }
@@ -249,7 +249,7 @@ fn position(text: &[u8], wanted: u8) -> Option<usize> {
 fn placeholder(inside: &[u8]) -> Option<TemplatePart> {
     let inside = core::str::from_utf8(inside).ok()?;
     if let Some(number) = inside.strip_prefix("input:") {
-        return number.parse::<u16>().ok()?.checked_sub(1).map(TemplatePart::Input);
+        return number.parse::<u32>().ok()?.checked_sub(1).map(TemplatePart::Input);
     }
     match inside {
         "#" => return Some(TemplatePart::Number),

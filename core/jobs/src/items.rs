@@ -26,9 +26,22 @@ impl Items {
     /// # Panics
     /// If there is none.
     pub fn get(&self, index: u32) -> TaskItem {
+        postcard::from_bytes(self.encoded(index)).expect("encoded by push")
+    }
+
+    /// The template of the item at this place: the first field of its encoding, so that an item with many inputs is not
+    /// decoded for it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn template(&self, index: u32) -> u16 {
+        postcard::take_from_bytes(self.encoded(index)).expect("encoded by push").0
+    }
+
+    fn encoded(&self, index: u32) -> &[u8] {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        postcard::from_bytes(&self.bytes[start as usize..self.ends[index] as usize]).expect("encoded by push")
+        &self.bytes[start as usize..self.ends[index] as usize]
     }
 
     /// How many there are.

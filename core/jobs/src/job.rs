@@ -285,7 +285,7 @@ impl Job {
 
     /// The template of the task at this index.
     pub fn template_at(&self, index: u32) -> &TaskTemplate {
-        self.template_of(&self.spec.items.get(index))
+        &self.spec.templates[usize::from(self.spec.items.template(index))]
     }
 
     /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
@@ -546,6 +546,11 @@ impl Job {
     /// Tasks whose outputs a blocked task waits for.
     pub fn waits_for(&self, index: u32) -> Vec<u32> {
         self.unmet.get(&index).map(|unmet| unmet.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Whether a blocked task waits for an output of `producer`.
+    pub(crate) fn waits_on(&self, index: u32, producer: u32) -> bool {
+        self.unmet.get(&index).is_some_and(|unmet| unmet.contains(&producer))
     }
 
     /// When the task was assigned, microseconds since 1970, for comparison with tasks of other jobs.

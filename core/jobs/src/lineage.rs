@@ -394,7 +394,7 @@ impl Jobs {
             let Some(job) = self.jobs.get(&producer.job) else { continue };
             let state = job.tasks[producer.index as usize];
             let mut waiting = job.readers(producer.index, object);
-            waiting.retain(|index| job.waits_for(*index).contains(&producer.index));
+            waiting.retain(|index| job.waits_on(*index, producer.index));
             if state.phase != Phase::Succeeded || waiting.is_empty() && !is_promised {
                 continue;
             }

@@ -61,7 +61,10 @@ pub struct InvalidExpression(pub String);
 pub enum TaskError {
     #[error("there is no template {0}")]
     NoTemplate(u16),
-    #[error("it has {0} inputs, at most {MAX_INPUTS} are allowed")]
+    #[error(
+        "it has {0} inputs, and a task may have {MAX_INPUTS}: let several tasks read a part each, and one task read \
+         their outputs"
+    )]
     TooManyInputs(usize),
     #[error("its value `{0}` names an input that it does not have")]
     NoSuchInput(Name),
@@ -257,7 +260,7 @@ impl JobSpec {
             if inputs > MAX_INPUTS {
                 return Err(wrong(TaskError::TooManyInputs(inputs)));
             }
-            let is_missing = |value: &&Value| value.input.is_some_and(|input| usize::from(input) >= item.inputs.len());
+            let is_missing = |value: &&Value| value.input.is_some_and(|input| input as usize >= item.inputs.len());
             if let Some(value) = item.values.iter().find(is_missing) {
                 return Err(wrong(TaskError::NoSuchInput(value.text.clone())));
             }
@@ -284,7 +287,7 @@ impl JobSpec {
             InputFrom::Object(object) => Err(TaskError::NoSuchObject(object)),
             InputFrom::Output { task, .. } if task as usize >= self.items.len() => Err(TaskError::NoSuchTask(task)),
             InputFrom::Output { task, output } => {
-                let template = self.templates.get(usize::from(self.items.get(task).template));
+                let template = self.templates.get(usize::from(self.items.template(task)));
                 match template.and_then(|template| template.outputs.get(usize::from(output))) {
                     Some(spec) if spec.pattern.is_glob() => Err(TaskError::ReadsPattern { task, output }),
                     Some(_) => Ok(Some(task)),
@@ -296,23 +299,24 @@ impl JobSpec {
 }
 
 /// Tasks that are left when those that need nothing are taken away again and again.
-fn circle(mut needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
+fn circle(needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
     let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (task, producers) in &needs {
         producers.iter().for_each(|producer| dependents.entry(*producer).or_default().push(*task));
     }
-    let mut free: Vec<u32> = dependents.keys().copied().filter(|task| !needs.contains_key(task)).collect();
+    let mut unmet: BTreeMap<u32, usize> = needs.into_iter().map(|(task, producers)| (task, producers.len())).collect();
+    let mut free: Vec<u32> = dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
     while let Some(done) = free.pop() {
         for dependent in dependents.remove(&done).unwrap_or_default() {
-            let left = needs.get_mut(&dependent).expect("a dependent needs something");
-            left.retain(|producer| *producer != done);
-            if left.is_empty() {
-                needs.remove(&dependent);
+            let left = unmet.get_mut(&dependent).expect("a dependent needs something");
+            *left -= 1;
+            if *left == 0 {
+                unmet.remove(&dependent);
                 free.push(dependent);
             }
         }
     }
-    needs.into_keys().take(10).collect()
+    unmet.into_keys().take(10).collect()
 }
 
 #[cfg(test)]

@@ -330,7 +330,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// The index of the input among the task's inputs.
-    pub input: u16,
+    pub input: u32,
     /// Up to [`MAX_HINTS`] holders, the first to be tried first.
     pub holders: Box<[Holder]>,
 }

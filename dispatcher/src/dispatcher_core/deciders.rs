@@ -92,8 +92,8 @@ impl DispatcherCore {
         // Hints name places in the list of ids, which is sorted and has each object once.
         let ids = if hints.is_empty() { Vec::new() } else { job.input_ids(&item) };
         let holders_of = |object: ObjectId| {
-            let hint = hints.iter().find(|hint| ids[usize::from(hint.input)].0 == object);
-            self.executors.where_to_ask(hint.map_or(&[], |hint| &hint.holders))
+            let hint = hints.binary_search_by_key(&object, |hint| ids[hint.input as usize].0).ok();
+            self.executors.where_to_ask(hint.map_or(&[], |hint| &hints[hint].holders))
         };
         let inputs = job.inputs(&item).map(|(input, object)| {
             let object = object.expect("only a task with all its inputs is set free").clone();

@@ -152,7 +152,7 @@ impl Run<'_> {
             Some(task) => {
                 let task = &self.tasks[task];
                 let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
-                let hint = task.hints.iter().find(|hint| usize::from(hint.input) == place);
+                let hint = task.hints.iter().find(|hint| hint.input as usize == place);
                 hint.map(|hint| &hint.holders)
             }
             None => self.executors[by as usize].to_hold.get(&object),

@@ -141,10 +141,26 @@ impl Job {
         kept
     }
 
+    /// Whether a task, which reads outputs of `producer`, reads this one.
+    fn is_reader(&self, index: u32, producer: u32, object: ObjectId) -> bool {
+        let outputs = self.produced.range((producer, 0)..=(producer, u16::MAX));
+        let is_it = |(_, found): &(_, &ObjectSpec)| found.is_kept() && found.id() == object;
+        let outputs: Vec<u16> = outputs.filter(is_it).map(|((_, output), _)| *output).collect();
+        // Of a task with one output, nothing else is read; the reader may have a million inputs.
+        if self.template_at(producer).outputs.len() == 1 {
+            return !outputs.is_empty();
+        }
+        let item = self.spec.items.get(index);
+        self.template_of(&item).inputs.iter().chain(&item.inputs).any(|input| match input.from {
+            InputFrom::Output { task, output } => task == producer && outputs.contains(&output),
+            InputFrom::Object(_) => false,
+        })
+    }
+
     /// Tasks that have not ended and read this object, which `producer` wrote.
     pub fn readers(&self, producer: u32, object: ObjectId) -> Vec<u32> {
         let has_ended = |index: &u32| self.tasks[*index as usize].phase.has_ended();
-        let reads = |index: &u32| self.kept_inputs(*index).contains(&(producer, object));
+        let reads = |index: &u32| self.is_reader(*index, producer, object);
         let dependents = self.dependents.get(&producer).into_iter().flatten().copied();
         dependents.filter(|index| !has_ended(index) && reads(index)).collect()
     }

@@ -26,6 +26,9 @@ use crate::state::{ExecutorKey, LoadPpm, PlacementLevel, SchedulerState, TaskKey
 /// Holders, and receivers, of each input that are compared for a task's home: the better of two taken at random leaves
 /// the loads nearly as even as the best of all does (Mitzenmacher, "The Power of Two Choices", 2001).
 const HOME_LOOKS: usize = 2;
+/// Executors that are compared for a task's home. A task of many inputs names the same executors again and again, and
+/// each comparison looks at all inputs.
+const HOME_CANDIDATES: usize = 64;
 /// Homes that are compared for the longest wait, in one decision.
 const LONGEST_LOOKS: usize = 16;
 /// Tasks at either end of a home's list that are checked in one decision.
@@ -95,14 +98,22 @@ impl Homes {
             return false;
         }
         let can_take = |executor: &ExecutorKey| state.may_ever_take(*executor, task);
-        let mut candidates = Vec::new();
+        let mut candidates: Vec<ExecutorKey> = Vec::new();
         // Different holders for each task, so that equals take turns.
         let turn = FixedHash.hash_one(ticket.turn) as usize;
         for input in state.inputs(task) {
             let holders = &state.catalog[*input].holders;
             let (before, after) = holders.split_at(turn % holders.len().max(1));
-            candidates.extend(after.iter().chain(before).copied().filter(can_take).take(HOME_LOOKS));
-            candidates.extend(state.transfers.receivers(*input).filter(can_take).take(HOME_LOOKS));
+            let some_holders = after.iter().chain(before).copied().filter(can_take).take(HOME_LOOKS);
+            let some_receivers = state.transfers.receivers(*input).filter(can_take).take(HOME_LOOKS);
+            for candidate in some_holders.chain(some_receivers) {
+                if !candidates.contains(&candidate) {
+                    candidates.push(candidate);
+                }
+            }
+            if candidates.len() >= HOME_CANDIDATES {
+                break;
+            }
         }
         let finish_us = |executor: &ExecutorKey| {
             let ahead = state.executors[*executor].load() + self.load(*executor);

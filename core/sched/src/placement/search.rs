@@ -12,6 +12,7 @@
 //! batches, so that their misses overlap, and the entry of a task with two inputs names the other input: the task
 //! itself is read only if it is held entirely, or if the executor does not remember enough better tasks.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -26,6 +27,8 @@ const LOOKS_AT_ONCE: usize = 16;
 const LOOKS_AT_FIRST: usize = 4;
 /// Lists of up to this many holders are compared one by one.
 const FEW_HOLDERS: usize = 32;
+/// A task with more inputs is met in many lists by one search, which scores it once.
+const FEW_INPUTS: usize = 16;
 /// Parked holders whose shares of a new task are compared.
 const HOLDER_LOOKS: usize = 256;
 
@@ -46,6 +49,7 @@ pub(super) fn next_full_hit(state: &mut SchedulerState, search: TaskSearch, look
     let TaskSearch { executor, level, floor, window } = search;
     let takes_any = takes_any(state, executor);
     let mut read_ahead = ReadAhead::default();
+    let mut scored = BTreeSet::new();
     while let Some((object, start)) = state.next_to_search(executor, &mut read_ahead) {
         let mut index = start;
         let mut met = [None; LOOKS_AT_ONCE];
@@ -58,8 +62,12 @@ pub(super) fn next_full_hit(state: &mut SchedulerState, search: TaskSearch, look
             }
             read_batch(state, search, object, index, takes_any, &mut met[..count]);
             for met in &met[..count] {
-                *looks -= 1;
                 index += 1;
+                let mut is_again = |task| state.inputs(task).len() > FEW_INPUTS && !scored.insert(task);
+                if met.is_some_and(|ticket| is_again(ticket.task)) {
+                    continue;
+                }
+                *looks -= 1;
                 let Some(ticket) = *met else { continue };
                 let share = state.share_held(ticket.task, executor);
                 if share.is_full() && is_from(state, ticket.task, floor) && state.may_take(executor, ticket.task, level)
@@ -175,6 +183,8 @@ pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: Execut
     // An executor that holds only some inputs holds no more than their weight. So the holders of inputs that together
     // weigh no more than `local` need no look; those with the most holders are left out first.
     let mut may_leave_out = local;
+    // Holders of one of many inputs mostly hold others too.
+    let mut compared = BTreeSet::new();
     inputs.sort_unstable_by_key(|input| Reverse(catalog[*input].holders.len()));
     inputs.iter().any(|input| {
         if catalog.weight(*input) <= may_leave_out {
@@ -182,6 +192,9 @@ pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: Execut
             return false;
         }
         catalog[*input].holders.iter().any(|holder| {
+            if inputs.len() > FEW_INPUTS && !compared.insert(*holder) {
+                return false;
+            }
             // A short list of holders is read sooner than another executor's table.
             let is_held = |input: ObjectKey| match &catalog[input].holders[..] {
                 holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),

@@ -56,7 +56,7 @@ impl Replication {
                 let request = SourceRequest { object, executor, task: Some(task), crosses_sites, from_relays };
                 let holders = sources::plan(state, request, turn);
                 if !holders.is_empty() {
-                    hints.push(Hint { input: index as u16, holders });
+                    hints.push(Hint { input: index as u32, holders });
                 }
             }
         }
