@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use eyas_dfs::{DfsClient, FilesError};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_types::dfs::NodeId;
-use eyas_types::{JobId, TaskItem};
+use eyas_types::{Input, InputFrom, JobId, TaskItem};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
 use eyas_wire::frame::MAX_FRAME_BYTES;
@@ -46,7 +46,7 @@ pub enum ClientError {
     /// A part of a job does not fit in a message.
     #[error(
         "{what} cannot be submitted: it has {bytes} bytes, and at most {MAX_FRAME_BYTES} can be sent; put the data in \
-         files"
+         files, or submit the job in parts"
     )]
     TooLarge {
         /// The part of the job, such as `task 3`.
@@ -381,6 +381,8 @@ fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
     while part.len() < SUBMISSION_PART && bytes < SUBMISSION_PART_BYTES {
         let Some(item) = items.next() else { break };
         bytes += item.values.iter().map(|value| value.text.len()).sum::<usize>();
+        let name_bytes = |input: &Input| input.name.as_ref().map_or(0, |name| name.len());
+        bytes += item.inputs.iter().map(|input| size_of::<InputFrom>() + name_bytes(input)).sum::<usize>();
         part.push(item);
     }
     part

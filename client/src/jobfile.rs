@@ -27,6 +27,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use eyas_store::{Glob, path_of};
+use eyas_types::template::Expansion;
 use eyas_types::{
     Input, InputFrom, Name, Numbers, OutputSpec, Program, Resources, TaskItem, TaskTemplate, Template, TemplatePart,
     Value, WorkingFolder,
@@ -408,7 +409,7 @@ impl TaskFields {
                 columns: values.len(),
             });
         }
-        let with = eyas_types::template::Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0 };
+        let with = Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0, input_list: b"" };
         let source = parsed.expand(&with);
         let sources = match parsed.is_glob() {
             false => vec![source.clone()],
@@ -416,7 +417,7 @@ impl TaskFields {
                 // Special characters in the name of an item do not make a pattern.
                 let escape = |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
                 let values: Vec<_> = values.iter().map(escape).collect();
-                let pattern = parsed.expand(&eyas_types::template::Expansion { values: &values, ..with });
+                let pattern = parsed.expand(&Expansion { values: &values, ..with });
                 let found = find(&draft.storage, &source, &pattern).await?;
                 draft.look_up(&found).await?;
                 found

@@ -16,7 +16,7 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{
     ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
 };
-use eyas_wire::executor::{Assignment, FromExecutor, PeerHint, ToExecutor};
+use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
@@ -115,6 +115,8 @@ pub(crate) struct ExecutorCore {
     events: VecDeque<Event>,
     templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
     tasks: HashMap<TaskId, TaskEntry>,
+    /// Inputs of a task whose assignment is still to come.
+    coming_inputs: Vec<AssignedInput>,
     fetching: HashMap<ObjectId, ActiveFetch>,
     /// Objects to be held that are not here yet, with the peers that may have them.
     to_hold: HashMap<ObjectId, (ObjectSpec, Vec<PeerHint>)>,
@@ -164,6 +166,7 @@ impl ExecutorCore {
             events: VecDeque::new(),
             templates: HashMap::new(),
             tasks: HashMap::new(),
+            coming_inputs: Vec::new(),
             fetching: HashMap::new(),
             to_hold: HashMap::new(),
             chunks: HashSet::new(),
@@ -287,6 +290,7 @@ impl ExecutorCore {
             ToExecutor::Template { job, template, spec } => {
                 self.templates.insert((job, template), Arc::new(*spec));
             }
+            ToExecutor::Inputs(inputs) => self.coming_inputs.extend(inputs),
             ToExecutor::Assign(assignment) => self.assign(assignment),
             ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
             ToExecutor::Cancel { task } if self.tasks.get(&task).is_some_and(|entry| entry.is_delivering) => {
@@ -316,8 +320,12 @@ impl ExecutorCore {
         }
     }
 
-    fn assign(&mut self, assignment: Assignment) {
+    fn assign(&mut self, mut assignment: Assignment) {
         let task = assignment.task;
+        if !self.coming_inputs.is_empty() {
+            let last = std::mem::replace(&mut assignment.inputs, std::mem::take(&mut self.coming_inputs));
+            assignment.inputs.extend(last);
+        }
         let Some(template) = self.templates.get(&(task.job, assignment.template)).cloned() else {
             tracing::error!(%task, "ignored an assignment whose template was not sent");
             return;
@@ -331,7 +339,7 @@ impl ExecutorCore {
             }
         };
         let objects = assignment.inputs.iter().map(|input| store_id(&input.object)).collect();
-        let task = AssignedTask { assignment, template, objects, arrived: Instant::now() };
+        let task = AssignedTask::new(assignment, template, objects);
         self.add_task(Arc::new(task), false);
     }
 

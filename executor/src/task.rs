@@ -13,7 +13,7 @@ use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskId, TaskTemplate, WorkingFolder};
-use eyas_wire::executor::Assignment;
+use eyas_wire::executor::{AssignedInput, Assignment};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -23,6 +23,7 @@ use crate::stop::StopSignal;
 
 mod deliver;
 mod disk_full;
+mod input_list;
 pub(crate) mod lease;
 mod node_shutdown;
 pub(crate) mod output_claim;
@@ -30,6 +31,7 @@ pub(crate) mod sandbox;
 pub(crate) mod tokens;
 
 use deliver::Delivery;
+use input_list::InputLists;
 use lease::Lease;
 use node_shutdown::SIGNAL_SPREAD;
 use output_claim::ClaimPlaces;
@@ -48,8 +50,13 @@ pub(crate) struct AssignedTask {
     pub template: Arc<TaskTemplate>,
     /// Ids of its inputs in the store, in the order of the inputs.
     pub objects: Vec<ObjectId>,
+    /// Indices of the inputs in the order of their ids; empty if the inputs are [few](FEW_INPUTS).
+    by_id: Vec<u32>,
     pub arrived: Instant,
 }
+
+/// A list of up to this many inputs is searched from its beginning.
+const FEW_INPUTS: usize = 16;
 
 /// One run of a task in a slot.
 pub(crate) struct TaskRun {
@@ -127,6 +134,26 @@ pub(crate) struct StoreChanges {
 }
 
 impl AssignedTask {
+    pub fn new(assignment: Assignment, template: Arc<TaskTemplate>, objects: Vec<ObjectId>) -> Self {
+        let mut by_id = Vec::new();
+        if objects.len() > FEW_INPUTS {
+            by_id = (0..objects.len() as u32).collect();
+            by_id.sort_unstable_by_key(|index| objects[*index as usize]);
+        }
+        AssignedTask { assignment, template, objects, by_id, arrived: Instant::now() }
+    }
+
+    /// The input that has this id in the store.
+    pub fn input(&self, object: ObjectId) -> Option<&AssignedInput> {
+        let index = if self.by_id.is_empty() {
+            self.objects.iter().position(|other| *other == object)?
+        } else {
+            let place = self.by_id.binary_search_by_key(&object, |index| self.objects[*index as usize]).ok()?;
+            self.by_id[place] as usize
+        };
+        Some(&self.assignment.inputs[index])
+    }
+
     pub fn id(&self) -> TaskId {
         self.assignment.task
     }
@@ -143,6 +170,8 @@ struct TaskFolders {
     sandbox: Option<Sandbox>,
     /// The task's temporary folder, if no other node shares it.
     temporary: Option<PathBuf>,
+    /// Files with the paths of its inputs.
+    lists: InputLists,
 }
 
 /// The status of a task that eyas itself could not run to its end.
@@ -259,6 +288,7 @@ impl TaskRunner {
     ) -> Result<(Outcome, Option<Delivery>), Status> {
         folders.sandbox = self.sandbox(run, spare)?;
         let staged = self.stage(run, folders.sandbox.as_mut(), &mut changes.missing)?;
+        folders.lists = self.list_inputs(run, &staged)?;
         let sandbox = folders.sandbox.as_ref();
         let with = Expansion {
             values: &run.task.assignment.values,
@@ -266,6 +296,7 @@ impl TaskRunner {
             template_inputs: run.task.template.inputs.len(),
             number: run.task.id().index + 1,
             slot: run.slot + 1,
+            input_list: folders.lists.base.as_bytes(),
         };
         let command = self.command(run, &with, sandbox)?;
         folders.temporary = Some(temporary_folder(&command)).filter(|folder| disk_full::is_local(folder));
@@ -419,6 +450,10 @@ impl TaskRunner {
                  --input brings a program along)"
             }
             std::io::ErrorKind::PermissionDenied => " (is it executable? chmod +x)",
+            std::io::ErrorKind::ArgumentListTooLong => {
+                " (a command line holds fewer arguments: `{inputs}` in the command stands for a file with the paths of \
+                 the inputs, one on each line)"
+            }
             _ => "",
         };
         let reason = format!("cannot start `{program}` in {folder} on {}: {error}{hint}", self.name);

@@ -7,6 +7,7 @@
 //! | `{/}` `{//}` `{/.}` | the item's last component, its folder, its last component without extension |
 //! | `{1}` `{2}` …, `{1.}` `{2/}` … | the same for one column |
 //! | `{input:1}` … | the staged path of the task's first, second … input, the template's inputs first |
+//! | `{inputs}` `{inputs0}` | a file with the staged paths of all inputs, one on each line, or each before a NUL byte |
 //! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
 //!
 //! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A word is parsed once, where
@@ -42,6 +43,43 @@ pub enum TemplatePart {
     Number,
     /// The slot's number, from 1.
     Slot,
+    /// The path of a file with the staged paths of all inputs.
+    InputList(InputListEnd),
+}
+
+/// The byte after each path in a list of inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputListEnd {
+    /// A line feed: `{inputs}`
+    Line,
+    /// A NUL byte, for paths with line feeds in them: `{inputs0}`
+    Nul,
+}
+
+impl InputListEnd {
+    /// The byte itself.
+    pub fn byte(self) -> u8 {
+        match self {
+            InputListEnd::Line => b'\n',
+            InputListEnd::Nul => 0,
+        }
+    }
+
+    /// The path of the list, where `base` is that of both lists of the task.
+    pub fn list_at(self, base: &[u8]) -> Name {
+        let suffix: &[u8] = match self {
+            InputListEnd::Line => b".inputs",
+            InputListEnd::Nul => b".inputs0",
+        };
+        Name::concat(&[base, suffix])
+    }
+
+    fn written(self) -> &'static str {
+        match self {
+            InputListEnd::Line => "{inputs}",
+            InputListEnd::Nul => "{inputs0}",
+        }
+    }
 }
 
 /// The part of a value that a placeholder stands for.
@@ -72,6 +110,9 @@ pub struct Expansion<'a> {
     pub number: u32,
     /// The slot's number, from 1.
     pub slot: u32,
+    /// The path of the lists of inputs, without its end. Empty where inputs are not staged: the placeholder of a list
+    /// then stands for itself.
+    pub input_list: &'a [u8],
 }
 
 impl Template {
@@ -93,7 +134,7 @@ impl Template {
             column => values.get(column - 1).is_some_and(|value| value.input.is_some()),
         };
         !self.0.iter().any(|piece| match piece {
-            TemplatePart::Slot | TemplatePart::Input(_) => true,
+            TemplatePart::Slot | TemplatePart::Input(_) | TemplatePart::InputList(_) => true,
             TemplatePart::Value { column, part: PathPart::Whole } => is_staged(*column),
             TemplatePart::Literal(_) | TemplatePart::Value { .. } | TemplatePart::Number => false,
         })
@@ -148,6 +189,7 @@ impl Template {
                 TemplatePart::Input(input) => word.push(alloc::format!("{{input:{}}}", input + 1)),
                 TemplatePart::Number => word.push("{#}"),
                 TemplatePart::Slot => word.push("{%}"),
+                TemplatePart::InputList(end) => word.push(end.written()),
             }
         }
         word
@@ -185,6 +227,8 @@ impl Template {
                 }
                 TemplatePart::Number => word.push(with.number.to_string()),
                 TemplatePart::Slot => word.push(with.slot.to_string()),
+                TemplatePart::InputList(end) if with.input_list.is_empty() => word.push(end.written()),
+                TemplatePart::InputList(end) => word.push(end.list_at(with.input_list)),
             }
         }
         word
@@ -254,6 +298,8 @@ fn placeholder(inside: &[u8]) -> Option<TemplatePart> {
     match inside {
         "#" => return Some(TemplatePart::Number),
         "%" => return Some(TemplatePart::Slot),
+        "inputs" => return Some(TemplatePart::InputList(InputListEnd::Line)),
+        "inputs0" => return Some(TemplatePart::InputList(InputListEnd::Nul)),
         _ => {}
     }
     let digits = inside.bytes().take_while(u8::is_ascii_digit).count();
@@ -292,6 +338,7 @@ mod tests {
             template_inputs: 0,
             number: 7,
             slot: 2,
+            input_list: b"/s/7",
         })
     }
 
@@ -307,6 +354,7 @@ mod tests {
             ("awk {print $1} {} {", "awk {print $1} sky/a b.fits.gz {"),
             ("{{}}", "{sky/a b.fits.gz}"),
             ("{0} {é}", "{0} {é}"),
+            ("@{inputs} {inputs0} {inputs1}", "@/s/7.inputs /s/7.inputs0 {inputs1}"),
         ] {
             assert_eq!(expand(text, &["sky/a b.fits.gz"]), expected, "{text}");
         }
@@ -320,20 +368,23 @@ mod tests {
     fn a_value_that_names_an_input_becomes_its_staged_path() {
         let values = [Value { text: "sky/a.fits".into(), input: Some(0) }, Value { text: "3".into(), input: None }];
         let staged = vec!["/s/objects.csv".into(), "/s/a.fits".into()];
-        let with = Expansion { values: &values, staged: &staged, template_inputs: 1, number: 1, slot: 1 };
+        let with =
+            Expansion { values: &values, staged: &staged, template_inputs: 1, number: 1, slot: 1, input_list: b"" };
         let expand = |text| Template::parse(text).expand(&with);
         assert_eq!(expand("{1}"), "/s/a.fits");
         assert_eq!(expand("{}"), "/s/a.fits 3");
         assert_eq!(expand("{1/.}.out"), "a.out");
         assert_eq!(expand("{input:1}"), "/s/objects.csv");
-        for (text, is_known) in [("{1}", false), ("{2}-{#}", true), ("{}", false), ("{1/.}", true), ("{%}", false)] {
+        for (text, is_known) in
+            [("{1}", false), ("{2}-{#}", true), ("{}", false), ("{1/.}", true), ("{%}", false), ("{inputs}", false)]
+        {
             assert_eq!(Template::parse(text).is_known(&values), is_known, "{text}");
         }
     }
 
     #[test]
     fn a_template_prints_as_it_was_written() {
-        for text in ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", ""] {
+        for text in ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", "{inputs}{inputs0}{input:70000}", ""] {
             assert_eq!(Template::parse(text).written(), text);
         }
     }
@@ -341,7 +392,7 @@ mod tests {
     #[test]
     fn words_and_items_are_any_bytes() {
         let values = [Value { text: Name::from(&b"sky/\xff.a.fits"[..]), input: None }];
-        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1 };
+        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1, input_list: b"" };
         let template = Template::parse(b"\xfe{/.}-{//}{\xfd}");
         assert_eq!(template.expand(&with), Name::from(&b"\xfe\xff.a-sky{\xfd}"[..]));
         assert_eq!(template.written(), Name::from(&b"\xfe{/.}-{//}{\xfd}"[..]));

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::trust::{SecretText, Trust};
 
+/// Maximum number of inputs in one message; a task with more is assigned in several.
+pub const INPUTS_PART: usize = 4096;
+
 /// Facts from an executor, in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
@@ -196,6 +199,9 @@ pub enum ToExecutor {
         /// The template.
         spec: Box<TaskTemplate>,
     },
+    /// The next inputs of a task with more than [`INPUTS_PART`], in order. Its assignment, with the last of them,
+    /// follows.
+    Inputs(Vec<AssignedInput>),
     /// A task to run.
     Assign(Assignment),
     /// Give back a task if it has not started.
@@ -266,7 +272,7 @@ pub struct Assignment {
     pub template: u16,
     /// Values of the placeholders.
     pub values: Vec<Value>,
-    /// Inputs, the template's first.
+    /// Inputs, the template's first; those that [`ToExecutor::Inputs`] has sent come before these.
     pub inputs: Vec<AssignedInput>,
 }
 

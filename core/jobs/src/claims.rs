@@ -108,5 +108,12 @@ fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
 
 fn expand(word: &Template, item: &TaskItem, task: u32) -> Name {
     let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
-    word.expand(&Expansion { values: &values, staged: &[], template_inputs: 0, number: task + 1, slot: 0 })
+    word.expand(&Expansion {
+        values: &values,
+        staged: &[],
+        template_inputs: 0,
+        number: task + 1,
+        slot: 0,
+        input_list: b"",
+    })
 }

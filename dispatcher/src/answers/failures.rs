@@ -48,7 +48,8 @@ pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
     let Program::Command(words) = &job.template_of(&item).program else { return Vec::new() };
     let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
     let staged: Vec<_> = job.inputs(&item).map(|(input, object)| source_of(input, object)).collect();
-    let with = Expansion { values: &values, staged: &staged, template_inputs: 0, number: index + 1, slot: 0 };
+    let with =
+        Expansion { values: &values, staged: &staged, template_inputs: 0, number: index + 1, slot: 0, input_list: b"" };
     words.iter().map(|word| word.expand(&with)).collect()
 }
 

@@ -6,7 +6,7 @@ use eyas_jobs as jobs;
 use eyas_sched::{Event, Hint};
 use eyas_types::{ExecutorId, ObjectId, TaskId};
 use eyas_wire::client::TaskResult;
-use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
+use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, ToExecutor};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
@@ -100,15 +100,19 @@ impl DispatcherCore {
             let holders = if hints.is_empty() { Vec::new() } else { holders_of(object.id()) };
             AssignedInput { object, name: input.name.clone(), holders }
         });
-        let inputs = inputs.collect();
+        let mut inputs = inputs.collect::<Vec<_>>().into_iter();
         let template = item.template;
-        let assignment = Assignment { task, attempt, template, values: item.values, inputs };
         let spec = &job.spec.templates[usize::from(template)];
         let Some(entry) = self.executors.get_mut(executor) else { return };
         if entry.lacks_template(task.job, template) {
             let spec = Box::new(spec.clone());
             self.executors.send(executor, ToExecutor::Template { job: task.job, template, spec });
         }
+        while inputs.len() > INPUTS_PART {
+            let part = inputs.by_ref().take(INPUTS_PART).collect();
+            self.executors.send(executor, ToExecutor::Inputs(part));
+        }
+        let assignment = Assignment { task, attempt, template, values: item.values, inputs: inputs.collect() };
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 

@@ -18,8 +18,7 @@ impl ExecutorCore {
         let (spec, hints) = match task {
             Some(task) => {
                 let task = &self.tasks[&task].task;
-                let index = task.objects.iter().position(|other| *other == object).expect("the task needs it");
-                let input = &task.assignment.inputs[index];
+                let input = task.input(object).expect("the task needs it");
                 (input.object.clone(), input.holders.clone())
             }
             None => self.to_hold[&object].clone(),

@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_bracket_in_an_items_name_is_no_pattern() {
         let values = [eyas_types::Value { text: "a[1]".into(), input: None }];
-        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1 };
+        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1, input_list: b"" };
         let pattern = |text: &str| pattern_of(&Template::parse(text), &with);
         assert_eq!(pattern("{}.out"), ("a[1].out".into(), false));
         assert_eq!(pattern("{}*.out"), ("a[[]1[]]*.out".into(), true));
