@@ -132,7 +132,7 @@ pub(crate) struct RunArgs {
     reconnect: ReconnectArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} …
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop", value_parser = words::name())]
     command: Vec<Name>,
 }

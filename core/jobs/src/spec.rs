@@ -322,7 +322,7 @@ fn circle(needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{NumberRange, OutputSpec, Template};
+    use eyas_types::{NumberRange, OutputSpec, Template, Version};
 
     fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
         Ok(None)
@@ -351,6 +351,39 @@ mod tests {
     fn workflows_without_circles_are_accepted() {
         assert_eq!(chain(&[&[], &[0], &[0, 1, 1], &[2]]).validate(&plain), Ok(()));
         assert_eq!(chain(&[&[1], &[]]).validate(&plain), Ok(()), "a task may need a later one");
+    }
+
+    #[test]
+    fn a_task_has_a_bounded_number_of_inputs() {
+        let with = |of_template: usize, of_item: usize| {
+            let input = Input { from: InputFrom::Object(0), name: None };
+            let mut template = TaskTemplate::new(Program::Noop);
+            template.inputs = vec![input.clone(); of_template];
+            let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
+            let object = ObjectSpec { source: "file:///x".into(), version, executable: false };
+            let mut spec = JobSpec { templates: vec![template], objects: vec![object], ..JobSpec::default() };
+            let value = Value { text: "x".into(), input: Some(of_item as u32 - 1) };
+            spec.push(&[TaskItem { template: 0, values: vec![value], inputs: vec![input; of_item] }]).unwrap();
+            assert_eq!(spec.items.template(0), 0);
+            spec.validate(&plain)
+        };
+        assert_eq!(with(MAX_INPUTS - 1, 1), Ok(()));
+        assert_eq!(with(1, MAX_INPUTS - 1), Ok(()));
+        let refused = with(1, MAX_INPUTS).unwrap_err();
+        assert_eq!(refused, SpecError::Task { task: 0, source: TaskError::TooManyInputs(MAX_INPUTS + 1) });
+        assert!(refused.to_string().contains("1000001 inputs"), "{refused}");
+    }
+
+    #[test]
+    fn a_task_may_read_the_outputs_of_very_many_others() {
+        const COUNT: u32 = 20_000;
+        let all: Vec<u32> = (0..COUNT).collect();
+        let mut links: Vec<&[u32]> = vec![&[]; COUNT as usize];
+        links.push(&all);
+        assert_eq!(chain(&links).validate(&plain), Ok(()));
+        let last = [COUNT];
+        links[0] = &last;
+        assert_eq!(chain(&links).validate(&plain), Err(SpecError::Circle(vec![0, COUNT])));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::{EvictionPolicy, ExecutorLoad, ObjectId, Origin, Reads, Resources, TaskId, units};
@@ -13,6 +12,7 @@ use crate::slots::Slots;
 use crate::space::{Room, Space, StoreLimits};
 use crate::turns::Standing;
 
+mod admission;
 mod hold;
 
 /// Number of tasks that may overtake a task that waits for room in the store: tasks that need no room, or have a higher
@@ -38,6 +38,8 @@ pub(crate) struct NodeTask {
     /// Number of tasks that became ready later and have started before it, or while it was suspended.
     pub passed: u32,
     pub suspensions: u32,
+    /// The node's `room_changes` when there was last no room for its inputs.
+    no_room_at: u64,
 }
 
 struct Input {
@@ -114,6 +116,9 @@ pub struct Node {
     pub(crate) tasks: BTreeMap<TaskId, NodeTask>,
     /// Tasks in `Queued`, by falling priority, then by arrival.
     queued: VecDeque<TaskId>,
+    /// Number of times that the room for inputs has changed. A task that found none is not looked at before the next
+    /// change: it may have a million inputs, of which each arrives in an event of its own.
+    room_changes: u64,
     /// Tasks in `Ready`, in the order in which they start.
     pub(crate) ready: VecDeque<TaskId>,
     pub(crate) running: BTreeSet<Standing>,
@@ -154,6 +159,7 @@ impl Node {
             overlap,
             tasks: BTreeMap::new(),
             queued: VecDeque::new(),
+            room_changes: 1,
             ready: VecDeque::new(),
             running: BTreeSet::new(),
             suspended: Vec::new(),
@@ -173,6 +179,7 @@ impl Node {
     /// # Panics
     /// If the event contradicts earlier ones.
     pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        self.room_changes += u64::from(!matches!(event, Event::Assigned { .. } | Event::Fetched { .. }));
         match event {
             Event::Assigned { task, inputs, need, priority } => self.assigned(task, &inputs, need, priority, effects),
             Event::Recalled { task } => self.give_back(task, effects),
@@ -259,6 +266,7 @@ impl Node {
             jumped: false,
             passed: 0,
             suspensions: 0,
+            no_room_at: 0,
         };
         self.awaited += entry.awaited();
         assert!(self.tasks.insert(task, entry).is_none(), "task {task} assigned twice");
@@ -280,97 +288,9 @@ impl Node {
         self.awaited += entry.awaited();
     }
 
-    /// Whether the task's resources are free beside those of staged and ready tasks. Without overlap, it must be true.
-    fn has_slot_for(&self, task: TaskId) -> bool {
-        let mut free = self.slots.free().clone();
-        let staged = |entry: &&NodeTask| matches!(entry.state, State::Staging { .. } | State::Ready);
-        for NodeTask { need, .. } in self.tasks.values().filter(staged) {
-            if !free.covers(need) {
-                return false;
-            }
-            free.take(need);
-        }
-        free.covers(&self.tasks[&task].need)
-    }
-
-    /// The reason why these inputs exceed the store's limits, if they do.
-    fn why_never(&self, inputs: &[Input]) -> Option<String> {
-        let total = inputs.iter().fold(0u64, |total, input| total.saturating_add(input.size_bytes));
-        let limit = self.space.limit_bytes();
-        if total > limit {
-            return Some(format!(
-                "its inputs have {}, and the store holds up to {}: give executors a larger store (--cache)",
-                units::format_bytes(total),
-                units::format_bytes(limit)
-            ));
-        }
-        let (count, most) = (inputs.len() as u64, self.space.limit_objects());
-        (count > most).then(|| {
-            format!(
-                "it reads {count} objects, and the store holds {most}: give executors a larger store (--cache-objects)"
-            )
-        })
-    }
-
-    /// Moves tasks out of `Queued`, in order of arrival, while the store has room. Tasks that need no room may overtake
-    /// a task that waits for room.
-    fn admit(&mut self, effects: &mut Vec<Effect>) {
-        let mut index = 0;
-        while let Some(task) = self.queued.get(index).copied() {
-            let needs_none = self.tasks[&task].inputs.iter().all(|input| self.space.is_known(input.object));
-            if !self.overlap.is_on && !self.has_slot_for(task) {
-                break;
-            }
-            if (index == 0 || needs_none) && self.admit_one(task, effects) {
-                self.queued.remove(index);
-                for earlier in self.queued.iter().take(index) {
-                    self.tasks.get_mut(earlier).expect("queued tasks are known").overtaken += 1;
-                }
-            } else if self.tasks[&task].overtaken >= MAX_OVERTAKEN || index as u32 >= MAX_OVERTAKEN {
-                break;
-            } else {
-                index += 1;
-            }
-        }
-    }
-
-    /// Reserves room for all inputs of a queued task at once; false if the task must wait. If no room can become free,
-    /// the task is refused for now.
-    fn admit_one(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
-        // Before this task pins anything: waiting helps only if other tasks hold pins.
-        let will_change = self.space.is_busy();
-        let inputs = &self.tasks[&task].inputs;
-        // Pins known inputs first, so that they are not evicted to make room for the others.
-        let (mut known, mut missing) = (Vec::new(), Room::default());
-        for input in inputs {
-            if self.space.is_known(input.object) {
-                self.space.pin(input.object);
-                known.push(input.object);
-            } else {
-                missing.bytes += input.size_bytes;
-                missing.objects += 1;
-            }
-        }
-        let mut evicted = Vec::new();
-        if self.space.make_room(missing, &mut evicted) {
-            effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
-            self.promise(task);
-            return true;
-        }
-        known.into_iter().for_each(|object| self.space.unpin(object));
-        if will_change {
-            return false;
-        }
-        let entry = self.tasks.remove(&task).expect("queued tasks are known");
-        self.awaited -= entry.awaited();
-        let total = entry.inputs.iter().map(|input| input.size_bytes).sum();
-        let reason = format!("the disk under the store has no room for its inputs ({})", units::format_bytes(total));
-        effects.push(Effect::Refuse { task, for_now: true, reason });
-        true
-    }
-
     /// Starts to stage a task, for which room was reserved. Inputs that were known are pinned already.
     fn promise(&mut self, task: TaskId) {
+        self.room_changes += 1;
         let entry = self.tasks.get_mut(&task).expect("the caller knows the task");
         let mut missing = 0;
         for input in &mut entry.inputs {
@@ -429,6 +349,7 @@ impl Node {
             }
         }
         if fetch.tasks.is_empty() {
+            self.room_changes += 1;
             self.drop_unless_cached(object, effects);
         }
     }

@@ -17,6 +17,7 @@ mod dfs;
 mod dfs_lost;
 mod dfs_many;
 mod documents;
+mod fan_in;
 mod floods;
 mod get;
 mod interrupts;

@@ -1,0 +1,103 @@
+//! Tasks that read very many files: outputs of other tasks, and files that a pattern finds.
+
+use std::fs;
+
+use crate::support::{Cluster, finish, wait_until};
+
+/// Sums up the numbers in the task's inputs; the first argument is the list of their paths.
+const SUM: &str =
+    r#"command = ["sh", "-c", 'xargs -0 cat <"$1" | awk "{ sum += \$1 } END { print NR, sum }"', "sh", "{inputs0}"]"#;
+
+fn write_numbers(cluster: &Cluster, count: usize) {
+    for number in 1..=count {
+        cluster.write(&format!("in/{number}"), format!("{number}\n"));
+    }
+}
+
+fn sum_of(count: usize) -> String {
+    format!("{count} {}\n", count * (count + 1) / 2)
+}
+
+#[test]
+fn a_task_reads_the_outputs_of_thousands_of_others() {
+    const COUNT: usize = 5_000;
+    let cluster = Cluster::start(&[&["--slots", "2"], &["--slots", "2"]]);
+    let parts = format!(
+        "[[task]]\nid = \"parts\"\narray = \"1-{COUNT}\"\ncommand = [\"sh\", \"-c\", \"echo $1 >$1\", \"sh\", \"{{}}\"]\n\
+         outputs = [{{ file = \"{{}}\", keep = \"until-read\" }}]\n"
+    );
+    let merge = format!("[[task]]\ninputs = [{{ task = \"parts\" }}]\n{SUM}\nfolder = \"sandbox\"\n");
+    cluster.write("job.toml", format!("{parts}\n{merge}"));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", &format!("1.{COUNT}")]).exits(0).stdout, sum_of(COUNT));
+}
+
+#[test]
+fn a_pattern_names_more_inputs_than_a_command_line_holds() {
+    const COUNT: usize = 20_000;
+    let cluster = Cluster::start(&[&[]]);
+    write_numbers(&cluster, COUNT);
+    let task = format!("[[task]]\ninputs = [\"in/*\"]\n{SUM}\n");
+    cluster.write("job.toml", &task);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "1.0"]).exits(0).stdout, sum_of(COUNT));
+    // In a sandbox, the list has names; outside, it has whole paths.
+    let lines = r#"command = ["sh", "-c", 'head -n 1 "$LIST" && wc -l <"$LIST"']"#;
+    let folder = "folder = \"sandbox\"\nenv = { LIST = \"{inputs}\" }";
+    cluster.write("job.toml", format!("[[task]]\ninputs = [\"in/*\"]\n{lines}\n{folder}\n"));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "2.0"]).exits(0).stdout, format!("1\n{COUNT}\n"));
+    // 60 times 20,000 words are more than Linux allows.
+    let words = "\"in/*\", ".repeat(60);
+    cluster.write("job.toml", format!("[[task]]\ninputs = [\"in/*\"]\ncommand = [\"true\", {words}]\n"));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
+    let status = cluster.task("3.0")["status"].to_string();
+    assert!(status.contains("Argument list too long") && status.contains("`{inputs}`"), "{status}");
+    // Nothing is left of lists and sandboxes.
+    let sandboxes = cluster.names("../n1/sandboxes");
+    let left: Vec<_> = sandboxes.iter().flat_map(|name| cluster.names(&format!("../n1/sandboxes/{name}"))).collect();
+    assert!(left.iter().all(|name| name.starts_with("spare")), "{left:?}");
+}
+
+#[test]
+fn a_line_break_in_an_inputs_name_is_no_end_of_a_line() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write("in/a\nb", "1\n");
+    let task = |list: &str| {
+        format!("[[task]]\ninputs = [\"in/*\"]\ncommand = [\"cat\", \"{{{list}}}\"]\nfolder = \"sandbox\"\n")
+    };
+    cluster.write("job.toml", task("inputs"));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
+    let status = cluster.task("1.0")["status"].to_string();
+    assert!(status.contains("`{inputs0}`"), "{status}");
+    cluster.write("job.toml", task("inputs0"));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "2.0"]).exits(0).stdout, "a\nb\0");
+}
+
+#[test]
+fn a_task_whose_executor_dies_while_it_stages_thousands_of_inputs_runs_elsewhere() {
+    const COUNT: usize = 5_000;
+    let mut cluster = Cluster::start(&[&[]]);
+    write_numbers(&cluster, COUNT);
+    cluster.write("job.toml", format!("[[task]]\ninputs = [\"in/*\"]\n{SUM}\n"));
+    let submit = cluster.spawn_on(&["submit", "--wait", "job.toml"]);
+    let objects = cluster.path("n1/store/objects");
+    wait_until("some inputs are staged", || fs::read_dir(&objects).is_ok_and(|objects| objects.count() > 100));
+    cluster.executor(1).kill();
+    cluster.add_executor(&[]);
+    finish(submit).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "1.0"]).exits(0).stdout, sum_of(COUNT));
+}
+
+#[test]
+fn a_task_whose_inputs_exceed_the_store_is_refused_with_their_number() {
+    let cluster = Cluster::start(&[&["--cache-objects", "100"]]);
+    write_numbers(&cluster, 200);
+    cluster.write("job.toml", format!("[[task]]\ninputs = [\"in/*\"]\n{SUM}\n"));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
+    let status = cluster.task("1.0")["status"].to_string();
+    for says in ["200 objects", "100", "--cache-objects", "at the same time"] {
+        assert!(status.contains(says), "{status}");
+    }
+}
