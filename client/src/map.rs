@@ -225,8 +225,11 @@ impl MapJob {
         }
         let chunks = read.iter().map(|file: &File| file.record.chunks.len() as u32).sum();
         let slots = slots(&mut client, &files, self.tasks, chunks).await?;
+        // A program for each file has to read all of a small one. Other policies divide the input as their authors do.
+        let may_divide = matches!(self.policy, BlockPolicy::Lean(_)) && !self.is_by_file();
+        let pieces = if may_divide { RunSpec::pieces_of(&read, slots.len()) } else { 1 };
         let term_us = self.term.as_micros() as u64;
-        let spec = RunSpec { files: read, policy: self.policy, slots: slots.clone(), term_us, idle: ABANDONED };
+        let spec = RunSpec { files: read, policy: self.policy, slots: slots.clone(), pieces, term_us, idle: ABANDONED };
         let address = files.open_run(spec).await?;
         Ok(MapRun {
             job: MapJob { tasks: Some(slots.len() as u32), ..self },
@@ -239,6 +242,11 @@ impl MapJob {
             under_way: Vec::new(),
             outputs: Vec::new(),
         })
+    }
+
+    /// Whether the program is started anew for each file.
+    fn is_by_file(&self) -> bool {
+        self.by_file || self.program.iter().any(|word| word.contains(worker::FILE))
     }
 
     /// A job whose tasks all run the same command, `words`.
@@ -353,7 +361,7 @@ impl MapRun {
             words.extend(["--partitions".into(), reduce.reducers.to_string()]);
             words.extend(reduce.combine.iter().flat_map(|combine| ["--combine".to_owned(), combine.clone()]));
         }
-        if self.job.by_file || self.job.program.iter().any(|word| word.contains(worker::FILE)) {
+        if self.job.is_by_file() {
             words.push("--by-file".into());
         }
         words.push("--".into());

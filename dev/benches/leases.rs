@@ -109,7 +109,7 @@ async fn once(
 ) -> Once {
     let policy = BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes });
     let (files, slots) = (files.to_vec(), vec![node; workers]);
-    let spec = RunSpec { files, policy, slots, term_us: DEFAULT_TERM_US, idle: Duration::from_secs(3600) };
+    let spec = RunSpec { files, policy, slots, pieces: 1, term_us: DEFAULT_TERM_US, idle: Duration::from_secs(3600) };
     let place = clients[0].open_run(spec).await.expect("it can be led");
     let claims = Arc::new(AtomicU64::new(0));
     let (leader_s, workers_s, began) = (cluster.cpu_s(), used_cpu_s(), Instant::now());

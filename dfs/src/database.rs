@@ -32,8 +32,9 @@ const RECORDS: TableDefinition<(u16, &str), &[u8]> = TableDefinition::new("recor
 /// The chunks of this node.
 const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 
-/// The state of runs that this node leads: by run, in order.
-const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs");
+/// The state of runs that this node leads: by run, in order. Runs in the table `runs` are of earlier versions, which
+/// leased whole chunks; they have ended.
+const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of pieces");
 
 const VERSION: u32 = 2;
 /// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other

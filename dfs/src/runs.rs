@@ -15,6 +15,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use eyas_blocks::{Blocks, Config, Effect, Event, Record, WorkerId};
+use eyas_types::dfs::Chunk;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
 
@@ -180,7 +181,7 @@ impl Runs {
                 state.attending.insert(worker, replies.clone());
                 RunReply::Attending
             }
-            RunRequest::Status => RunReply::Status(state.parts.status(&state.blocks)),
+            RunRequest::Status => RunReply::Status(state.parts.status(&state.blocks, state.spec.pieces)),
             RunRequest::Close => {
                 self.forget(run, batch);
                 RunReply::Closed
@@ -247,8 +248,13 @@ impl LedRun {
         let mut parts = Parts::default();
         records.iter().for_each(|record| parts.apply(record));
         let saved = records.len() as u64;
-        let chunks = spec.chunks().map(|(_, _, chunk)| (chunk.size_bytes, &chunk.replicas[..]));
-        let blocks = Blocks::new(config, chunks, epoch, records, now_us);
+        let pieces = u64::from(spec.pieces);
+        let begin = |chunk: &Chunk, piece| chunk.size_bytes * piece / pieces;
+        let size_bytes = |chunk, piece| begin(chunk, piece + 1) - begin(chunk, piece);
+        let units = spec
+            .chunks()
+            .flat_map(|(_, _, chunk)| (0..pieces).map(move |piece| (size_bytes(chunk, piece), &chunk.replicas[..])));
+        let blocks = Blocks::new(config, units, epoch, records, now_us);
         LedRun { blocks, parts, attending: HashMap::new(), saved, heard: Instant::now(), spec }
     }
 

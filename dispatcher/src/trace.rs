@@ -48,7 +48,7 @@ impl DispatcherCore {
     }
 }
 
-/// Outputs of a task; for those that are only in the cluster, also how long they are kept.
+/// Outputs of a task. Those that exist only in the cluster also have the time for which they are kept.
 fn written(template: &TaskTemplate, outcome: &Outcome) -> Vec<RecordedOutput> {
     let delivered = outcome.outputs.iter().map(|delivered| {
         let spec = template.outputs.get(usize::from(delivered.output)).filter(|_| delivered.object.is_kept());

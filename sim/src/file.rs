@@ -24,7 +24,7 @@ pub enum FileError<E: StdError> {
         file: String,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong in that line.
+        /// The mistake in the line.
         why: E,
     },
 }

@@ -79,7 +79,7 @@ pub enum Compute {
     Cpu,
 }
 
-/// What is wrong with a line of a trace, and what to do.
+/// A mistake in a line of a trace. The message says how to correct it.
 #[derive(Debug, Error)]
 pub enum TraceMistake {
     /// The line cannot be read, or is not UTF-8.

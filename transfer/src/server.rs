@@ -130,7 +130,7 @@ impl PeerServer {
         self.shared.expectations.expect(into)
     }
 
-    /// Counters of the bytes that the server has sent so far.
+    /// Amounts that the server has sent so far.
     pub fn served(&self) -> Served {
         Served {
             count: self.shared.served_count.load(Ordering::Relaxed),

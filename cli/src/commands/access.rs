@@ -38,7 +38,7 @@ pub(crate) enum AccessCommand {
         #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration_us)]
         grace: u64,
     },
-    /// Revoke a key at once, and end its open sessions, also those of executors
+    /// Revoke a key, and end all sessions that were opened with it, including those of executors
     Revoke {
         /// The key's id, as `eyas access show` lists it
         key: KeyId,

@@ -120,7 +120,7 @@ fn parse_frequency(text: &str) -> Result<f64, ValueError> {
 }
 
 impl ModelArgs {
-    /// Cluster and demand: the values of options, else those of the scenario, else defaults.
+    /// Cluster and demand. Options take precedence over the scenario, and the scenario over defaults.
     fn cluster_and_demand(&self) -> Result<(SimCluster, Demand), CliError> {
         let (cluster, demand) = match &self.file {
             Some(file) => {

@@ -47,8 +47,8 @@ pub(crate) async fn sim(command: SimCommand, global: &GlobalArgs) -> Result<Exit
     simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }
 
-/// A request to stop the simulation: after the first interrupt, the command prints its results so far and ends; after
-/// the second, it ends at once.
+/// A request to stop the simulation. After the first interrupt, the command prints its results so far and ends. After
+/// the second one, it ends at once.
 #[derive(Clone)]
 struct Stop(Arc<AtomicBool>);
 

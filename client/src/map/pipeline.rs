@@ -13,6 +13,7 @@ use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
+use super::input::MIN_PIPE_BYTES;
 use super::line_sort::sort_lines;
 
 /// A shell whose last command was killed by signal N ends with the exit code 128 + N.
@@ -98,25 +99,26 @@ struct RunningStage {
 }
 
 impl Pipeline {
-    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the first one reads.
+    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the first one reads, which
+    /// has its smallest size.
     ///
     /// # Errors
     /// If one of them cannot be started.
     pub fn start(stages: Vec<Stage>, output: Stdio) -> Result<(Self, Sender), PipelineError> {
         let (mut pipeline, mut output) = (Pipeline { programs: Vec::new(), ended: 0 }, Some(output));
-        let (mut input, first) = pipe()?;
+        let (mut input, first) = pipe(MIN_PIPE_BYTES)?;
         let count = stages.len();
         for (index, Stage { mut command, sort_folder }) in stages.into_iter().enumerate() {
             let program = command.as_std().get_program().to_string_lossy().into_owned();
             let stdout = output.take_if(|_| index + 1 == count);
             let (next, stdout) = match stdout {
                 Some(output) => (None, output),
-                None => pipe().map(|(next, writer)| (Some(next), writer.into()))?,
+                None => pipe(PIPE_BYTES).map(|(next, writer)| (Some(next), writer.into()))?,
             };
             let (stdin, sorting) = match sort_folder {
                 None => (input, None),
                 Some(scratch) => {
-                    let (stdin, sorted) = pipe()?;
+                    let (stdin, sorted) = pipe(PIPE_BYTES)?;
                     let unsorted = input;
                     let sort = move || sort_lines(unsorted, sorted, scratch);
                     (stdin, Some(tokio::task::spawn_blocking(sort)))
@@ -158,10 +160,10 @@ impl Pipeline {
     }
 }
 
-fn pipe() -> Result<(PipeReader, PipeWriter), PipelineError> {
+fn pipe(size_bytes: usize) -> Result<(PipeReader, PipeWriter), PipelineError> {
     let (reader, writer) = io::pipe().map_err(PipelineError::Pipe)?;
     // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its size.
-    let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
+    let _ = fcntl_setpipe_size(&writer, size_bytes);
     Ok((reader, writer))
 }
 

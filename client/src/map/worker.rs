@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
-use super::input::{Input, Loading};
+use super::input::{ChunkSource, Input};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
 use super::pipeline::{Pipeline, PipelineError, Stage, program, shell};
@@ -87,7 +87,11 @@ pub enum WorkError {
 pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.address).await?;
     let files_read: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
-    let chunks: Vec<_> = spec.chunks().map(|(file, index, _)| (files_read[file].clone(), index)).collect();
+    let pieces = spec.pieces;
+    let chunks: Vec<_> = (0..)
+        .zip(spec.chunks())
+        .map(|(chunk, (file, index, _))| ChunkSource { chunk, file: files_read[file].clone(), index, pieces })
+        .collect();
     let mut machine = matches!(spec.policy, BlockPolicy::IoAware(_)).then(MachineLoad::begin);
     while work_through_block(files, task, &chunks, machine.as_mut()).await? {}
     Ok(())
@@ -103,7 +107,7 @@ pub(super) fn part_name(worker: WorkerId) -> String {
 async fn work_through_block(
     files: &DfsClient,
     task: &MapTask,
-    chunks: &[(Arc<File>, usize)],
+    chunks: &[ChunkSource],
     machine: Option<&mut MachineLoad>,
 ) -> Result<bool, WorkError> {
     let mut attendance = files.attend_run(task.address).await?;
@@ -141,8 +145,9 @@ enum Ended {
 struct Block<'a> {
     files: &'a DfsClient,
     task: &'a MapTask,
-    /// All chunks of the run: the file of each, and its index in the file.
-    chunks: &'a [(Arc<File>, usize)],
+    /// All chunks of the run.
+    chunks: &'a [ChunkSource],
+    /// The pieces that the worker has leased. Those of a chunk have successive numbers.
     owner: WorkerBlock,
     input: Input,
     /// The file that the program reads, or has read last.
@@ -196,7 +201,7 @@ impl Output {
 /// Storing an output in the background. Dropping it stops it.
 struct Storing(JoinHandle<Result<(), WorkError>>);
 
-impl Block<'_> {
+impl<'a> Block<'a> {
     async fn work(
         &mut self,
         attendance: &mut RunAttendance,
@@ -245,41 +250,56 @@ impl Block<'_> {
             return Ok(());
         }
         let is_between = matches!(self.state, State::Idle | State::BetweenFiles(_));
-        let is_reading = is_between || self.input.pipe.is_some();
+        let is_reading = is_between || self.input.is_open();
         if let Some(question) = self.owner.request().filter(|_| is_reading) {
             attendance.tell(question).await;
         }
-        if let (true, Some(chunk)) = (is_between, self.owner.current()) {
+        if let (true, Some((chunk, _))) = (is_between, self.current()) {
             self.start(chunk)?;
         }
         if self.owner.is_at_end() || self.is_at_other_file() {
-            self.input.pipe = None;
+            self.input.close();
         }
-        if let Some(chunk) = self.owner.current()
-            && self.input.wants_chunk()
+        if let Some((chunk, piece)) = self.current()
+            && self.input.wants_piece()
         {
-            let ahead = self.input.ahead.take().filter(|ahead| ahead.chunk == chunk);
-            self.input.loading = Some(ahead.unwrap_or_else(|| self.load(chunk)));
+            self.input.feed(self.files, chunk, piece);
         }
-        // The leader's answer may have named the next chunk, or given it to another worker.
-        let upcoming = self.owner.upcoming().filter(|_| self.input.pipe.is_some());
-        if upcoming != self.input.ahead.as_ref().map(|ahead| ahead.chunk) {
-            self.input.ahead = upcoming.map(|chunk| self.load(chunk));
-        }
+        self.input.read_ahead(self.files, self.upcoming().filter(|_| self.input.is_open()));
         Ok(())
+    }
+
+    /// The piece to read now: its chunk, and its number in the chunk.
+    fn current(&self) -> Option<(&'a ChunkSource, u32)> {
+        let piece = self.owner.current()?;
+        let chunk = self.chunk_of(piece);
+        Some((chunk, piece % chunk.pieces))
+    }
+
+    /// The chunk that will probably be read after the present one. The leader may give it to another worker.
+    fn upcoming(&self) -> Option<&'a ChunkSource> {
+        let mut chunks = self.owner.chunks()[self.owner.done() as usize..].iter().map(|piece| self.chunk_of(*piece));
+        match self.owner.current() {
+            None => chunks.next(),
+            Some(present) => chunks.find(|chunk| chunk.chunk != self.chunk_of(present).chunk),
+        }
+    }
+
+    fn chunk_of(&self, piece: u32) -> &'a ChunkSource {
+        &self.chunks[(piece / self.chunks[0].pieces) as usize]
     }
 
     /// Whether the program has read all chunks of its file, and the next chunk belongs to another file.
     fn is_at_other_file(&self) -> bool {
-        let current = self.owner.current().map(|chunk| &self.chunks[chunk as usize].0);
+        let current = self.current().map(|(chunk, _)| &chunk.file);
         let is_other = matches!((current, &self.file), (Some(current), Some(file)) if !Arc::ptr_eq(current, file));
-        self.task.by_file && is_other && self.input.fed.is_none()
+        self.task.by_file && is_other && !self.input.is_feeding()
     }
 
     /// Starts the program. `chunk` is the first chunk that it reads.
-    fn start(&mut self, chunk: u32) -> Result<(), WorkError> {
-        let file = &self.chunks[chunk as usize].0;
-        let reads_one_file = self.task.by_file || self.chunks.iter().all(|(other, _)| Arc::ptr_eq(other, file));
+    fn start(&mut self, chunk: &ChunkSource) -> Result<(), WorkError> {
+        let file = &chunk.file;
+        let reads_one_file = self.task.by_file || self.chunks.iter().all(|other| Arc::ptr_eq(&other.file, file));
         let name = file.name.as_str();
         let words: Vec<_> = self.task.program.iter().map(|word| word.replace(FILE, name)).collect();
         let mut first = program(if self.task.by_file { &words } else { &self.task.program });
@@ -296,7 +316,7 @@ impl Block<'_> {
             _ => Output::begin(self.task)?,
         };
         let (pipeline, pipe) = Pipeline::start(stages, output.of_program()?)?;
-        self.input.pipe = Some(pipe);
+        self.input.open(pipe);
         self.state = State::Running(pipeline, output);
         Ok(())
     }
@@ -308,9 +328,12 @@ impl Block<'_> {
                 // A program may end before it has read all of its input. Chunks of which it has read nothing go back to
                 // the leader. But the first chunk always counts as read: otherwise another worker would begin with it
                 // and end the same way, without end.
-                let is_begun = self.input.fed.as_ref().is_some_and(|(_, at)| *at > 0) || self.owner.done() == 0;
-                if is_begun && self.owner.current().is_some() {
-                    self.owner.end_chunk();
+                if (self.input.is_begun() || self.owner.done() == 0)
+                    && let Some((begun, _)) = self.current()
+                {
+                    while self.current().is_some_and(|(chunk, _)| chunk.chunk == begun.chunk) {
+                        self.owner.end_chunk();
+                    }
                 }
                 self.input = Input::default();
                 let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
@@ -334,12 +357,6 @@ impl Block<'_> {
     fn heartbeat(&self) -> Event {
         let commit = || self.owner.commit().expect("a worker that has stored its output has read a chunk");
         if matches!(self.state, State::Committing) { commit() } else { self.owner.heartbeat() }
-    }
-
-    /// Reads a chunk of the run in the background.
-    fn load(&self, chunk: u32) -> Loading {
-        let (file, index) = self.chunks[chunk as usize].clone();
-        Loading::begin(chunk, self.files.clone(), file, index)
     }
 }
 

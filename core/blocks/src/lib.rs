@@ -1,7 +1,8 @@
 //! Elastic blocks: where the records of a file end, and which chunks of it a task processes (elastic-blocks §1.3).
 //!
-//! A chunk is a stored, record-aligned piece of a file. A block is the set of chunks that one task processes. It
-//! exists only during a job, grows while its task is fast, and shrinks when its node is slow. Both deciders are pure
+//! A chunk is a stored, record-aligned part of a file. A block is the set of chunks that one task processes. It
+//! exists only during a job, grows while its task is fast, and shrinks when its node is slow. The shell may divide each
+//! chunk between records into several *pieces* ([`format::piece_ends`]), and have these decided on like chunks. Both deciders are pure
 //! state machines: they must never touch a disk, a clock or a socket.
 //!
 //! [`Blocks`] runs at the file's leader and leases chunks to workers; a worker is one run of a program.

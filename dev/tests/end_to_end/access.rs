@@ -204,7 +204,7 @@ fn what_another_user_has_prepared_is_not_used() {
     refused_dispatcher(&home, &place).exits(1).says(&["access.toml belongs to another user (uid 4321)"]);
     let client = home.eyas(&["--access", access.to_str().unwrap(), "job", "list"]);
     client.exits(1).says(&["belongs to another user"]);
-    // The folder belongs to the other user, who waits for this user's key.
+    // The other user owns the folder, and waits for this user's key.
     fs::remove_file(&access).unwrap();
     chown(&place, Some(STRANGER), None).unwrap();
     refused_dispatcher(&home, &place).exits(1).says(&["eyas belongs to another user (uid 4321)"]);

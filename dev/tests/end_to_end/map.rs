@@ -117,6 +117,22 @@ fn blocks_are_read_by_programs_and_what_they_write_is_gathered() {
 }
 
 #[test]
+fn a_chunk_is_divided_between_its_records() {
+    let cluster = Cluster::start(&[NODE; 2]);
+    let text: String = (0..60_000).map(|number| format!("{number} a line of one chunk\n")).collect();
+    cluster.write("text", &text);
+    cluster.run(&["dfs", "put", "text", "/text", "--chunk-size", "64MiB", "--format", "lines"]).exits(0);
+    let map = waiters(&cluster, &["--tasks", "2"]);
+    wait_for_programs(&cluster, 2);
+    cluster.write("go", "");
+    let done = finish(map).exits(0).says(&["1 chunk in "]);
+    assert!(sorted(&done.stdout) == sorted(&text), "{}", done.stderr);
+    // A program for each file reads all of it.
+    let names = cluster.run(&["map", "/text", "--tasks", "2", "--by-file", "--", "wc", "-l"]).exits(0);
+    assert_eq!(names.stdout.trim(), "60000");
+}
+
+#[test]
 fn words_are_counted_by_key_and_in_order() {
     let cluster = cluster(3);
     let mut counts = BTreeMap::<_, u32>::new();

@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 pub struct OutputPart {
     /// The worker.
     pub worker: WorkerId,
-    /// The first of its chunks, in the order of the run's chunks.
+    /// The first of its pieces, in the order of the run's pieces.
     pub first: u32,
-    /// Number of chunks that it has read.
-    pub chunks: u32,
+    /// Number of pieces that it has read.
+    pub pieces: u32,
 }
 
 /// The status of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStatus {
-    /// Number of chunks that are committed.
+    /// Number of chunks that are committed: the committed pieces, as whole chunks.
     pub committed_chunks: u32,
     /// Whether all chunks are committed.
     pub is_complete: bool,
-    /// The committed outputs, in the order of their first chunks.
+    /// The committed outputs, in the order of their first pieces.
     pub parts: Vec<OutputPart>,
-    /// Number of times that chunks were taken from one worker, which had not begun them, and given to another.
+    /// Number of times that pieces were taken from one worker, which had not begun them, and given to another.
     pub stolen: u32,
     /// Number of times that a second worker was started on a block.
     pub speculated: u32,
@@ -34,9 +34,9 @@ pub struct RunStatus {
 /// Follows the records of a run.
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// The chunks that workers have.
+    /// The pieces that workers have.
     blocks: BTreeMap<WorkerId, Vec<u32>>,
-    /// By first chunk.
+    /// By first piece.
     committed: BTreeMap<u32, OutputPart>,
     stolen: u32,
     speculated: u32,
@@ -58,15 +58,15 @@ impl Parts {
                 let chunks = self.blocks.remove(worker).unwrap_or_default();
                 let first = chunks.iter().take(*done as usize).min();
                 self.committed
-                    .extend(first.map(|first| (*first, OutputPart { worker: *worker, first: *first, chunks: *done })));
+                    .extend(first.map(|first| (*first, OutputPart { worker: *worker, first: *first, pieces: *done })));
             }
             Record::Dropped { worker } => drop(self.blocks.remove(worker)),
         }
     }
 
-    pub fn status(&self, blocks: &Blocks) -> RunStatus {
+    pub fn status(&self, blocks: &Blocks, pieces: u32) -> RunStatus {
         RunStatus {
-            committed_chunks: blocks.committed_chunks(),
+            committed_chunks: blocks.committed_chunks() / pieces,
             is_complete: blocks.is_complete(),
             parts: self.committed.values().copied().collect(),
             stolen: self.stolen,
@@ -101,7 +101,7 @@ mod tests {
             Record::Committed { worker: c, lease: LeaseId(4), done: 1 },
         ];
         records.iter().for_each(|record| parts.apply(record));
-        let committed: Vec<_> = parts.committed.values().map(|part| (part.worker, part.first, part.chunks)).collect();
+        let committed: Vec<_> = parts.committed.values().map(|part| (part.worker, part.first, part.pieces)).collect();
         assert_eq!(committed, [(a, 2, 2), (c, 3, 1)]);
         assert_eq!((parts.stolen, parts.speculated), (1, 1));
     }

@@ -15,6 +15,15 @@ use crate::client::File;
 /// is 1 TiB.
 const MAX_RUN_CHUNKS: usize = 1 << 18;
 
+/// Maximum number of pieces of a chunk.
+const MAX_PIECES: u32 = 16;
+
+/// Chunks are divided until each slot has this number of pieces, so that slots that end last are at work on little.
+const SLOT_PIECES: usize = 256;
+
+/// Smaller pieces are not made.
+const MIN_PIECE_BYTES: u64 = 16 << 10;
+
 /// The random id of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockRunId(pub u128);
@@ -78,6 +87,8 @@ pub struct RunSpec {
     pub policy: BlockPolicy,
     /// The expected node of each of its tasks.
     pub slots: Vec<NodeId>,
+    /// Number of pieces of each chunk. Workers lease pieces; a piece has whole records.
+    pub pieces: u32,
     /// A worker that is silent for this time loses its block, microseconds.
     pub term_us: u64,
     /// If no client asks for the run within this time, its client has died: the run is forgotten, and its folder is
@@ -95,6 +106,8 @@ pub(crate) enum RunError {
          write the files with larger chunks"
     )]
     TooManyChunks(usize),
+    #[error("a chunk cannot have {0} pieces: choose a number from 1 to {MAX_PIECES}")]
+    Pieces(u32),
     #[error(
         "this node leads {} jobs over blocks already, which is the limit: wait until some have ended",
         super::MAX_RUNS
@@ -103,10 +116,21 @@ pub(crate) enum RunError {
 }
 
 impl RunSpec {
+    /// Number of pieces into which the chunks of these files are divided for this number of slots, if a worker may read
+    /// a part of a chunk.
+    pub fn pieces_of(files: &[File], slots: usize) -> u32 {
+        let sizes = || files.iter().flat_map(|file| &file.record.chunks).map(|chunk| chunk.size_bytes);
+        let chunks = sizes().count().max(1);
+        let by_size = sizes().sum::<u64>() / chunks as u64 / MIN_PIECE_BYTES;
+        let by_slots = (slots * SLOT_PIECES / chunks) as u64;
+        by_size.min(by_slots).clamp(1, MAX_PIECES.into()) as u32
+    }
+
     /// Checks that the run can be led.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         match self.chunks().count() {
             _ if self.files.is_empty() => Err(RunError::NoFile),
+            _ if !(1..=MAX_PIECES).contains(&self.pieces) => Err(RunError::Pieces(self.pieces)),
             0..=MAX_RUN_CHUNKS => Ok(()),
             chunks => Err(RunError::TooManyChunks(chunks)),
         }

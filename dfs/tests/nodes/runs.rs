@@ -12,11 +12,16 @@ use crate::cluster::{Cluster, eventually, lines, write};
 const LONG: Duration = Duration::from_secs(3600);
 
 async fn open(files: &DfsClient, file: &str, idle: Duration) -> (RunAddress, u32) {
+    open_divided(files, file, 1, idle).await
+}
+
+/// Opens a run whose chunks have this number of pieces. Returns its address and its number of chunks.
+async fn open_divided(files: &DfsClient, file: &str, pieces: u32, idle: Duration) -> (RunAddress, u32) {
     let file = write(files, file, &lines(1_000_000)).await.unwrap();
     let chunks = file.record.chunks.len() as u32;
     let policy = BlockPolicy::named("lean").unwrap();
     let (slots, term_us) = (vec![NodeId(1); 2], DEFAULT_TERM_US);
-    (files.open_run(RunSpec { files: vec![file], policy, slots, term_us, idle }).await.unwrap(), chunks)
+    (files.open_run(RunSpec { files: vec![file], policy, slots, pieces, term_us, idle }).await.unwrap(), chunks)
 }
 
 /// A worker that reads all chunks it gets, until there are no more or it has read `most`.
@@ -69,7 +74,7 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
 
     let status = files.run_status(place).await.unwrap();
     assert_eq!((status.committed_chunks, status.parts.len()), (4, 1));
-    assert_eq!((status.parts[0].worker, status.parts[0].chunks), (first.worker(), 4));
+    assert_eq!((status.parts[0].worker, status.parts[0].pieces), (first.worker(), 4));
     // The second worker continues, and reads everything that the first one has not read.
     read(&mut second, &mut other, u32::MAX).await;
     let commit = other.commit().unwrap();
@@ -82,6 +87,32 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pieces_of_a_chunk_go_to_several_workers() {
+    let cluster = Cluster::of(1).await;
+    let files = cluster.files().await;
+    let (place, chunks) = open_divided(&files, "/a", 4, LONG).await;
+    let mut first = files.attend_run(place).await.unwrap();
+    let mut owner = WorkerBlock::new(first.worker(), NodeId(1));
+    read(&mut first, &mut owner, 3).await;
+    assert!(matches!(told(&mut first, owner.commit().unwrap()).await, Effect::Committed { .. }));
+    let status = files.run_status(place).await.unwrap();
+    assert_eq!((status.committed_chunks, status.parts[0].pieces), (0, 3), "no chunk is read completely");
+    let mut second = files.attend_run(place).await.unwrap();
+    let mut other = WorkerBlock::new(second.worker(), NodeId(1));
+    read(&mut second, &mut other, u32::MAX).await;
+    assert!(matches!(told(&mut second, other.commit().unwrap()).await, Effect::Committed { .. }));
+    let status = files.run_status(place).await.unwrap();
+    assert_eq!((status.is_complete, status.committed_chunks), (true, chunks));
+    assert_eq!(status.parts.iter().map(|part| part.pieces).sum::<u32>(), 4 * chunks);
+    let record = files.stat(&"/a".parse().unwrap()).await.unwrap();
+    let spec = files.run_spec(place).await.unwrap();
+    for pieces in [0, u32::MAX] {
+        let wrong = RunSpec { files: vec![record.clone()], pieces, ..spec.clone() };
+        assert_eq!(files.open_run(wrong).await.unwrap_err().kind, FilesErrorKind::Invalid);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_works_at_a_run_that_is_closed_is_told() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
@@ -91,7 +122,8 @@ async fn who_works_at_a_run_that_is_closed_is_told() {
     files.close_run(place).await.unwrap();
     assert_eq!(attendance.next().await.unwrap_err().kind, FilesErrorKind::NotFound);
     assert!(files.attend_run(place).await.is_err() && files.run_spec(place).await.is_err());
-    let nothing = RunSpec { files: Vec::new(), policy: BlockPolicy::Static, slots: Vec::new(), term_us: 1, idle: LONG };
+    let (policy, slots) = (BlockPolicy::Static, Vec::new());
+    let nothing = RunSpec { files: Vec::new(), policy, slots, pieces: 1, term_us: 1, idle: LONG };
     assert_eq!(files.open_run(nothing).await.unwrap_err().kind, FilesErrorKind::Invalid);
 }
 

@@ -22,6 +22,7 @@ mod tests;
 mod whole;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
 use eyas_types::dfs::Format;
@@ -130,6 +131,26 @@ impl Cutter {
     fn bad(&self, (offset, problem): Misfit) -> BadContent {
         BadContent { format: self.format, offset, problem }
     }
+}
+
+/// Where the pieces of a chunk end, as offsets in its content. A piece has the records that begin in its part of the
+/// chunk, and all parts have about the same size. A piece without a record is empty.
+///
+/// # Errors
+/// The content does not have the format.
+pub fn piece_ends(format: Format, content: &[u8], pieces: u32) -> Result<Vec<usize>, BadContent> {
+    let pieces = pieces.max(1) as usize;
+    let piece_bytes = content.len().div_ceil(pieces).max(1);
+    let mut cutter = Cutter::new(format, piece_bytes as u64);
+    let (mut ends, mut at) = (Vec::with_capacity(pieces), 0);
+    while let Some(taken) = cutter.cut(&content[at..])? {
+        at += taken;
+        while ends.len() + 1 < pieces && (ends.len() + 1) * piece_bytes <= at {
+            ends.push(at);
+        }
+    }
+    ends.resize(pieces, content.len());
+    Ok(ends)
 }
 
 /// How a file ends.

@@ -329,3 +329,26 @@ proptest! {
         prop_assert_eq!(ends, row_ends(&content));
     }
 }
+
+#[test]
+fn pieces_have_whole_records() {
+    let cases: &[(&str, u32, &str, &[&str])] = &[
+        ("lines", 1, "a\nb\n", &["a\nb\n"]),
+        ("lines", 2, "a\nb\nc\nd\n", &["a\nb\n", "c\nd\n"]),
+        ("lines", 4, "ab\ncdefghijk\nl\nm", &["ab\ncdefghijk\n", "", "", "l\nm"]),
+        ("lines", 3, "abcdefghij", &["abcdefghij", "", ""]),
+        ("lines", 3, "", &["", "", ""]),
+        ("lines", 9, "\n\n", &["\n", "\n", "", "", "", "", "", "", ""]),
+        ("csv", 2, "1,\"a\nb\nc\nd\"\n2\n3\n", &["1,\"a\nb\nc\nd\"\n", "2\n3\n"]),
+        ("fixed:3", 2, "abcdefghi", &["abcdef", "ghi"]),
+        ("whole", 2, "a\nb\n", &["a\nb\n", ""]),
+    ];
+    for (format, count, content, expected) in cases {
+        let ends = piece_ends(format.parse().unwrap(), content.as_bytes(), *count).unwrap();
+        let mut begin = 0;
+        let pieces = ends.iter().map(|end| &content[core::mem::replace(&mut begin, *end)..*end]);
+        assert_eq!(pieces.collect::<Vec<_>>(), *expected, "{format}: {content:?}");
+    }
+    assert!(piece_ends(Format::Csv, b"\"never closed\n", 2).is_ok(), "only the end of a file shows that");
+    assert!(piece_ends(Format::Fasta, b"ACGT\n", 2).is_err());
+}
