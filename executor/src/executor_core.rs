@@ -114,6 +114,7 @@ pub(crate) struct ExecutorCore {
     due: Option<Instant>,
     events: VecDeque<Event>,
     templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
+    last_assigned: Weak<AssignedTask>,
     tasks: HashMap<TaskId, TaskEntry>,
     /// Inputs of a task whose assignment is still to come.
     coming_inputs: Vec<AssignedInput>,
@@ -137,6 +138,8 @@ pub(crate) struct ExecutorCore {
     running: usize,
     /// Tasks that have left their slots and deliver their outputs.
     delivering: usize,
+    /// Their processors, which other tasks use.
+    delivering_milli: u64,
     /// The load that the dispatcher was last told.
     reported_load: ExecutorLoad,
     /// Running processes are being killed because this executor leaves; their tasks go back to the dispatcher.
@@ -165,6 +168,7 @@ impl ExecutorCore {
             due: None,
             events: VecDeque::new(),
             templates: HashMap::new(),
+            last_assigned: Weak::new(),
             tasks: HashMap::new(),
             coming_inputs: Vec::new(),
             fetching: HashMap::new(),
@@ -178,6 +182,7 @@ impl ExecutorCore {
             slots: Vec::new(),
             running: 0,
             delivering: 0,
+            delivering_milli: 0,
             reported_load: ExecutorLoad::default(),
             leaving: false,
             stopped: false,
@@ -223,9 +228,11 @@ impl ExecutorCore {
 
     /// A task has left its slot, and still has outputs to deliver.
     fn slot_left(&mut self, task: TaskId) {
+        let entry = self.tasks.get_mut(&task).expect("a task is here until its end is reported");
+        entry.is_delivering = true;
+        self.delivering_milli += u64::from(entry.task.template.resources.cpus_milli);
         self.running -= 1;
         self.delivering += 1;
-        self.tasks.get_mut(&task).expect("a task is here until its end is reported").is_delivering = true;
         self.events.push_back(Event::Ended { task });
         self.settle();
     }
@@ -233,6 +240,8 @@ impl ExecutorCore {
     /// A task that had left its slot has delivered its outputs, or failed to.
     fn delivered(&mut self, task: TaskId, outcome: Outcome) {
         self.delivering -= 1;
+        let entry = self.tasks.get(&task).expect("a task is here until its end is reported");
+        self.delivering_milli -= u64::from(entry.task.template.resources.cpus_milli);
         self.claims.remove(&task);
         self.conclude(task, outcome);
         self.settle();
@@ -330,17 +339,10 @@ impl ExecutorCore {
             tracing::error!(%task, "ignored an assignment whose template was not sent");
             return;
         };
-        let store_id = |object: &ObjectSpec| {
-            if self.caching {
-                object.id()
-            } else {
-                // First-available shares nothing, not even between the tasks of one node.
-                fetch::private_id(task, object)
-            }
-        };
-        let objects = assignment.inputs.iter().map(|input| store_id(&input.object)).collect();
-        let task = AssignedTask::new(assignment, template, objects);
-        self.add_task(Arc::new(task), false);
+        let objects = self.store_ids(&assignment);
+        let task = Arc::new(AssignedTask::new(assignment, template, objects, self.caching));
+        self.last_assigned = Arc::downgrade(&task);
+        self.add_task(task, false);
     }
 
     /// Has the node stage and start a task.
@@ -368,10 +370,12 @@ impl ExecutorCore {
         self.unavailable.clear();
     }
 
-    /// Reports the load to the dispatcher if the tasks that are staged or suspended have changed. With `every_change`,
-    /// also if the number of computing tasks has changed, which happens with every task.
+    /// Reports the load to the dispatcher if the tasks that are staged or suspended, or the lent processors, have
+    /// changed. With `every_change`, also if the number of computing tasks has changed, which happens with every task.
     fn tell_load(&mut self, every_change: bool) {
-        let load = self.node.load();
+        let mut load = self.node.load();
+        // Without this, tasks that deliver would take the places of tasks that could run.
+        load.lent_milli += self.delivering_milli;
         let urgent = |load: ExecutorLoad| (load.staging, load.suspended, load.lent_milli);
         if urgent(load) != urgent(self.reported_load) || (every_change && load != self.reported_load) {
             self.reported_load = load;
@@ -443,6 +447,10 @@ impl ExecutorCore {
     fn evict(&mut self, object: ObjectId) {
         if let Err(e) = self.runner.store.remove(object) {
             tracing::warn!(%object, "cannot evict: {e}");
+        }
+        let released = self.runner.kept.release(object);
+        if !released.is_empty() {
+            self.runner.movers.spawn_blocking(move || drop(released));
         }
         if self.caching {
             self.tell(FromExecutor::Evicted { object });

@@ -27,6 +27,7 @@ use crate::process::strays::Strays;
 use crate::session::{SessionEnd, SessionHost, reconnect};
 use crate::stop::StopSignal;
 use crate::storage_turns::StorageTurns;
+use crate::task::sandbox::kept::KeptSandboxes;
 use crate::task::tokens::Tokens;
 use crate::task::{MAX_DELIVERIES, TaskRunner, sandbox};
 
@@ -157,6 +158,7 @@ async fn live(
         files_node: files.as_ref().map(|files| files.announced().node),
         sandboxes,
         folders: AtomicU64::new(0),
+        kept: KeptSandboxes::default(),
         store: store.clone(),
         storage: storage.clone(),
         strays: strays.ok(),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Storage, StoreErrorKind, name_of, path_of};
+use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
@@ -36,6 +36,7 @@ use lease::Lease;
 use node_shutdown::SIGNAL_SPREAD;
 use output_claim::ClaimPlaces;
 use sandbox::Sandbox;
+use sandbox::kept::KeptSandboxes;
 use tokens::Tokens;
 
 /// Environment variable with the executor's name, in every process of its tasks and in all processes that they start.
@@ -52,6 +53,8 @@ pub(crate) struct AssignedTask {
     pub objects: Vec<ObjectId>,
     /// Indices of the inputs in the order of their ids; empty if the inputs are [few](FEW_INPUTS).
     by_id: Vec<u32>,
+    /// Whether other tasks read the same objects.
+    pub is_sharing: bool,
     pub arrived: Instant,
 }
 
@@ -85,6 +88,8 @@ pub(crate) struct TaskRunner {
     pub sandboxes: PathBuf,
     /// Number of sandboxes made so far.
     pub folders: AtomicU64,
+    /// Sandboxes of tasks that have ended, for later tasks.
+    pub kept: KeptSandboxes,
     pub store: ObjectStore,
     pub storage: Storage,
     /// `None` where the system cannot find stray processes.
@@ -125,7 +130,7 @@ pub(crate) struct TaskEnd {
 /// Changes of the store that a run has made or found.
 #[derive(Default)]
 pub(crate) struct StoreChanges {
-    /// Inputs that the task has damaged.
+    /// Inputs that have gone from the store meanwhile, or were changed there.
     pub damaged: Vec<ObjectId>,
     /// Inputs that were staged and have been removed by another program. The task has not run.
     pub missing: Vec<ObjectId>,
@@ -134,13 +139,18 @@ pub(crate) struct StoreChanges {
 }
 
 impl AssignedTask {
-    pub fn new(assignment: Assignment, template: Arc<TaskTemplate>, objects: Vec<ObjectId>) -> Self {
+    pub fn new(
+        assignment: Assignment,
+        template: Arc<TaskTemplate>,
+        objects: Vec<ObjectId>,
+        is_sharing: bool,
+    ) -> Self {
         let mut by_id = Vec::new();
         if objects.len() > FEW_INPUTS {
             by_id = (0..objects.len() as u32).collect();
             by_id.sort_unstable_by_key(|index| objects[*index as usize]);
         }
-        AssignedTask { assignment, template, objects, by_id, arrived: Instant::now() }
+        AssignedTask { assignment, template, objects, by_id, is_sharing, arrived: Instant::now() }
     }
 
     /// The input that has this id in the store.
@@ -157,6 +167,12 @@ impl AssignedTask {
     pub fn id(&self) -> TaskId {
         self.assignment.task
     }
+
+    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids.
+    fn shared_inputs(&self) -> (&[AssignedInput], &[ObjectId]) {
+        let count = if self.is_sharing { self.template.inputs.len() } else { 0 };
+        (&self.assignment.inputs[..count], &self.objects[..count])
+    }
 }
 
 /// A program that was just stored may still be open for writing in another thread's child, between fork and exec.
@@ -168,10 +184,12 @@ const BUSY_WAIT: Duration = Duration::from_millis(2);
 #[derive(Default)]
 struct TaskFolders {
     sandbox: Option<Sandbox>,
-    /// The task's temporary folder, if no other node shares it.
+    /// The task's temporary folder.
     temporary: Option<PathBuf>,
     /// Files with the paths of its inputs.
     lists: InputLists,
+    /// Whether a process of the task may still be alive.
+    are_in_use: bool,
 }
 
 /// The status of a task that eyas itself could not run to its end.
@@ -213,14 +231,25 @@ impl TaskRunner {
         outcome.waited_us = (started - run.task.arrived).as_micros() as u64;
         outcome.ran_us = (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = run.reads;
-        if let Some(delivery) = delivery {
-            return RunProgress::Copied(PendingEnd { outcome, delivery });
+        let progress = match delivery {
+            Some(delivery) => RunProgress::Copied(PendingEnd { outcome, delivery }),
+            None => {
+                let sandbox = folders.sandbox.as_ref().map(Sandbox::folder);
+                // Other nodes may share the temporary folder.
+                let temporary = folders.temporary.as_deref().into_iter().filter(|folder| disk_full::is_local(folder));
+                let written = sandbox.into_iter().chain(temporary);
+                if let Some(status) = self.node_failure(&outcome, Instant::now(), written) {
+                    outcome.status = status;
+                }
+                RunProgress::Ended(TaskEnd { outcome, changes })
+            }
+        };
+        if !folders.are_in_use
+            && let Some(sandbox) = folders.sandbox
+        {
+            self.kept.keep(sandbox);
         }
-        let written = folders.sandbox.as_ref().map(Sandbox::folder).into_iter().chain(folders.temporary.as_deref());
-        if let Some(status) = self.node_failure(&outcome, Instant::now(), written) {
-            outcome.status = status;
-        }
-        RunProgress::Ended(TaskEnd { outcome, changes })
+        progress
     }
 
     /// Publishes the outputs of a task that has left its slot.
@@ -299,16 +328,22 @@ impl TaskRunner {
             input_list: folders.lists.base.as_bytes(),
         };
         let command = self.command(run, &with, sandbox)?;
-        folders.temporary = Some(temporary_folder(&command)).filter(|folder| disk_full::is_local(folder));
+        folders.temporary = Some(temporary_folder(&command));
         let timeout = run.task.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let capture_bytes = run.task.template.capture_bytes;
         let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &run.control, &marks));
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
-        if let Some(strays) = &self.strays {
-            strays.kill(ran.group, &marks);
+        folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
+        let mut is_damaged = false;
+        for object in &run.task.objects {
+            let seal = self.store.verify_seal(*object);
+            if seal != Seal::Intact {
+                is_damaged |= seal == Seal::Broken;
+                changes.damaged.push(*object);
+            }
         }
-        changes.damaged.extend(run.task.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
+        folders.are_in_use |= is_damaged;
         let status = match ran.end {
             ProcessEnd::Exited(0) => Status::Succeeded,
             ProcessEnd::Exited(code) => Status::Exited(code),
@@ -322,7 +357,7 @@ impl TaskRunner {
         outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;
-        if outcome.status.is_success() && !changes.damaged.is_empty() {
+        if outcome.status.is_success() && is_damaged {
             let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
             outcome.status = failed(FailureKind::Input, reason);
         }
@@ -333,9 +368,10 @@ impl TaskRunner {
         }
     }
 
-    /// An empty sandbox for a later task. `None` if the disk does not allow it; that task will report the reason.
+    /// An empty sandbox for a later task, unless one is kept. `None` also if the disk does not allow it; that task will
+    /// report the reason.
     pub fn spare_sandbox(&self) -> Option<Sandbox> {
-        Sandbox::create(self.new_folder("spare")).ok()
+        if self.kept.has_empty() { None } else { Sandbox::create(self.new_folder("spare")).ok() }
     }
 
     fn new_folder(&self, name: &str) -> PathBuf {
@@ -351,7 +387,9 @@ impl TaskRunner {
         }
         // The number keeps the folder apart from what an earlier try of the task has left.
         let folder = self.new_folder(&run.task.id().to_string());
-        if let Some(sandbox) = spare.take().and_then(|spare| spare.rename(folder.clone()).ok()) {
+        let (inputs, objects) = run.task.shared_inputs();
+        let made = self.kept.take(inputs, objects, &self.store).or_else(|| spare.take());
+        if let Some(sandbox) = made.and_then(|made| made.rename(folder.clone()).ok()) {
             return Ok(Some(sandbox));
         }
         Sandbox::create(folder.clone()).map(Some).map_err(|e| {
@@ -369,13 +407,16 @@ impl TaskRunner {
     ) -> Result<Vec<Name>, Status> {
         let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
         let template = &run.task.template;
-        let paths = sandbox::input_paths(&run.task.assignment.inputs);
+        let paths = sandbox::input_paths(&run.task.assignment.inputs, sandbox.shared());
         let paths = paths.map_err(|error| failed(FailureKind::Start, error.to_string()))?;
+        let (inputs, objects) = run.task.shared_inputs();
+        let are_staged = sandbox.shared().map(|shared| shared.paths().len());
+        let are_staged =
+            are_staged.unwrap_or_else(|| sandbox.share(&self.store, inputs, objects, &paths[..objects.len()]));
         // A pattern may match inputs too; they are remembered to be told from what the task wrote.
         let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
-        let mut staged = Vec::with_capacity(paths.len());
         let mut failure = None;
-        for (path, object) in paths.iter().zip(&run.task.objects) {
+        for (path, object) in paths.iter().zip(&run.task.objects).skip(are_staged) {
             if let Err(e) = sandbox.stage(&self.store, *object, path, remember) {
                 let reason = format!("cannot stage {} on {}: {e}", path.display(), self.name);
                 let is_full = e.kind == StoreErrorKind::Full;
@@ -385,18 +426,20 @@ impl TaskRunner {
                 }
                 missing.push(*object);
             }
-            let path = match template.folder {
-                // A program would take a name with a leading `-` for an option.
-                WorkingFolder::Sandbox if path.as_os_str().as_encoded_bytes().starts_with(b"-") => {
-                    Path::new(".").join(path)
-                }
-                WorkingFolder::Sandbox => path.clone(),
-                // The task works elsewhere, and needs the whole path.
-                WorkingFolder::Path(_) => sandbox.folder().join(path),
-            };
-            staged.push(name_of(path));
         }
-        failure.map_or(Ok(staged), Err)
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let name = |path: PathBuf| match template.folder {
+            // A program would take a name with a leading `-` for an option.
+            WorkingFolder::Sandbox if path.as_os_str().as_encoded_bytes().starts_with(b"-") => {
+                name_of(Path::new(".").join(path))
+            }
+            WorkingFolder::Sandbox => name_of(path),
+            // The task works elsewhere, and needs the whole path.
+            WorkingFolder::Path(_) => name_of(sandbox.folder().join(path)),
+        };
+        Ok(paths.into_iter().map(name).collect())
     }
 
     fn command(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Status> {

@@ -20,28 +20,37 @@ pub(crate) struct IndexEntry {
 /// All objects of the store, and the sum of their sizes.
 #[derive(Default)]
 pub(crate) struct Index {
-    entries: HashMap<ObjectId, IndexEntry>,
+    /// Each with the number of its insertion.
+    entries: HashMap<ObjectId, (IndexEntry, u64)>,
+    inserted: u64,
     total_bytes: u64,
 }
 
 impl Index {
     pub fn get(&self, id: ObjectId) -> Option<IndexEntry> {
-        self.entries.get(&id).copied()
+        self.entries.get(&id).map(|(entry, _)| *entry)
     }
 
     pub fn get_mut(&mut self, id: ObjectId) -> Option<&mut IndexEntry> {
-        self.entries.get_mut(&id)
+        self.entries.get_mut(&id).map(|(entry, _)| entry)
+    }
+
+    /// The number of the insertion of a verified object. An object that was replaced, or removed and inserted again,
+    /// has another number.
+    pub fn insertion(&self, id: ObjectId) -> Option<u64> {
+        self.entries.get(&id).filter(|(entry, _)| entry.verified).map(|(_, insertion)| *insertion)
     }
 
     pub fn insert(&mut self, id: ObjectId, entry: IndexEntry) -> Option<IndexEntry> {
-        let before = self.entries.insert(id, entry);
+        self.inserted += 1;
+        let before = self.entries.insert(id, (entry, self.inserted)).map(|(before, _)| before);
         self.total_bytes += entry.size_bytes;
         self.total_bytes -= before.map_or(0, |before| before.size_bytes);
         before
     }
 
     pub fn remove(&mut self, id: ObjectId) -> Option<IndexEntry> {
-        let entry = self.entries.remove(&id)?;
+        let (entry, _) = self.entries.remove(&id)?;
         self.total_bytes -= entry.size_bytes;
         Some(entry)
     }
@@ -55,7 +64,7 @@ impl Index {
     }
 
     pub fn ids(&self) -> impl Iterator<Item = (ObjectId, u64)> {
-        self.entries.iter().map(|(id, entry)| (*id, entry.size_bytes))
+        self.entries.iter().map(|(id, (entry, _))| (*id, entry.size_bytes))
     }
 }
 
@@ -104,8 +113,12 @@ mod tests {
         let mut index = Index::default();
         index.insert(a, entry(10));
         index.insert(b, entry(5));
+        let first = index.insertion(a);
         index.insert(a, entry(7));
         assert_eq!((index.len(), index.total_bytes()), (2, 12));
+        assert!(index.insertion(a) > first && index.insertion(b) < index.insertion(a));
+        index.get_mut(a).unwrap().verified = false;
+        assert_eq!(index.insertion(a), None);
         index.remove(a);
         index.remove(a);
         assert_eq!((index.len(), index.total_bytes()), (1, 5));

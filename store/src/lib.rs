@@ -38,7 +38,7 @@ pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};
 pub use glob::{Glob, GlobError, name_of, path_of};
 pub use incoming::Incoming;
 pub use limiter::Limiter;
-pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence};
+pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence, Seal};
 pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;

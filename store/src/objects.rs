@@ -15,7 +15,7 @@
 //!
 //! Tasks reach an object through hard links to its inode, and a faulty program can write through them. Every published
 //! object is sealed with a fixed modification time. Any write to the inode breaks the seal, which one `stat` shows
-//! ([`ObjectStore::verify_untouched`]), also after a restart. (The change time does not help, since every link and
+//! ([`ObjectStore::verify_seal`]), also after a restart. (The change time does not help, since every link and
 //! unlink changes it.)
 
 use std::fs::{self, File};
@@ -89,6 +89,18 @@ pub enum Presence {
         /// Whether it is executable.
         executable: bool,
     },
+}
+
+/// Whether an object is as it was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// No program has changed the object.
+    Intact,
+    /// A program has changed the object, so the object was removed from the store. Also the answer for an object that
+    /// was removed before.
+    Broken,
+    /// The object's file has gone.
+    Missing,
 }
 
 /// The free space of the file system under the store.
@@ -285,25 +297,37 @@ impl ObjectStore {
         self.remove_if(id, |_| true)
     }
 
-    /// Whether no task has changed the object through its links; costs one `stat`. A changed object is removed. Also
-    /// false if the object is not here.
-    pub fn verify_untouched(&self, id: ObjectId) -> bool {
-        let touched = {
+    /// The numbers of the present copies of these objects, all of them verified; `None` if one is missing. A copy that
+    /// replaces another one has another number. Touches no file.
+    pub fn copies(&self, ids: &[ObjectId]) -> Option<Vec<u64>> {
+        let index = self.index();
+        ids.iter().map(|id| index.insertion(*id)).collect()
+    }
+
+    /// Whether no task has changed the object through its links; costs one `stat`. A changed or missing object is
+    /// removed.
+    pub fn verify_seal(&self, id: ObjectId) -> Seal {
+        let (entry, seal) = {
             let index = self.index();
-            let Some(entry) = index.get(id) else { return false };
+            let Some(entry) = index.get(id) else { return Seal::Broken };
             let name = file_name(id, entry.size_bytes, entry.checksum);
             match rustix::fs::statat(&self.0.objects, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat)
                     if is_sealed(&stat, entry.size_bytes) && stat.st_mode & 0o7777 == mode(entry.executable).bits() =>
                 {
-                    return true;
+                    return Seal::Intact;
                 }
-                _ => entry,
+                Err(Errno::NOENT) => (entry, Seal::Missing),
+                _ => (entry, Seal::Broken),
             }
         };
-        self.tell_damaged(id, &"a task wrote to its input, and so changed it in the store");
-        self.drop_damaged(id, touched);
-        false
+        let why = match seal {
+            Seal::Missing => "its file has gone",
+            _ => "a task wrote to its input, and so changed it in the store",
+        };
+        self.tell_damaged(id, &why);
+        self.drop_damaged(id, entry);
+        seal
     }
 
     /// The entry of an object that is here and verified, with its file if verification has opened it.

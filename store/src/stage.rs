@@ -16,7 +16,7 @@ use crate::objects::{ObjectStore, mode, not_here};
 /// How an object was staged, from cheapest to most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagedBy {
-    /// A hard link to the object's inode; see [`ObjectStore::verify_untouched`].
+    /// A hard link to the object's inode; see [`ObjectStore::verify_seal`].
     HardLink,
     /// A new inode that shares the blocks of the object until one of the two is written.
     Reflink,

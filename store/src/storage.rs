@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use eyas_types::name::scheme_of;
 use eyas_types::{Extent, Name, ObjectSpec, PlaceId, StorageFileId, StorageLocation};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
@@ -128,7 +128,7 @@ impl Storage {
             };
             urls.into_iter().map(spot).collect()
         };
-        blocking(locate).await
+        here(locate).await
     }
 
     /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is on disk. A bucket has
@@ -142,7 +142,7 @@ impl Storage {
             Some(path) => {
                 let (from, path, url, limits) =
                     (file.to_path_buf(), path.clone(), spot.url.clone(), self.0.limits.clone());
-                let copied = blocking(move || retry_blocking(|| file::copy(&from, &path, &url, &limits)));
+                let copied = here(move || retry_blocking(|| file::copy(&from, &path, &url, &limits)));
                 Ok(Copied(CopiedAt::File(Box::new(copied.await?))))
             }
             None => Ok(Copied(CopiedAt::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
@@ -156,7 +156,7 @@ impl Storage {
     /// As [`Storage::copy`].
     pub async fn sync(&self, copied: Copied) -> Result<Prepared, StorageError> {
         match copied.0 {
-            CopiedAt::File(file) => blocking(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await,
+            CopiedAt::File(file) => here(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await,
             CopiedAt::S3 { file, url } => Ok(Prepared(At::S3 { file, url })),
         }
     }
@@ -172,7 +172,7 @@ impl Storage {
         };
         let url = spot.url.clone();
         let make = move || std::fs::create_dir_all(&path).map_err(|e| StorageError::file("make the folder", &url, &e));
-        blocking(make).await
+        here(make).await
     }
 
     /// Publishes a prepared output, completely or not at all, and returns the new version. `may_appear` is called just
@@ -182,7 +182,7 @@ impl Storage {
     /// As [`Storage::copy`]; `Withdrawn` if `may_appear` returns `false`.
     pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
-            At::File(file) if may_appear() => blocking(move || file.publish()).await,
+            At::File(file) if may_appear() => here(move || file.publish()).await,
             At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
             At::S3 { file, url } => self.0.remote.put(&file, &url, &self.0.limits, may_appear).await,
         }
@@ -287,6 +287,17 @@ enum At {
         file: PathBuf,
         url: String,
     },
+}
+
+/// Runs `work` on this thread if other threads carry on with what the thread has to do. Outputs are delivered by
+/// threads that do nothing else, and each hand-over to another thread costs as much as some of these steps.
+async fn here<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+) -> Result<T, StorageError> {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => blocking(work).await,
+    }
 }
 
 /// Runs `work` on a blocking thread.

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_store::damaged::MAX_DAMAGED;
-use eyas_store::{ArrivalEnd, ArrivalProgress, Checksum, ObjectStore, PIECE_BYTES, Presence, StagedBy, StoreErrorKind};
+use eyas_store::{
+    ArrivalEnd, ArrivalProgress, Checksum, ObjectStore, PIECE_BYTES, Presence, Seal, StagedBy, StoreErrorKind,
+};
 use eyas_types::{JobId, ObjectId, ObjectSpec, TaskId};
 
 const A: ObjectId = ObjectId([0xaa; 16]);
@@ -45,7 +47,7 @@ fn what_is_in_memory_is_put_at_once_and_synced_alone_or_in_a_group() {
         let content = vec![id.0[0]; usize::from(id.0[0]) * 100];
         assert_eq!(store.put(*id, &content).unwrap(), Checksum::of(&content));
         assert_eq!(get(&store, *id).unwrap(), content);
-        assert!(store.verify_untouched(*id), "it is sealed");
+        assert_eq!(store.verify_seal(*id), Seal::Intact);
     }
     store.sync(&many[..1]).unwrap();
     store.sync(&many).unwrap();
@@ -97,7 +99,7 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     fs::remove_file(&path).unwrap();
     assert_eq!(get(&store, plain.id()).unwrap(), b"what it wrote");
     assert_eq!(store.open_object(plain.id()).unwrap().file.metadata().unwrap().ino(), inode);
-    assert!(store.verify_untouched(plain.id()));
+    assert_eq!(store.verify_seal(plain.id()), Seal::Intact);
     // The same content is the same object; different content is another one.
     assert_eq!(adopt(&file("again", "what it wrote")), plain);
     assert_ne!(adopt(&file("other", "something else")).id(), plain.id());
@@ -189,7 +191,7 @@ fn an_object_is_one_read_only_inode() {
     }
     store.make_executable(A).unwrap();
     assert_eq!(store.presence(A), Presence::Ready { size_bytes: 4, executable: true });
-    assert!(store.verify_untouched(A));
+    assert_eq!(store.verify_seal(A), Seal::Intact);
 }
 
 #[test]
@@ -392,15 +394,15 @@ fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
     // Links and reads do no harm.
     fs::read(&staged).unwrap();
     fs::hard_link(&staged, dir.path().join("another")).unwrap();
-    assert!(store.verify_untouched(A));
+    assert_eq!(store.verify_seal(A), Seal::Intact);
 
     // A program that changes the mode of its input to write to it.
     fs::set_permissions(&staged, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(&staged, b"INPUT DATA").unwrap();
     fs::set_permissions(&staged, fs::Permissions::from_mode(0o444)).unwrap();
-    assert!(!store.verify_untouched(A));
+    assert_eq!(store.verify_seal(A), Seal::Broken);
     assert_eq!((store.contains(A), get(&store, A)), (false, None));
-    assert!(!store.verify_untouched(A), "no longer here");
+    assert_eq!(store.verify_seal(A), Seal::Broken, "no longer here");
     assert_eq!(fs::read(&staged).unwrap(), b"INPUT DATA", "the task's own link stays");
 }
 
@@ -547,4 +549,21 @@ fn damaged_copies_are_bounded() {
     assert_eq!(store.damaged().copies as usize, MAX_DAMAGED);
     assert_eq!(files(&dir.path().join("damaged")).len(), MAX_DAMAGED);
     assert!(store.has_damaged(id(0)) && !store.has_damaged(id(1)) && store.has_damaged(id(count - 1)));
+}
+
+#[test]
+fn a_copy_that_replaces_another_has_another_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    put(&store, A, b"first", false);
+    put(&store, B, b"other", false);
+    let before = store.copies(&[A, B]).unwrap();
+    assert_eq!(store.copies(&[A, B]), Some(before.clone()));
+    store.remove(A).unwrap();
+    assert_eq!((store.copies(&[B, A]), store.copies(&[B])), (None, Some(before[1..].to_vec())));
+    put(&store, A, b"first", false);
+    assert_ne!(store.copies(&[A]).unwrap(), before[..1]);
+    let file = files(&dir.path().join("objects")).into_iter().find(|path| path.to_str().unwrap().contains("/aa/"));
+    fs::remove_file(file.unwrap()).unwrap();
+    assert_eq!((store.verify_seal(A), store.copies(&[A])), (Seal::Missing, None));
 }

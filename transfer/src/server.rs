@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use eyas_session::{DataKeys, Door, Guest};
 use eyas_store::{
-    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, StoreErrorKind,
+    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Seal, StoreErrorKind,
 };
 use rustix::net::Shutdown;
 
@@ -255,7 +255,7 @@ fn answer(shared: &Shared, link: &mut Link, session: &PeerSession, request: Tran
 fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: TransferRequest) -> io::Result<()> {
     let refuse = |link: &mut Link, reply| link.send(&session.reply(reply), AfterSend::Nothing);
     // A task of this node may have written to the object through its link. Such an object is removed and not sent.
-    if !shared.store.verify_untouched(request.id) {
+    if shared.store.verify_seal(request.id) != Seal::Intact {
         return refuse(link, TransferReply::NotHere);
     }
     let object = match shared.store.open_object(request.id) {

@@ -233,3 +233,30 @@ fn a_task_that_writes_to_its_input_fails_and_spoils_nobody_elses() {
     assert_eq!(cluster.run(&[&words[..], &["cat input"]].concat()).exits(0).stdout, "good");
     assert_eq!(cluster.read("input"), "good", "nor the user's own");
 }
+
+#[test]
+fn a_task_that_changes_its_sandbox_does_not_harm_the_next() {
+    let cluster = Cluster::start(&[&["--slots", "2"]]);
+    ["a", "b", "c"].iter().for_each(|name| cluster.write(name, name));
+    // Each task finds its three inputs and nothing else, and leaves something else behind.
+    let script = r#"
+        test "$(cat a b c)" = abc && test "$(ls -A | tr -d '\n')" = abc || exit 1
+        case $(($1 % 8)) in
+            0) rm a ;;
+            1) mv a x ;;
+            2) rm b; echo bad > b ;;
+            3) mv a x; mv b a; mv x b ;;
+            4) echo own > own; mkdir -p deep/er; echo own > deep/er/a; chmod 000 deep ;;
+            5) chmod 777 . ;;
+            6) rm -r "$EYAS_SANDBOX" ;;
+        esac"#;
+    let inputs = ["-i", "a", "-i", "b", "-i", "c"];
+    let words = ["run", "--sandbox", "--array", "1-48", "--", "sh", "-c", script, "sh", "{}"];
+    cluster.run(&[&words[..2], &inputs, &words[2..]].concat()).exits(0);
+    // One that writes to an input fails, and the next one has the input as it was.
+    let spoil = "chmod u+w a; echo bad > a";
+    let words = ["run", "--sandbox", "--array", "1", "--", "sh", "-c", spoil];
+    cluster.run(&[&words[..2], &inputs, &words[2..]].concat()).exits(1).says(&["wrote to one of its inputs"]);
+    let words = ["run", "--sandbox", "--array", "1-4", "--", "sh", "-c", script, "sh", "7"];
+    cluster.run(&[&words[..2], &inputs, &words[2..]].concat()).exits(0);
+}

@@ -6,13 +6,31 @@ use eyas_node::{Event, FetchFailure};
 use eyas_transfer::{FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher, PeerHolder};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ObjectId, ObjectSpec, Origin, TaskId};
-use eyas_wire::executor::{FromExecutor, PeerHint};
+use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint};
 use tokio::task::AbortHandle;
 
 use super::{ActiveFetch, ExecutorCore};
 use crate::task::TaskRunner;
 
 impl ExecutorCore {
+    /// The ids of a task's inputs in the store. Tasks that are assigned one after the other often read the same objects,
+    /// so the ids that the last task had are not computed again.
+    pub(super) fn store_ids(&self, assignment: &Assignment) -> Vec<ObjectId> {
+        let inputs = assignment.inputs.iter();
+        if !self.caching {
+            // First-available shares nothing, not even between the tasks of one node.
+            return inputs.map(|input| private_id(assignment.task, &input.object)).collect();
+        }
+        let last = self.last_assigned.upgrade();
+        let last = |index: usize, object: &ObjectSpec| {
+            let last = last.as_ref()?;
+            (last.assignment.inputs.get(index)?.object == *object).then(|| last.objects[index])
+        };
+        let id =
+            |(index, input): (usize, &AssignedInput)| last(index, &input.object).unwrap_or_else(|| input.object.id());
+        inputs.enumerate().map(id).collect()
+    }
+
     /// Starts the fetch of an input of a task, or of an object to be held.
     pub(super) fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
         let (spec, hints) = match task {

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::ptr;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -37,6 +37,39 @@ static FOUND: LazyLock<Mutex<HashMap<ProgramAndPath, (usize, Instant)>>> = LazyL
 
 type ProgramAndPath = (OsString, OsString);
 
+/// Signals that are reset in each child, because handlers of this process must not run there. Ignored signals stay
+/// ignored, except for closed pipes, which only Rust programs ignore. Most signals have the default. An executor
+/// handles signals from its start on, so this does not change while tasks run.
+static HANDLED: LazyLock<Vec<c_int>> = LazyLock::new(|| {
+    let is_reset = |number: &c_int| {
+        // SAFETY: A zeroed sigaction is the default one, and the pointer is to a live variable.
+        let (is_known, now) = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            (libc::sigaction(*number, ptr::null(), &mut now) == 0, now.sa_sigaction)
+        };
+        is_known
+            && match now {
+                libc::SIG_DFL => false,
+                libc::SIG_IGN => *number == libc::SIGPIPE,
+                _ => true,
+            }
+    };
+    (1..=MAX_SIGNAL).filter(is_reset).collect()
+});
+
+/// The environment of this process, which does not change.
+static ENVIRONMENT: LazyLock<Vec<(OsString, OsString)>> = LazyLock::new(|| std::env::vars_os().collect());
+
+/// The standard input of all children.
+fn null() -> io::Result<&'static File> {
+    static NULL: OnceLock<File> = OnceLock::new();
+    if let Some(null) = NULL.get() {
+        return Ok(null);
+    }
+    let null = File::open("/dev/null")?;
+    Ok(NULL.get_or_init(|| null))
+}
+
 /// All that the child needs. It is made before, because the child must not allocate.
 struct Plan {
     /// Possible paths of the program, in the order of the `PATH`.
@@ -50,6 +83,8 @@ struct Plan {
     folder: Option<CString>,
     /// The child's descriptors 0, 1 and 2.
     streams: [RawFd; 3],
+    /// Signals whose handlers the child resets.
+    handled: &'static [c_int],
     parent: libc::pid_t,
     /// Why the program could not be executed; 0 if it was.
     error: c_int,
@@ -62,9 +97,8 @@ struct Plan {
 /// # Errors
 /// The system's error; the process is gone then.
 pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<Pid> {
-    let null = File::open("/dev/null")?;
     let environment = environment(command);
-    let path = environment.get(OsStr::new("PATH")).map_or(OsStr::new(DEFAULT_PATH), OsString::as_os_str);
+    let path = environment.get(OsStr::new("PATH")).copied().unwrap_or(OsStr::new(DEFAULT_PATH));
     let programs = paths(command.get_program(), path)?;
     let searched = (programs.len() > 1).then(|| (command.get_program().to_owned(), path.to_owned()));
     let first = searched.as_ref().and_then(remembered);
@@ -82,7 +116,8 @@ pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedF
         arguments: pointers(&words),
         environment: pointers(&variables),
         folder,
-        streams: [null.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+        streams: [null()?.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+        handled: &HANDLED,
         parent: std::process::id() as libc::pid_t,
         error: 0,
     };
@@ -148,20 +183,9 @@ fn execute(plan: &mut Plan) -> c_int {
         if failed {
             return errno();
         }
-        // Handlers of this process must not run in the child, so they are reset. Ignored signals stay ignored, except
-        // for closed pipes, which only Rust programs ignore. Most signals have the default already.
         let default: libc::sigaction = std::mem::zeroed();
-        for number in 1..=MAX_SIGNAL {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            let is_known = libc::sigaction(number, ptr::null(), &mut now) == 0;
-            let is_reset = match now.sa_sigaction {
-                libc::SIG_DFL => false,
-                libc::SIG_IGN => number == libc::SIGPIPE,
-                _ => true,
-            };
-            if is_known && is_reset {
-                libc::sigaction(number, &default, ptr::null_mut());
-            }
+        for number in plan.handled {
+            libc::sigaction(*number, &default, ptr::null_mut());
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
@@ -187,11 +211,12 @@ fn errno() -> c_int {
 }
 
 /// This process's environment with the command's changes.
-fn environment(command: &Command) -> BTreeMap<OsString, OsString> {
-    let mut environment: BTreeMap<_, _> = std::env::vars_os().collect();
+fn environment(command: &Command) -> BTreeMap<&OsStr, &OsStr> {
+    let mut environment: BTreeMap<&OsStr, &OsStr> =
+        ENVIRONMENT.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => _ = environment.insert(name.to_owned(), value.to_owned()),
+            Some(value) => _ = environment.insert(name, value),
             None => _ = environment.remove(name),
         }
     }

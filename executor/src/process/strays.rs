@@ -44,15 +44,15 @@ impl Strays {
     }
 
     /// Kills all strays that have these variables in their environment. Their process `group` was killed before; once
-    /// its last process is gone, all its orphans are children of this process.
-    pub fn kill(&self, group: Pid, variables: &[String]) {
+    /// its last process is gone, all its orphans are children of this process. Whether none is left.
+    pub fn kill(&self, group: Pid, variables: &[String]) -> bool {
         let mut killed = BTreeSet::new();
         for sweep in 0..SWEEPS {
             // The group first: once its last process has ended, its orphans are here.
             let is_left = test_kill_process_group(group).is_ok();
             // The usual case.
             if self.orphans().is_empty() && !is_left {
-                return;
+                return true;
             }
             let mut is_unsettled = is_left;
             let alone = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,11 +72,12 @@ impl Strays {
             }
             drop(alone);
             if !is_unsettled {
-                return;
+                return true;
             }
             std::thread::sleep(PAUSE);
         }
         tracing::warn!(?variables, "cannot kill some processes that a task has left");
+        false
     }
 
     fn orphans(&self) -> Vec<Pid> {
@@ -142,10 +143,10 @@ mod tests {
         };
         let ((group, ours), (other_group, others)) = (start("ours"), start("others"));
         assert_eq!((ours.len(), others.len()), (2, 2));
-        strays.kill(group, &["STRAY_TEST=ours".into()]);
+        assert!(strays.kill(group, &["STRAY_TEST=ours".into()]));
         assert!(!ours.iter().any(|pid| has_variables(*pid, &["STRAY_TEST=ours".into()])));
         assert!(others.iter().all(|pid| has_variables(*pid, &["STRAY_TEST=others".into()])));
-        strays.kill(other_group, &["STRAY_TEST=others".into()]);
+        assert!(strays.kill(other_group, &["STRAY_TEST=others".into()]));
         assert!(!others.iter().any(|pid| has_variables(*pid, &["STRAY_TEST=others".into()])));
     }
 }

@@ -1,23 +1,32 @@
 //! A sandbox: a task's own folder on the node's disk. Inputs are staged into it, outputs are collected from it, and it
-//! is removed when the task has ended. No name from outside leads out of it.
+//! is removed when the task has ended, or emptied and [kept](kept) for a later task. No name from outside leads out of
+//! it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use eyas_store::{Glob, GlobError, ObjectStore, StoreError, name_of, path_of};
+use eyas_store::{Glob, GlobError, ObjectStore, StagedBy, StoreError, name_of, path_of};
 use eyas_types::template::Expansion;
 use eyas_types::{Name, ObjectId, Template, TemplatePart};
 use eyas_wire::executor::AssignedInput;
 use thiserror::Error;
 
+pub(crate) mod kept;
+
+use kept::{FolderMark, SharedInputs};
+
 /// A sandbox; removed when dropped.
 pub(crate) struct Sandbox {
     folder: PathBuf,
-    /// Inputs as they were staged, by their names in the sandbox.
-    staged: BTreeMap<PathBuf, StagedMark>,
+    /// Inputs as they were staged, by their names in the sandbox; without shared inputs.
+    staged: HashMap<PathBuf, StagedMark>,
+    /// Inputs that were in the sandbox before the task, or that stay after it.
+    shared: Option<SharedInputs>,
+    /// The folder as it was made.
+    mark: FolderMark,
 }
 
 /// Why an input cannot be staged, or an output cannot be collected.
@@ -74,7 +83,8 @@ impl Sandbox {
             Err(e) if e.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&folder)?,
             other => other?,
         }
-        Ok(Sandbox { folder, staged: BTreeMap::new() })
+        let mark = FolderMark::of(&folder)?;
+        Ok(Sandbox { folder, staged: HashMap::new(), shared: None, mark })
     }
 
     /// Gives a sandbox that was made ahead its final name. On some file systems making a folder takes longer than all
@@ -97,17 +107,17 @@ impl Sandbox {
         object: ObjectId,
         name: &Path,
         remember: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<StagedBy, StoreError> {
         let place = self.folder.join(name);
         if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             // If this fails, staging fails too and says why.
             let _ = fs::create_dir_all(self.folder.join(parent));
         }
-        store.stage(object, &place)?;
+        let staged_by = store.stage(object, &place)?;
         if remember && let Ok(staged) = fs::symlink_metadata(&place) {
             self.staged.insert(name.to_path_buf(), StagedMark::of(&staged));
         }
-        Ok(())
+        Ok(staged_by)
     }
 
     /// The files and empty folders that an output's pattern names, in order of name.
@@ -145,7 +155,8 @@ impl Sandbox {
     }
 
     fn is_unchanged_input(&self, name: &Path) -> bool {
-        let Some(staged) = self.staged.get(name) else { return false };
+        let shared = || self.shared.as_ref().and_then(|shared| shared.mark_of(name));
+        let Some(staged) = self.staged.get(name).or_else(shared) else { return false };
         fs::symlink_metadata(self.folder.join(name)).is_ok_and(|now| *staged == StagedMark::of(&now))
     }
 
@@ -297,14 +308,19 @@ pub(crate) fn inside(name: &[u8]) -> Result<PathBuf, SandboxError> {
     Ok(path)
 }
 
-/// The name of each input in the sandbox. Inputs of the same name get folders of their own: the third input `x` is
-/// staged as `input-3/x`.
-pub(crate) fn input_paths(inputs: &[AssignedInput]) -> Result<Vec<PathBuf>, SandboxError> {
-    let mut taken = BTreeSet::new();
+/// The name of each input in the sandbox; the first ones are there already, as `shared`. Inputs of the same name get
+/// folders of their own: the third input `x` is staged as `input-3/x`.
+pub(crate) fn input_paths(
+    inputs: &[AssignedInput],
+    shared: Option<&SharedInputs>,
+) -> Result<Vec<PathBuf>, SandboxError> {
     let mut paths = Vec::with_capacity(inputs.len());
-    for (number, input) in inputs.iter().enumerate() {
+    paths.extend_from_slice(shared.map_or(&[], SharedInputs::paths));
+    let mut taken = HashSet::new();
+    for (number, input) in inputs.iter().enumerate().skip(paths.len()) {
         let name = inside(input.name.as_deref().unwrap_or_else(|| input.object.base_name()))?;
-        let path = if taken.contains(&name) { Path::new(&format!("input-{}", number + 1)).join(&name) } else { name };
+        let is_taken = taken.contains(&name) || shared.is_some_and(|shared| shared.mark_of(&name).is_some());
+        let path = if is_taken { Path::new(&format!("input-{}", number + 1)).join(&name) } else { name };
         taken.insert(path.clone());
         paths.push(path);
     }
@@ -362,8 +378,8 @@ mod tests {
     fn inputs_of_one_name_do_not_hide_each_other() {
         let inputs = [input("file:///a/x.fits"), input("file:///b/x.fits"), input("s3://c/y.fits?v=1")];
         let expected: Vec<PathBuf> = ["x.fits", "input-2/x.fits", "y.fits"].iter().map(PathBuf::from).collect();
-        assert_eq!(input_paths(&inputs).unwrap(), expected);
-        assert!(input_paths(&[input("http://host/..")]).is_err());
+        assert_eq!(input_paths(&inputs, None).unwrap(), expected);
+        assert!(input_paths(&[input("http://host/..")], None).is_err());
     }
 
     #[test]
