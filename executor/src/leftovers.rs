@@ -14,6 +14,7 @@ use crate::process::procfs::{has_ended, has_variables, processes};
 use crate::task::EXECUTOR_VARIABLE;
 
 pub(crate) mod cgroup;
+pub(crate) mod copies;
 pub mod guardian;
 pub(crate) mod incarnation;
 

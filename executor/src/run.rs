@@ -20,6 +20,7 @@ use crate::config::ExecutorConfig;
 use crate::files_node::ExecutorFilesNode;
 use crate::leftovers;
 use crate::leftovers::cgroup::Cgroup;
+use crate::leftovers::copies::{self, CopyFolders};
 use crate::leftovers::guardian::Guardian;
 use crate::leftovers::incarnation::Incarnation;
 use crate::private_folder::{make_inner_private, make_private};
@@ -136,7 +137,7 @@ async fn live(
         }
         None => None,
     };
-    let storage = Storage::ordered(limits, turns);
+    let storage = Storage::ordered(limits, turns, marker.clone());
     let strays = Strays::adopt();
     if let Err(e) = &strays {
         tracing::info!("processes that leave their task's process group will not be found: {e}");
@@ -156,6 +157,7 @@ async fn live(
         eyas: config.eyas.clone(),
         tokens: Tokens::open(&config.tokens_folder())?,
         files_node: files.as_ref().map(|files| files.announced().node),
+        copy_folders: CopyFolders::new(&sandboxes),
         sandboxes,
         folders: AtomicU64::new(0),
         kept: KeptSandboxes::default(),
@@ -201,13 +203,14 @@ fn io(what: &str) -> impl FnOnce(std::io::Error) -> ExecutorError + use<> {
     move |source| ExecutorError::Io { what, source }
 }
 
-/// Kills processes of executors that had this folder before and were killed together with their guardians. The names of
-/// those executors are the names of folders in `sandboxes`.
+/// Kills processes of executors that had this folder before and were killed together with their guardians, and removes
+/// their copies of outputs. The names of those executors are the names of folders in `sandboxes`.
 fn end_leftovers(sandboxes: &Path) {
     let entries = std::fs::read_dir(sandboxes).into_iter().flatten().flatten();
     for executor in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
         if !leftovers::end(&executor) {
             tracing::warn!(executor, "cannot kill some processes of an earlier executor in this folder");
         }
+        copies::remove(&sandboxes.join(&executor), &executor);
     }
 }

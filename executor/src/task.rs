@@ -17,6 +17,7 @@ use eyas_wire::executor::{AssignedInput, Assignment};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::leftovers::copies::CopyFolders;
 use crate::process::strays::Strays;
 use crate::process::{self, ProcessControl, ProcessEnd};
 use crate::stop::StopSignal;
@@ -90,6 +91,7 @@ pub(crate) struct TaskRunner {
     pub folders: AtomicU64,
     /// Sandboxes of tasks that have ended, for later tasks.
     pub kept: KeptSandboxes,
+    pub copy_folders: CopyFolders,
     pub store: ObjectStore,
     pub storage: Storage,
     /// `None` where the system cannot find stray processes.
@@ -139,12 +141,7 @@ pub(crate) struct StoreChanges {
 }
 
 impl AssignedTask {
-    pub fn new(
-        assignment: Assignment,
-        template: Arc<TaskTemplate>,
-        objects: Vec<ObjectId>,
-        is_sharing: bool,
-    ) -> Self {
+    pub fn new(assignment: Assignment, template: Arc<TaskTemplate>, objects: Vec<ObjectId>, is_sharing: bool) -> Self {
         let mut by_id = Vec::new();
         if objects.len() > FEW_INPUTS {
             by_id = (0..objects.len() as u32).collect();

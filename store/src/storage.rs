@@ -7,6 +7,8 @@ mod file;
 mod remote;
 mod sink;
 
+pub use file::remove_copies;
+
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -48,23 +50,26 @@ struct Inner {
     limits: Limits,
     remote: Remote,
     order: Option<Arc<dyn ReadOrder>>,
+    /// A part of the names of hidden copies.
+    mark: String,
 }
 
 impl Storage {
     /// Does not connect yet. S3 takes its credentials, region and endpoint from the usual `AWS_*` variables and
     /// `~/.aws` at its first use.
     pub fn new(limits: Limits) -> Self {
-        Storage::ordered(limits, None)
+        Storage::ordered(limits, None, String::new())
     }
 
-    /// The same, but fetches wait for their turns if an `order` is given.
-    pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order }))
+    /// The same, but fetches wait for their turns if an `order` is given. The hidden copies of outputs have `mark` in
+    /// their names, by which [`remove_copies`] finds them when this process has been killed.
+    pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>, mark: String) -> Self {
+        Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order, mark }))
     }
 
     /// The same, but retries after a shorter silence of the server.
     pub fn impatient(limits: Limits, silence: Duration) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None }))
+        Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None, mark: String::new() }))
     }
 
     /// The current version of the object at `url`. `executable` overrides the mode of a file; objects of other storage
@@ -140,9 +145,10 @@ impl Storage {
         self.0.limits.request().await;
         match &spot.path {
             Some(path) => {
-                let (from, path, url, limits) =
-                    (file.to_path_buf(), path.clone(), spot.url.clone(), self.0.limits.clone());
-                let copied = here(move || retry_blocking(|| file::copy(&from, &path, &url, &limits)));
+                let (from, path, url) = (file.to_path_buf(), path.clone(), spot.url.clone());
+                let shared = self.0.clone();
+                let copy = move || file::copy(&from, &path, &url, &shared.limits, &shared.mark);
+                let copied = here(move || retry_blocking(copy));
                 Ok(Copied(CopiedAt::File(Box::new(copied.await?))))
             }
             None => Ok(Copied(CopiedAt::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
@@ -241,6 +247,11 @@ impl Spot {
     /// The URL as the user wrote it.
     pub fn url(&self) -> &Name {
         &self.url
+    }
+
+    /// The folder on a file system in which the file will be.
+    pub fn folder(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
     }
 
     /// Whether its URL alone says where it is: no symbolic link and no `..` leads there.

@@ -237,7 +237,9 @@ fn a_task_that_writes_to_its_input_fails_and_spoils_nobody_elses() {
 #[test]
 fn a_task_that_changes_its_sandbox_does_not_harm_the_next() {
     let cluster = Cluster::start(&[&["--slots", "2"]]);
-    ["a", "b", "c"].iter().for_each(|name| cluster.write(name, name));
+    for name in ["a", "b", "c"] {
+        cluster.write(name, name);
+    }
     // Each task finds its three inputs and nothing else, and leaves something else behind.
     let script = r#"
         test "$(cat a b c)" = abc && test "$(ls -A | tr -d '\n')" = abc || exit 1

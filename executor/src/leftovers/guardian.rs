@@ -1,6 +1,6 @@
 //! A guardian is a process that outlives its executor by a moment. When the executor is gone without taking leave
 //! (`kill -9`, a crash), the guardian kills the processes that the executor's tasks have left, and removes their
-//! sandboxes.
+//! sandboxes and the copies of outputs that have not appeared.
 //!
 //! The executor starts the guardian, which waits on a pipe that closes when the executor ends. A guardian that dies is
 //! replaced. It is outside the executor's control group, and ignores the signals by which batch systems end all
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::cgroup;
+use super::{cgroup, copies};
 use crate::leftovers;
 use crate::task::{EXECUTOR_VARIABLE, TASK_VARIABLE, sandbox};
 
@@ -166,6 +166,7 @@ fn guard(mut input: impl Read, executor: &str, sandboxes: &Path) {
     }
     // A process that cannot be killed may still write into a sandbox while it is removed.
     leftovers::end(executor);
+    copies::remove(sandboxes, executor);
     for _ in 0..SWEEPS {
         if sandbox::remove(sandboxes).is_ok() {
             break;

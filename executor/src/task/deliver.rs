@@ -218,6 +218,9 @@ impl TaskRunner {
             let output = match spot {
                 Some(spot) if written.is_folder => CopiedOutput::Folder(spot.clone()),
                 Some(spot) => {
+                    if let Some(Err(e)) = spot.folder().map(|folder| self.copy_folders.add(folder)) {
+                        tracing::warn!("if this executor is killed, a hidden copy of `{}` may stay: {e}", spot.url());
+                    }
                     let file = self.movers.block_on(self.storage.copy(&written.path, spot));
                     let file = file.map_err(cannot_deliver)?;
                     let place = is_claimed.then(|| spot.place());

@@ -163,7 +163,13 @@ pub struct PreparedFile {
 }
 
 /// Copies `from` to a hidden file in the folder of `path`, which patterns like `*` do not match.
-pub(super) fn copy(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<CopiedFile, StorageError> {
+pub(super) fn copy(
+    from: &Path,
+    path: &Path,
+    url: &Name,
+    limits: &Limits,
+    mark: &str,
+) -> Result<CopiedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
     let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let mut source = File::open(from).map_err(unreadable)?;
@@ -174,7 +180,7 @@ pub(super) fn copy(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Res
         return Err(StorageError::new(StorageErrorKind::Invalid, message));
     }
     let (temporary, mut file) =
-        Temporary::create(folder, metadata.permissions().mode() & 0o111 != 0).map_err(failed)?;
+        Temporary::create(folder, metadata.permissions().mode() & 0o111 != 0, mark).map_err(failed)?;
     if limits.storage.is_limited() || limits.link_out.is_limited() {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
@@ -238,6 +244,31 @@ fn check(file: &File, spec: &ObjectSpec) -> Result<fs::Metadata, StorageError> {
     Err(StorageError::changed(&spec.source, how))
 }
 
+/// The end of the names of hidden copies.
+const HIDDEN_END: &str = ".tmp";
+
+/// The beginning of the names of hidden copies.
+fn hidden_start(mark: &str) -> String {
+    if mark.is_empty() { ".eyas-".into() } else { format!(".eyas-{mark}-") }
+}
+
+/// Removes the hidden copies that a process with that `mark` has left in a folder when it was killed. The process must
+/// have ended.
+///
+/// # Errors
+/// If the folder cannot be read, or a copy cannot be removed.
+pub fn remove_copies(folder: &Path, mark: &str) -> io::Result<()> {
+    let start = hidden_start(mark);
+    let is_copy = |name: &[u8]| name.starts_with(start.as_bytes()) && name.ends_with(HIDDEN_END.as_bytes());
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if is_copy(entry.file_name().as_encoded_bytes()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// A hidden file, which is removed unless it is renamed.
 struct Temporary {
     path: PathBuf,
@@ -245,7 +276,7 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn create(folder: &Path, executable: bool) -> io::Result<(Self, File)> {
+    fn create(folder: &Path, executable: bool, mark: &str) -> io::Result<(Self, File)> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mode = if executable { 0o777 } else { 0o666 };
         loop {
@@ -255,7 +286,7 @@ impl Temporary {
                 &std::hash::RandomState::new(),
                 (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
             );
-            let path = folder.join(format!(".eyas-{random:016x}.tmp"));
+            let path = folder.join(format!("{}{random:016x}{HIDDEN_END}", hidden_start(mark)));
             match File::options().write(true).create_new(true).mode(mode).open(&path) {
                 Ok(file) => return Ok((Temporary { path, renamed: false }, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -331,6 +362,27 @@ mod tests {
         }
         let full = || StorageError::new(StorageErrorKind::Full, "no room");
         assert_eq!(read_in_order(&file, 0..all as u64, |_| Err(full())).unwrap_err().kind, StorageErrorKind::Full);
+    }
+
+    #[test]
+    fn hidden_copies_of_a_process_that_has_ended_are_found_by_its_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("from"), "x").unwrap();
+        let copy = |mark| {
+            let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+            copy(&from, &to, &"file:///to".into(), &Limits::default(), mark).unwrap()
+        };
+        let (left, other) = (copy("1-2"), copy("1-21"));
+        let names = || {
+            let entries = fs::read_dir(dir.path()).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(names().len(), 3);
+        remove_copies(dir.path(), "1-2").unwrap();
+        let left_over = names();
+        assert!(left_over.len() == 2 && left_over.iter().any(|name| name.starts_with(".eyas-1-21-")));
+        drop((left, other));
+        assert_eq!(names(), ["from"]);
     }
 
     #[test]
