@@ -45,7 +45,8 @@ fn a_pattern_names_more_inputs_than_a_command_line_holds() {
     assert_eq!(cluster.run(&["task", "log", "1.0"]).exits(0).stdout, format!("1\n{COUNT}\n{}", sum_of(COUNT)));
     // No list is left. Sandboxes are kept for later tasks.
     let folders = cluster.names("../n1/sandboxes").into_iter().map(|name| format!("../n1/sandboxes/{name}"));
-    let left = folders.flat_map(|folder| cluster.names(&folder).into_iter().map(move |name| format!("{folder}/{name}")));
+    let left =
+        folders.flat_map(|folder| cluster.names(&folder).into_iter().map(move |name| format!("{folder}/{name}")));
     let lists: Vec<_> = left.filter(|name| cluster.work().join(name).is_file()).collect();
     assert!(lists.is_empty(), "{lists:?}");
 }
