@@ -1,9 +1,10 @@
 //! A client's connection to a dispatcher.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{DfsClient, FilesError};
+use eyas_dfs::{DfsClient, FilesError, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_types::dfs::NodeId;
 use eyas_types::{Input, InputFrom, JobId, TaskItem};
@@ -173,8 +174,10 @@ impl Client {
             }
             tokio::time::sleep(FILES_PAUSE).await;
         };
-        // If this process is a task, its executor has set the variable to the node of its own machine.
-        let near = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
+        // If this process is a task, its executor has set the variables to the node of its own machine.
+        let node = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
+        let store = std::env::var_os("EYAS_DFS_STORE").map(PathBuf::from);
+        let near = node.map(|node| NearNode { node, store });
         Ok(DfsClient::connect(self.access.clone(), nodes, near, FILES_PATIENCE).await?)
     }
 

@@ -9,6 +9,7 @@ mod calls;
 mod error;
 mod gather;
 mod groups;
+mod near;
 mod read;
 mod recover;
 mod runs;
@@ -34,6 +35,7 @@ pub use error::{FilesError, FilesErrorKind};
 use gather::GATHER_DEADLINE;
 pub use gather::Gathering;
 use groups::{Groups, OutgoingSmallChunk};
+pub use near::{ChunkContent, NearNode, OpenChunk};
 pub use read::Reading;
 pub use recover::Recovery;
 pub use runs::RunAttendance;
@@ -68,7 +70,7 @@ struct Inner {
     /// Until this time, the client waits for nodes that are about to join.
     gathers_until: Instant,
     /// The node on this machine, if there is one. Its replicas are read first.
-    near: Option<NodeId>,
+    near: Option<NearNode>,
     /// The address of this machine, as nodes see it.
     own_address: Option<IpAddr>,
     /// Random number that distributes reads of different clients over equal replicas.
@@ -125,14 +127,14 @@ pub struct File {
 
 impl DfsClient {
     /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
-    /// node `near` are preferred for reads. An operation that is temporarily impossible is retried for `patience`.
+    /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is temporarily impossible is retried for `patience`.
     ///
     /// # Errors
     /// `Unreachable` if none of the nodes answers as a member of a file system; `Local`.
     pub async fn connect(
         access: Access,
         seeds: Vec<SocketAddr>,
-        near: Option<NodeId>,
+        near: Option<NearNode>,
         patience: Duration,
     ) -> Result<Self, FilesError> {
         let peers = Peers::new(DataKeys::of(&access), PeerLimits::default(), Limiter::unlimited());
@@ -159,7 +161,7 @@ impl DfsClient {
 
     /// The node on this machine, if there is one.
     pub fn near(&self) -> Option<NodeId> {
-        self.0.near
+        self.0.near.as_ref().map(|near| near.node)
     }
 
     /// The current version of a file.

@@ -23,8 +23,8 @@ mod serve;
 mod space;
 
 pub use client::{
-    DfsClient, File, FilesError, FilesErrorKind, Gathering, LostChunk, Reading, Recovery, RunAttendance,
-    SMALL_CHUNK_BYTES, Verified, WriteOptions,
+    ChunkContent, DfsClient, File, FilesError, FilesErrorKind, Gathering, LostChunk, NearNode, OpenChunk, Reading,
+    Recovery, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;

@@ -473,7 +473,7 @@ impl TaskRunner {
             Err(e) => return Err(failed(FailureKind::Node, format!("cannot keep the token of its job: {e}"))),
         };
         if let Some(node) = self.files_node {
-            command.env("EYAS_DFS_NODE", node.to_string());
+            command.env("EYAS_DFS_NODE", node.to_string()).env("EYAS_DFS_STORE", self.store.dir());
         }
         if let Some(sandbox) = sandbox {
             command.env("EYAS_SANDBOX", sandbox.folder());

@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use eyas_types::ObjectId;
 
 use crate::checksum::Checksum;
+
+/// Folder of the objects in the folder of a store.
+pub(crate) const OBJECTS: &str = "objects";
 
 /// The metadata of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,11 @@ impl Index {
     pub fn ids(&self) -> impl Iterator<Item = (ObjectId, u64)> {
         self.entries.iter().map(|(id, (entry, _))| (*id, entry.size_bytes))
     }
+}
+
+/// The path of an object's file in the folder of a store. The file exists only while the store has the object.
+pub fn object_path(store: &Path, id: ObjectId, size_bytes: u64, checksum: Checksum) -> PathBuf {
+    store.join(OBJECTS).join(file_name(id, size_bytes, checksum))
 }
 
 /// The path of an object's file: `ab/ab…-SIZE-CHECKSUM`. The name contains all metadata that must survive a crash, so

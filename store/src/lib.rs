@@ -37,6 +37,7 @@ pub use emulation::{Emulation, EmulationError, Limits};
 pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};
 pub use glob::{Glob, GlobError, name_of, path_of};
 pub use incoming::Incoming;
+pub use index::object_path;
 pub use limiter::Limiter;
 pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence, Seal};
 pub use order::{ReadOrder, ReadTurn, TurnRequest};

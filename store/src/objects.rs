@@ -35,7 +35,7 @@ use crate::checksum::Checksum;
 use crate::damaged::{self, Damaged};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
-use crate::index::{Index, IndexEntry, file_name, folder_name, parse_file_name};
+use crate::index::{Index, IndexEntry, OBJECTS, file_name, folder_name, parse_file_name};
 use crate::pieces::{Remembered, Summing};
 
 /// Modification time of every published object, 2000-01-01 in seconds since 1970. A write changes it, so writes are
@@ -124,7 +124,7 @@ impl ObjectStore {
         fs::create_dir_all(dir).map_err(failed)?;
         let dir = fs::canonicalize(dir).map_err(failed)?;
         let lock = lock(&dir)?;
-        let (objects, partial) = (dir.join("objects"), dir.join("partial"));
+        let (objects, partial) = (dir.join(OBJECTS), dir.join("partial"));
         fs::create_dir_all(&objects).map_err(failed)?;
         fs::create_dir_all(&partial).map_err(failed)?;
         for leftover in fs::read_dir(&partial).map_err(failed)? {

@@ -1,14 +1,17 @@
 //! Standard input of the program of a task: the pieces of chunks that the program reads, one after the other.
+//!
+//! A chunk of the node on this machine is handed over from its file: the kernel moves references to the cached pages
+//! into the pipe, and only the program copies the bytes. Other chunks are received, and written to the pipe.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::blocks::format::piece_ends;
-use eyas_dfs::{DfsClient, File, FilesError, FilesErrorKind};
-use eyas_types::dfs::FileRecord;
-use rustix::pipe::fcntl_setpipe_size;
-use tokio::io::AsyncWriteExt;
+use eyas_dfs::{ChunkContent, DfsClient, File, FilesError, FilesErrorKind, OpenChunk};
+use eyas_types::dfs::{FileRecord, Format};
+use rustix::io::Errno;
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 
@@ -27,13 +30,18 @@ const MAX_PIPE_BYTES: usize = 1 << 20;
 /// The rate at which the program reads is measured over at least this time.
 const METER_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Number of bytes that are copied at a time if the kernel cannot move the pages of a file into a pipe.
+const COPIED_BYTES: usize = 256 << 10;
+
 /// Standard input of the program.
 #[derive(Default)]
 pub(super) struct Input {
     pipe: Option<ProgramPipe>,
     /// The chunk from which the program reads, or has read last.
-    content: Option<ChunkContent>,
+    loaded: Option<LoadedChunk>,
     fed: Option<FedPiece>,
+    /// Whether the last line that the program has read has no line feed, because its file ends there.
+    is_line_open: bool,
     /// The chunk from which the program reads next, while it is read from the file system.
     loading: Option<Loading>,
     /// The chunk after that, which is read ahead.
@@ -48,11 +56,12 @@ struct ProgramPipe {
     written: (Instant, usize),
 }
 
-/// A chunk, and where its pieces end.
-struct ChunkContent {
+/// A chunk, and the number of the chunk in the run.
+struct LoadedChunk {
     chunk: u32,
-    content: Vec<u8>,
-    ends: Vec<usize>,
+    opened: OpenChunk,
+    /// Whether the chunk ends within a line of a text. Only the last line of a file may lack its line feed.
+    leaves_line_open: bool,
 }
 
 /// The piece that the program reads, as offsets in its chunk. The program has read up to `at`.
@@ -65,7 +74,7 @@ struct FedPiece {
 /// A chunk that is read in the background. Dropping it stops the read.
 struct Loading {
     chunk: u32,
-    content: JoinHandle<Result<ChunkContent, FilesError>>,
+    loading: JoinHandle<Result<LoadedChunk, WorkError>>,
 }
 
 /// A chunk of the run: its number in the run, its file, its index there, and the number of its pieces.
@@ -111,13 +120,13 @@ impl Input {
     /// Gives the program this piece of a chunk. If the chunk is not in memory, begins to read it: the method is called
     /// again when it has arrived.
     pub fn feed(&mut self, files: &DfsClient, source: &ChunkSource, piece: u32) {
-        if let Some(content) = self.content.as_ref().filter(|content| content.chunk == source.chunk) {
-            let (piece, ends) = (piece as usize, &content.ends);
+        if let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.chunk == source.chunk) {
+            let (piece, ends) = (piece as usize, &loaded.opened.ends);
             let begin = if piece == 0 { 0 } else { ends[piece - 1] };
             self.fed = Some(FedPiece { begin, at: begin, end: ends[piece] });
             return;
         }
-        self.content = None;
+        self.loaded = None;
         let ahead = self.ahead.take().filter(|ahead| ahead.chunk == source.chunk);
         self.loading = Some(ahead.unwrap_or_else(|| Loading::begin(files, source)));
     }
@@ -133,20 +142,25 @@ impl Input {
     /// `None`. The future may be dropped and the method called again.
     pub async fn advance(&mut self) -> Result<Option<usize>, WorkError> {
         if let Some(loading) = &mut self.loading {
-            let content = (&mut loading.content).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
-            (self.loading, self.content) = (None, Some(content));
+            let loaded = (&mut loading.loading).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            (self.loading, self.loaded) = (None, Some(loaded));
             return Ok(None);
         }
-        let (Some(pipe), Some(content), Some(fed)) = (&mut self.pipe, &self.content, &mut self.fed) else {
+        let (Some(pipe), Some(loaded), Some(fed)) = (&mut self.pipe, &self.loaded, &mut self.fed) else {
             return std::future::pending().await;
         };
-        let rest = &content.content[fed.at..fed.end];
-        if rest.is_empty() {
+        if fed.at == fed.end {
             return Ok(Some(0));
         }
-        match pipe.write(rest).await {
+        let written = match self.is_line_open {
+            // The last line of a file and the first line of the next file are two lines.
+            true => pipe.write(|pipe| Ok(rustix::io::write(pipe, b"\n")?)).await.map(|_| 0),
+            false => pipe.write(|pipe| loaded.write_to(pipe, fed)).await,
+        };
+        match written {
             Ok(bytes) => {
                 fed.at += bytes;
+                self.is_line_open = fed.at == loaded.size_bytes() && loaded.leaves_line_open;
                 Ok(Some(bytes))
             }
             // The program has closed its standard input.
@@ -165,9 +179,16 @@ impl Input {
 }
 
 impl ProgramPipe {
-    /// Writes some bytes, and adapts the size of the pipe to the rate at which the program reads.
-    async fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.pipe.write(bytes).await?;
+    /// Writes some bytes, and adapts the size of the pipe to the rate at which the program reads. Returns the number of
+    /// bytes, which `write` has returned.
+    async fn write(&mut self, mut write: impl FnMut(&Sender) -> io::Result<usize>) -> io::Result<usize> {
+        let written = loop {
+            self.pipe.writable().await?;
+            match self.pipe.try_io(|| write(&self.pipe)) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                written => break written?,
+            }
+        };
         self.written.1 += written;
         let elapsed = self.written.0.elapsed();
         if elapsed >= METER_INTERVAL {
@@ -184,38 +205,78 @@ impl ProgramPipe {
     }
 }
 
+impl LoadedChunk {
+    fn new(chunk: u32, opened: OpenChunk, format: Format) -> io::Result<Self> {
+        let is_text = match format {
+            Format::Lines | Format::Csv | Format::JsonLines | Format::Fasta | Format::Fastq => true,
+            Format::Fixed { .. } | Format::LengthPrefixed { .. } | Format::Whole => false,
+        };
+        let mut loaded = LoadedChunk { chunk, opened, leaves_line_open: false };
+        if let Some(at) = loaded.size_bytes().checked_sub(1).filter(|_| is_text) {
+            let mut last = [0];
+            match &loaded.opened.content {
+                ChunkContent::Bytes(bytes) => last = [bytes[at]],
+                ChunkContent::File(file) => file.read_exact_at(&mut last, at as u64)?,
+            }
+            loaded.leaves_line_open = last != *b"\n";
+        }
+        Ok(loaded)
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.opened.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Writes as many bytes of the piece as the pipe takes. Returns their number.
+    fn write_to(&self, pipe: &Sender, fed: &FedPiece) -> io::Result<usize> {
+        let file = match &self.opened.content {
+            ChunkContent::Bytes(bytes) => return Ok(rustix::io::write(pipe, &bytes[fed.at..fed.end])?),
+            ChunkContent::File(file) => file,
+        };
+        let mut from = fed.at as u64;
+        match splice(file, Some(&mut from), pipe, None, fed.end - fed.at, SpliceFlags::NONBLOCK) {
+            // Another program has truncated the file.
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            // Some file systems cannot do this.
+            Err(Errno::INVAL) => {
+                let mut bytes = vec![0; COPIED_BYTES.min(fed.end - fed.at)];
+                file.read_exact_at(&mut bytes, fed.at as u64)?;
+                Ok(rustix::io::write(pipe, &bytes)?)
+            }
+            spliced => Ok(spliced?),
+        }
+    }
+}
+
 impl Loading {
     /// Begins to read a chunk of the run.
     fn begin(files: &DfsClient, source: &ChunkSource) -> Self {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
-        let content = tokio::spawn(async move {
-            let content = read(&files, &source.file, source.index).await?;
-            // A chunk that does not have its format, which its writer has checked, is one piece, and the others are
-            // empty.
-            let ends = piece_ends(source.file.record.format, &content, source.pieces);
-            let ends = ends.unwrap_or_else(|_| vec![content.len(); source.pieces as usize]);
-            Ok(ChunkContent { chunk, content, ends })
+        let loading = tokio::spawn(async move {
+            let opened = open(&files, &source).await?;
+            LoadedChunk::new(chunk, opened, source.file.record.format).map_err(WorkError::Input)
         });
-        Loading { chunk, content }
+        Loading { chunk, loading }
     }
 }
 
-async fn read(files: &DfsClient, file: &File, index: usize) -> Result<Vec<u8>, FilesError> {
-    match files.chunk(file, index).await {
+async fn open(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
+    let ChunkSource { file, index, pieces, .. } = source;
+    match files.open_chunk(file, *index, *pieces).await {
         Err(error) if error.kind == FilesErrorKind::Lost => {}
-        read => return read,
+        opened => return opened,
     }
     // The record may be old: the chunk may have replicas on other nodes now.
     let now = files.stat(&file.name).await?;
-    let object = |record: &FileRecord| record.chunks.get(index).map(|chunk| chunk.object);
+    let object = |record: &FileRecord| record.chunks.get(*index).map(|chunk| chunk.object);
     if object(&now.record) != object(&file.record) {
         return Err(FilesError::changed(&file.name));
     }
-    files.chunk(&now, index).await
+    files.open_chunk(&now, *index, *pieces).await
 }
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        self.content.abort();
+        self.loading.abort();
     }
 }

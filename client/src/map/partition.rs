@@ -19,20 +19,28 @@ const MAX_LINE_BYTES: u64 = 1 << 30;
 /// Size of one offset in the trailer.
 const END_BYTES: u64 = 8;
 
-/// Partitions lines by key, the text before the first tab. Returns the file to store, which can be read once.
-pub(crate) fn partition(source: impl Read, partitions: u32, scratch: &Path) -> io::Result<Box<dyn Read + Send>> {
+/// Partitions the lines of all `sources` by key, the text before the first tab. Returns the file to store, which can be
+/// read once. The last line of a source may lack its line feed.
+pub(crate) fn partition(
+    sources: impl IntoIterator<Item = impl Read>,
+    partitions: u32,
+    scratch: &Path,
+) -> io::Result<Box<dyn Read + Send>> {
     let open = |_| Ok(BufWriter::new(tempfile::tempfile_in(scratch)?));
     let mut files = (0..partitions).map(open).collect::<io::Result<Vec<BufWriter<File>>>>()?;
-    let (mut source, mut line) = (BufReader::with_capacity(1 << 18, source), Vec::new());
-    while source.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
-        if line.last() != Some(&b'\n') {
-            if line.len() as u64 == MAX_LINE_BYTES {
-                return Err(io::Error::other(format!("the program wrote a line longer than {MAX_LINE_BYTES} bytes")));
+    for source in sources {
+        let (mut source, mut line) = (BufReader::with_capacity(1 << 18, source), Vec::new());
+        while source.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+            if line.last() != Some(&b'\n') {
+                if line.len() as u64 == MAX_LINE_BYTES {
+                    let message = format!("the program wrote a line longer than {MAX_LINE_BYTES} bytes");
+                    return Err(io::Error::other(message));
+                }
+                line.push(b'\n');
             }
-            line.push(b'\n');
+            files[partition_of(&line, partitions) as usize].write_all(&line)?;
+            line.clear();
         }
-        files[partition_of(&line, partitions) as usize].write_all(&line)?;
-        line.clear();
     }
     let (mut parts, mut ends, mut end): (Box<dyn Read + Send>, _, _) = (Box::new(io::empty()), Vec::new(), 0);
     for file in files {
@@ -76,7 +84,7 @@ mod tests {
         let text = "b\t1\na\t1\n\n\tx\nb\t2\nno tab\na\t3\nno tab\tbut one\nlast";
         for partitions in [1, 3, 200] {
             let mut file = Vec::new();
-            partition(text.as_bytes(), partitions, scratch.path()).unwrap().read_to_end(&mut file).unwrap();
+            partition([text.as_bytes()], partitions, scratch.path()).unwrap().read_to_end(&mut file).unwrap();
             let trailer = trailer_of(file.len() as u64, partitions).unwrap();
             let trailer = &file[trailer.start as usize..];
             let mut all = Vec::new();
@@ -96,6 +104,9 @@ mod tests {
             found.sort_unstable();
             assert_eq!(found, lines);
         }
+        let mut file = Vec::new();
+        partition(["a", "b\nc"].map(str::as_bytes), 1, scratch.path()).unwrap().read_to_end(&mut file).unwrap();
+        assert!(file.starts_with(b"a\nb\nc\n"), "programs that end without a line feed: {file:?}");
         assert_eq!((trailer_of(7, 1), lines_of(&[0; 8], 1)), (None, None));
     }
 }

@@ -21,7 +21,7 @@ const SHELL_SIGNAL: i32 = 128;
 
 /// Size of the pipes between programs, where the system allows it. The default is 64 KiB; larger pipes need fewer
 /// switches between the programs.
-const PIPE_BYTES: usize = 1 << 20;
+pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
 /// Why a pipeline failed. Each message names the program.
 #[derive(Debug, Error)]
@@ -160,7 +160,8 @@ impl Pipeline {
     }
 }
 
-fn pipe(size_bytes: usize) -> Result<(PipeReader, PipeWriter), PipelineError> {
+/// A pipe between two programs, or between a program and a thread of this process.
+pub(crate) fn pipe(size_bytes: usize) -> Result<(PipeReader, PipeWriter), PipelineError> {
     let (reader, writer) = io::pipe().map_err(PipelineError::Pipe)?;
     // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its size.
     let _ = fcntl_setpipe_size(&writer, size_bytes);

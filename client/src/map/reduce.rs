@@ -7,11 +7,12 @@
 use std::path::PathBuf;
 
 use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
 use super::partition::{lines_of, trailer_of};
-use super::pipeline::{Pipeline, Stage, program};
+use super::pipeline::{PIPE_BYTES, Pipeline, Stage, program};
 use super::worker::{self, WorkError, store_whole};
 
 /// The work of one task of a reduce.
@@ -41,6 +42,8 @@ pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), W
     let output = tempfile::tempfile_in(&task.scratch)?;
     let stages = vec![Stage::from(program(&task.program)).sorted(&task.scratch)];
     let (mut pipeline, input) = Pipeline::start(stages, output.try_clone()?.into())?;
+    // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its size.
+    let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
     let (fed, ended) = tokio::join!(feed(files, task, input), pipeline.wait());
     ended?;
     fed?;

@@ -5,10 +5,10 @@
 //! output is used only if the leader of the run has committed it. So each chunk counts once, whichever process fails at
 //! whichever moment.
 
-use std::io::{self, PipeWriter, Read, Seek, SeekFrom};
+use std::io::{self, PipeReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
@@ -22,7 +22,7 @@ use super::NO_NODE;
 use super::input::{ChunkSource, Input};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
-use super::pipeline::{Pipeline, PipelineError, Stage, program, shell};
+use super::pipeline::{PIPE_BYTES, Pipeline, PipelineError, Stage, pipe, program, shell};
 
 /// Interval of heartbeats. A heartbeat also repeats a request that has no answer yet.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -173,8 +173,8 @@ enum State {
 /// The output of a block.
 enum Output {
     Whole(std::fs::File),
-    /// Lines for a reduce: the pipe to the thread that partitions them, and its result.
-    Partitioned(PipeWriter, JoinHandle<io::Result<Box<dyn Read + Send>>>),
+    /// Lines for a reduce: the outputs of the processes, for the thread that partitions them, and its result.
+    Partitioned(mpsc::Sender<PipeReader>, JoinHandle<io::Result<Box<dyn Read + Send>>>),
 }
 
 impl Output {
@@ -183,17 +183,23 @@ impl Output {
         let Some(Shuffle { partitions, .. }) = task.shuffle else {
             return Ok(Output::Whole(tempfile::tempfile_in(&task.scratch)?));
         };
-        let (lines, writer) = io::pipe()?;
+        let (outputs, sources) = mpsc::channel();
         let scratch = task.scratch.clone();
-        let partitioning = tokio::task::spawn_blocking(move || partition(lines, partitions, &scratch));
-        Ok(Output::Partitioned(writer, partitioning))
+        let partitioning = tokio::task::spawn_blocking(move || partition(sources, partitions, &scratch));
+        Ok(Output::Partitioned(outputs, partitioning))
     }
 
     /// Standard output of a process.
-    fn of_program(&self) -> io::Result<Stdio> {
+    fn of_program(&self) -> Result<Stdio, WorkError> {
         Ok(match self {
             Output::Whole(file) => file.try_clone()?.into(),
-            Output::Partitioned(writer, _) => writer.try_clone()?.into(),
+            // A pipe for each process, so that the last line of a process ends also without a line feed.
+            Output::Partitioned(outputs, _) => {
+                let (lines, writer) = pipe(PIPE_BYTES)?;
+                // The thread has failed if it does not take the pipe; its result says so.
+                let _ = outputs.send(lines);
+                writer.into()
+            }
         })
     }
 }
@@ -395,8 +401,8 @@ impl Drop for Storing {
 async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), WorkError> {
     match output {
         Output::Whole(file) => store_whole(&files, &name, file).await,
-        Output::Partitioned(writer, partitioning) => {
-            drop(writer);
+        Output::Partitioned(outputs, partitioning) => {
+            drop(outputs);
             let partitioned = partitioning.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
             let options = WriteOptions { is_durable: false, ..WriteOptions::of(Format::Fixed { record_bytes: 1 }) };
             files.write(&name, partitioned, options, |_| {}).await?;

@@ -361,3 +361,21 @@ fn a_program_knows_the_file_that_it_reads() {
     let failed = ["map", "/logs/*.log", "--", "sh", "-c", "cat; test $1 != /logs/b.log", "sh", "{file}"];
     cluster.run(&failed).exits(1).says(&["exit code 1"]);
 }
+
+#[test]
+fn a_last_line_without_a_line_feed_is_a_line() {
+    let cluster = cluster(1);
+    for (name, line) in [("one", "b"), ("two", "a"), ("three", "b")] {
+        cluster.write(name, line);
+        put(&cluster, name, &format!("/lines/{name}"));
+    }
+    let words = |program: &'static [&'static str]| [&["map", "/lines/*", "--tasks", "1"], program].concat();
+    for program in
+        [&["--", "cat"][..], &["--reduce", "cat", "--", "cat"], &["--by-file", "--reduce", "cat", "--", "cat"]]
+    {
+        let done = cluster.run(&words(program)).exits(0);
+        assert_eq!(sorted(&done.stdout), ["a", "b", "b"], "{program:?}");
+    }
+    let done = cluster.run(&words(&["--combine", "uniq -c", "--reduce", "cat", "--", "cat"])).exits(0);
+    assert_eq!(done.stdout.split_whitespace().collect::<Vec<_>>(), ["1", "a", "2", "b"]);
+}

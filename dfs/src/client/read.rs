@@ -111,10 +111,14 @@ impl DfsClient {
         Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new() }
     }
 
-    /// Reads a part of a chunk. If this fails, the chunk may have moved since the file was opened, and its current
+    /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first replica
+    /// that can be read. If this fails, the chunk may have moved since the file was opened, and its current
     /// replicas are tried.
     async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<Vec<u8>, FilesError> {
         let chunk = &file.record.chunks[place];
+        if let Some(part) = self.part_near(chunk, range.clone()).await {
+            return Ok(part);
+        }
         let lost = match self.part_of(file, place, chunk, range.clone()).await {
             Err(lost) => lost,
             read => return read,
@@ -192,7 +196,7 @@ impl DfsClient {
         }
         holders.sort_by_cached_key(|(node, addr)| {
             let magnitude = self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2();
-            (Some(*node) != self.0.near, self.0.own_address != Some(addr.ip()), magnitude)
+            (Some(*node) != self.near(), self.0.own_address != Some(addr.ip()), magnitude)
         });
         holders
     }

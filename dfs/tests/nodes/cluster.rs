@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{BoxedFuture, ChunkSpace, DfsClient, DfsNode, FilesError, Site, SpaceError, WriteOptions};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsClient, DfsNode, FilesError, NearNode, Site, SpaceError, WriteOptions};
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
@@ -30,7 +30,7 @@ pub struct Cluster {
 pub struct Node {
     pub node: DfsNode,
     pub store: ObjectStore,
-    _server: Arc<PeerServer>,
+    server: Arc<PeerServer>,
     place: usize,
 }
 
@@ -97,7 +97,7 @@ impl Cluster {
         let parts = (store.clone(), peers, server.clone());
         let belongs = FilesPlace { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
         let node = DfsNode::start(site, &belongs, self.access.clone(), parts, room).await;
-        self.nodes.push(Node { node: node.unwrap(), store, _server: server, place });
+        self.nodes.push(Node { node: node.unwrap(), store, server, place });
     }
 
     /// Ends a node without a message to the others.
@@ -129,7 +129,22 @@ impl Cluster {
     }
 
     pub async fn files(&self) -> DfsClient {
-        DfsClient::connect(self.access.clone(), self.addresses(), None, DEADLINE).await.unwrap()
+        self.client(None).await
+    }
+
+    /// A client on the machine of a node, which can read the node's store.
+    pub async fn files_near(&self, node: usize) -> DfsClient {
+        let store = Some(self.nodes[node].store.dir().to_owned());
+        self.client(Some(NearNode { node: self.nodes[node].node.node(), store })).await
+    }
+
+    async fn client(&self, near: Option<NearNode>) -> DfsClient {
+        DfsClient::connect(self.access.clone(), self.addresses(), near, DEADLINE).await.unwrap()
+    }
+
+    /// Number of bytes that all nodes have sent.
+    pub fn served_bytes(&self) -> u64 {
+        self.nodes.iter().map(|node| node.server.served().bytes).sum()
     }
 }
 

@@ -4,13 +4,15 @@ mod cluster;
 mod runs;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
-use eyas_dfs::{FilesErrorKind, WriteOptions};
-use eyas_types::dfs::Format;
+use eyas_dfs::{ChunkContent, DfsClient, FilesErrorKind, WriteOptions};
+use eyas_store::{Checksum, object_path};
+use eyas_types::dfs::{Chunk, Format};
 use redb::TableDefinition;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -278,4 +280,31 @@ async fn a_full_node_is_passed_over() {
     assert!(file.record.chunks.iter().all(|chunk| chunk.replicas.len() == 3));
     assert_eq!(content_of(&files, "/file").await, content);
     assert!(cluster.nodes[3].store.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
+    let cluster = Cluster::of(3).await;
+    let content = lines(300_000);
+    let written = write(&cluster.files().await, "/a", &content).await.unwrap();
+    let sent = cluster.served_bytes();
+    let near = cluster.files_near(0).await;
+    assert_eq!(content_of(&near, "/a").await, content);
+    assert!(matches!(near.open_chunk(&written, 1, 1).await.unwrap().content, ChunkContent::File(_)));
+    let ends = async |files: &DfsClient| files.open_chunk(&written, 0, 5).await.unwrap().ends;
+    let ends_near = ends(&near).await;
+    assert_eq!(cluster.served_bytes(), sent, "no node has sent a byte");
+    assert_eq!(ends_near, ends(&cluster.files().await).await);
+    assert!(ends_near.is_sorted() && ends_near.len() == 5, "{ends_near:?}");
+
+    // A file with other content of the same size is not used, and neither is one that is missing.
+    let path = |chunk: usize| {
+        let Chunk { object, size_bytes, checksum, .. } = &written.record.chunks[chunk];
+        object_path(cluster.nodes[0].store.dir(), *object, *size_bytes, Checksum(*checksum))
+    };
+    fs::set_permissions(path(1), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path(1), vec![b'x'; written.record.chunks[1].size_bytes as usize]).unwrap();
+    fs::remove_file(path(2)).unwrap();
+    assert!(matches!(near.open_chunk(&written, 1, 1).await.unwrap().content, ChunkContent::Bytes(_)));
+    assert_eq!(content_of(&near, "/a").await, content);
 }

@@ -133,24 +133,61 @@ impl Cutter {
     }
 }
 
-/// Where the pieces of a chunk end, as offsets in its content. A piece has the records that begin in its part of the
-/// chunk, and all parts have about the same size. A piece without a record is empty.
+/// Finds where the pieces of a chunk end, as offsets in its content, while the content is read. A piece has the records
+/// that begin in its part of the chunk, and all parts have about the same size. A piece without a record is empty.
+pub struct PieceCutter {
+    cutter: Cutter,
+    pieces: usize,
+    piece_bytes: usize,
+    size_bytes: usize,
+    /// Number of bytes that were read.
+    at: usize,
+    ends: Vec<usize>,
+}
+
+impl PieceCutter {
+    /// A cutter for a chunk of this size.
+    pub fn new(format: Format, size_bytes: usize, pieces: u32) -> Self {
+        let pieces = pieces.max(1) as usize;
+        let piece_bytes = size_bytes.div_ceil(pieces).max(1);
+        let (cutter, ends) = (Cutter::new(format, piece_bytes as u64), Vec::with_capacity(pieces));
+        PieceCutter { cutter, pieces, piece_bytes, size_bytes, at: 0, ends }
+    }
+
+    /// Reads `bytes`, which follow those read so far.
+    ///
+    /// # Errors
+    /// The content does not have the format. The cutter cannot be used further.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), BadContent> {
+        let mut rest = bytes;
+        while self.ends.len() + 1 < self.pieces
+            && let Some(taken) = self.cutter.cut(rest)?
+        {
+            rest = &rest[taken..];
+            self.at += taken;
+            while self.ends.len() + 1 < self.pieces && (self.ends.len() + 1) * self.piece_bytes <= self.at {
+                self.ends.push(self.at);
+            }
+        }
+        self.at += rest.len();
+        Ok(())
+    }
+
+    /// The ends of all pieces, when the whole chunk has been read.
+    pub fn finish(mut self) -> Vec<usize> {
+        self.ends.resize(self.pieces, self.size_bytes);
+        self.ends
+    }
+}
+
+/// Where the pieces of a chunk end, see [`PieceCutter`].
 ///
 /// # Errors
 /// The content does not have the format.
 pub fn piece_ends(format: Format, content: &[u8], pieces: u32) -> Result<Vec<usize>, BadContent> {
-    let pieces = pieces.max(1) as usize;
-    let piece_bytes = content.len().div_ceil(pieces).max(1);
-    let mut cutter = Cutter::new(format, piece_bytes as u64);
-    let (mut ends, mut at) = (Vec::with_capacity(pieces), 0);
-    while let Some(taken) = cutter.cut(&content[at..])? {
-        at += taken;
-        while ends.len() + 1 < pieces && (ends.len() + 1) * piece_bytes <= at {
-            ends.push(at);
-        }
-    }
-    ends.resize(pieces, content.len());
-    Ok(ends)
+    let mut cutter = PieceCutter::new(format, content.len(), pieces);
+    cutter.read(content)?;
+    Ok(cutter.finish())
 }
 
 /// How a file ends.
