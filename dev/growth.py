@@ -83,8 +83,8 @@ def main() -> int:
         costs.setdefault(line.column, []).append(all_us)
         cpu = "".join(f"{cpu_us[role]:9.1f}" for role in ROLES)
         memory = "".join(f"{cost.memory_mb[role]:9.0f}" for role in ROLES)
-        wall_us = cost.seconds / line.tasks * 1e6
-        print(f"{line.column:12}{line.size:9}{line.tasks:9} {wall_us:8.1f}{all_us:9.1f} {'':8}{cpu} {memory}", flush=True)
+        time_us = f"{cost.seconds / line.tasks * 1e6:8.1f}{all_us:9.1f}"
+        print(f"{line.column:12}{line.size:9}{line.tasks:9} {time_us} {'':8}{cpu} {memory}", flush=True)
     for column, those in costs.items():
         spread = max(those) / max(min(those), 1e-9)
         print(f"{column}: {spread:.2f} between the least and the most: {'flat' if spread <= FLAT else 'not flat'}")

@@ -23,7 +23,8 @@ fn a_task_reads_the_outputs_of_thousands_of_others() {
     const COUNT: usize = 5_000;
     let cluster = Cluster::start(&[&["--slots", "2"], &["--slots", "2"]]);
     let parts = format!(
-        "[[task]]\nid = \"parts\"\narray = \"1-{COUNT}\"\ncommand = [\"sh\", \"-c\", \"echo $1 >$1\", \"sh\", \"{{}}\"]\n\
+        "[[task]]\nid = \"parts\"\narray = \"1-{COUNT}\"\n\
+         command = [\"sh\", \"-c\", \"echo $1 >$1\", \"sh\", \"{{}}\"]\n\
          outputs = [{{ file = \"{{}}\", keep = \"until-read\" }}]\n"
     );
     let merge = format!("[[task]]\ninputs = [{{ task = \"parts\" }}]\n{SUM}\nfolder = \"sandbox\"\n");

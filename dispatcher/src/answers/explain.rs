@@ -1,5 +1,7 @@
 //! Why a task waits, or what became of it, in words.
 
+use std::collections::HashMap;
+
 use eyas_jobs::{Job, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, ObjectLocations, WaitReason};
 use eyas_types::{Estimate, ExecutorId, TaskId, units};
@@ -7,6 +9,9 @@ use eyas_wire::view::{Explanation, TaskView};
 
 use super::{AnswerError, MAX_NAMES, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
+
+/// Inputs of a task that an explanation lists.
+const MAX_INPUTS_SHOWN: usize = 1000;
 
 impl DispatcherCore {
     pub(super) fn explain(&self, task: TaskId) -> Result<Explanation, AnswerError> {
@@ -26,10 +31,14 @@ impl DispatcherCore {
                 because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
             }
             let item = job.spec.items.get(task.index);
-            let sources: Vec<_> = job.inputs(&item).filter_map(|(_, object)| object).collect();
-            for input in &scheduled.inputs {
-                let source = sources.iter().find(|object| object.id() == input.object);
-                inputs.push(self.object_view(input, source.map(|object| object.source.clone())));
+            let objects = job.inputs(&item).filter_map(|(_, object)| object);
+            let sources: HashMap<_, _> = objects.map(|object| (object.id(), &object.source)).collect();
+            for input in scheduled.inputs.iter().take(MAX_INPUTS_SHOWN) {
+                inputs.push(self.object_view(input, sources.get(&input.object).copied().cloned()));
+            }
+            if scheduled.inputs.len() > MAX_INPUTS_SHOWN {
+                let all = scheduled.inputs.len();
+                because.push(format!("It reads {all} objects, of which {MAX_INPUTS_SHOWN} are listed."));
             }
             if let Some(estimate) = &scheduled.estimate {
                 because.push(format!("It was estimated to be done there {}.", in_words(estimate)));

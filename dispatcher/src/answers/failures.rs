@@ -2,7 +2,7 @@
 
 use eyas_jobs::Job;
 use eyas_types::template::Expansion;
-use eyas_types::{Input, InputFrom, Name, ObjectSpec, Program, Value};
+use eyas_types::{Input, InputFrom, Name, ObjectSpec, Program, Template, Value, units};
 use eyas_wire::view::FailureView;
 
 use super::ResultReader;
@@ -11,6 +11,8 @@ use crate::dispatcher_core::DispatcherCore;
 
 /// Failures in one answer.
 const MAX_FAILURES_SHOWN: usize = 100;
+/// Words of a command that are shown. A task may have a million inputs, and each may be a word.
+const MAX_WORDS_SHOWN: usize = 1000;
 /// Lines of standard error that are shown of a failed task.
 const MAX_STDERR_LINES: usize = 10;
 /// Bytes of standard error that are shown of a failed task.
@@ -41,16 +43,21 @@ impl DispatcherCore {
     }
 }
 
-/// The words of a task's command. Items stay as the user wrote them; an input that is named by its number is shown by
-/// its source.
+/// The first words of a task's command. Items stay as the user wrote them; an input that is named by its number is shown
+/// by its source.
 pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
     let item = job.spec.items.get(index);
     let Program::Command(words) = &job.template_of(&item).program else { return Vec::new() };
     let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
-    let staged: Vec<_> = job.inputs(&item).map(|(input, object)| source_of(input, object)).collect();
+    let shown = &words[..words.len().min(MAX_WORDS_SHOWN)];
+    let named = shown.iter().map(Template::highest_input).max().unwrap_or(0);
+    let inputs = job.inputs(&item).take(named as usize);
+    let staged: Vec<_> = inputs.map(|(input, object)| source_of(input, object)).collect();
     let with =
         Expansion { values: &values, staged: &staged, template_inputs: 0, number: index + 1, slot: 0, input_list: b"" };
-    words.iter().map(|word| word.expand(&with)).collect()
+    let more = words.len() - shown.len();
+    let rest = (more > 0).then(|| format!("… and {}", units::format_count(more as u64, "more word")).into());
+    shown.iter().map(|word| word.expand(&with)).chain(rest).collect()
 }
 
 fn source_of(input: &Input, object: Option<&ObjectSpec>) -> Name {

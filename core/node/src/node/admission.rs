@@ -11,8 +11,8 @@ use crate::event::Effect;
 use crate::space::Room;
 
 impl Node {
-    /// Whether the task's resources are free after those of staged and ready tasks are taken. Without overlap of staging
-    /// and computing, a task is staged only if they are.
+    /// Whether the task's resources are free after those of staged and ready tasks are taken. Without overlap of
+    /// staging and computing, a task is staged only if they are.
     fn has_slot_for(&self, task: TaskId) -> bool {
         let mut free = self.slots.free().clone();
         let staged = |entry: &&NodeTask| matches!(entry.state, State::Staging { .. } | State::Ready);
