@@ -181,7 +181,7 @@ const BUSY_WAIT: Duration = Duration::from_millis(2);
 #[derive(Default)]
 struct TaskFolders {
     sandbox: Option<Sandbox>,
-    /// The task's temporary folder.
+    /// The task's temporary folder, unless it is that of this process.
     temporary: Option<PathBuf>,
     /// Files with the paths of its inputs.
     lists: InputLists,
@@ -189,15 +189,19 @@ struct TaskFolders {
     are_in_use: bool,
 }
 
+impl TaskFolders {
+    /// Folders on this node's own disks to which the task may have written.
+    fn written(&self) -> Vec<PathBuf> {
+        let temporary = self.temporary.clone().unwrap_or_else(std::env::temp_dir);
+        // Other nodes may share it.
+        let temporary = Some(temporary).filter(|folder| disk_full::is_local(folder));
+        self.sandbox.iter().map(|sandbox| sandbox.folder().to_path_buf()).chain(temporary).collect()
+    }
+}
+
 /// The status of a task that eyas itself could not run to its end.
 pub(crate) fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
     Status::Failed(Failure { kind, reason: reason.into() })
-}
-
-/// The temporary folder of a process that will run `command`.
-fn temporary_folder(command: &Command) -> PathBuf {
-    let given = command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
-    given.filter(|value| !value.is_empty()).map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
@@ -231,11 +235,7 @@ impl TaskRunner {
         let progress = match delivery {
             Some(delivery) => RunProgress::Copied(PendingEnd { outcome, delivery }),
             None => {
-                let sandbox = folders.sandbox.as_ref().map(Sandbox::folder);
-                // Other nodes may share the temporary folder.
-                let temporary = folders.temporary.as_deref().into_iter().filter(|folder| disk_full::is_local(folder));
-                let written = sandbox.into_iter().chain(temporary);
-                if let Some(status) = self.node_failure(&outcome, Instant::now(), written) {
+                if let Some(status) = self.node_failure(&outcome, Instant::now(), || folders.written()) {
                     outcome.status = status;
                 }
                 RunProgress::Ended(TaskEnd { outcome, changes })
@@ -254,7 +254,7 @@ impl TaskRunner {
         let PendingEnd { mut outcome, delivery } = pending;
         let mut changes = StoreChanges::default();
         self.publish_into(&mut outcome, run, delivery, &mut changes.kept);
-        if let Some(status) = self.node_failure(&outcome, Instant::now(), [&*self.sandboxes]) {
+        if let Some(status) = self.node_failure(&outcome, Instant::now(), || vec![self.sandboxes.clone()]) {
             outcome.status = status;
         }
         TaskEnd { outcome, changes }
@@ -269,11 +269,11 @@ impl TaskRunner {
 
     /// The status that replaces a task's failure if the node has caused it: the node shut down, or the disk of a folder
     /// to which the task wrote was full.
-    fn node_failure<'a>(
+    fn node_failure(
         &self,
         outcome: &Outcome,
         ended: Instant,
-        written: impl IntoIterator<Item = &'a Path>,
+        written: impl FnOnce() -> Vec<PathBuf>,
     ) -> Option<Status> {
         let status = &outcome.status;
         // A timer takes up to a millisecond even for no time at all; most tasks do not need one.
@@ -295,8 +295,7 @@ impl TaskRunner {
             return None;
         }
         let printed = [&outcome.stdout[..], &outcome.stderr[..]];
-        let mut written = written.into_iter();
-        let full = written.find(|folder| disk_full::is_full(folder, self.floor_bytes, &printed))?;
+        let full = written().into_iter().find(|folder| disk_full::is_full(folder, self.floor_bytes, &printed))?;
         let reason = format!(
             "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
             self.name,
@@ -325,7 +324,8 @@ impl TaskRunner {
             input_list: folders.lists.base.as_bytes(),
         };
         let command = self.command(run, &with, sandbox)?;
-        folders.temporary = Some(temporary_folder(&command));
+        let temporary = command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
+        folders.temporary = temporary.filter(|folder| !folder.is_empty()).map(PathBuf::from);
         let timeout = run.task.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let capture_bytes = run.task.template.capture_bytes;

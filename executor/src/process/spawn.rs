@@ -4,7 +4,7 @@
 //! objects that takes longer than many tasks. So this does what `posix_spawn` does: the child shares this process's
 //! memory until it executes its program, and the thread that starts the child waits until then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io;
@@ -57,8 +57,11 @@ static HANDLED: LazyLock<Vec<c_int>> = LazyLock::new(|| {
     (1..=MAX_SIGNAL).filter(is_reset).collect()
 });
 
-/// The environment of this process, which does not change.
-static ENVIRONMENT: LazyLock<Vec<(OsString, OsString)>> = LazyLock::new(|| std::env::vars_os().collect());
+/// The environment of this process, which does not change: names, and variables with their names.
+static ENVIRONMENT: LazyLock<Vec<(OsString, CString)>> = LazyLock::new(|| {
+    let variables = std::env::vars_os().map(|(name, value)| Some((variable(&name, &value).ok()?, name)));
+    variables.flatten().map(|(variable, name)| (name, variable)).collect()
+});
 
 /// The standard input of all children.
 fn null() -> io::Result<&'static File> {
@@ -97,24 +100,23 @@ struct Plan {
 /// # Errors
 /// The system's error; the process is gone then.
 pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<Pid> {
-    let environment = environment(command);
-    let path = environment.get(OsStr::new("PATH")).copied().unwrap_or(OsStr::new(DEFAULT_PATH));
+    let path = search_path(command);
     let programs = paths(command.get_program(), path)?;
     let searched = (programs.len() > 1).then(|| (command.get_program().to_owned(), path.to_owned()));
     let first = searched.as_ref().and_then(remembered);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(c_string).collect::<io::Result<Vec<_>>>()?;
-    let variables = environment
-        .iter()
-        .map(|(name, value)| c_string(&OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat())));
-    let variables = variables.collect::<io::Result<Vec<_>>>()?;
+    let own = command.get_envs().filter_map(|(name, value)| Some(variable(name, value?)));
+    let own = own.collect::<io::Result<Vec<_>>>()?;
+    let changed: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
+    let others = ENVIRONMENT.iter().filter(|(name, _)| !changed.contains(&name.as_os_str()));
     let folder = command.get_current_dir().map(|folder| c_string(folder.as_os_str())).transpose()?;
     let mut plan = Plan {
         programs,
         first,
         tried: 0,
         arguments: pointers(&words),
-        environment: pointers(&variables),
+        environment: pointers(others.map(|(_, variable)| variable).chain(&own)),
         folder,
         streams: [null()?.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
         handled: &HANDLED,
@@ -210,17 +212,19 @@ fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().filter(|error| *error != 0).unwrap_or(libc::EIO)
 }
 
-/// This process's environment with the command's changes.
-fn environment(command: &Command) -> BTreeMap<&OsStr, &OsStr> {
-    let mut environment: BTreeMap<&OsStr, &OsStr> =
-        ENVIRONMENT.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => _ = environment.insert(name, value),
-            None => _ = environment.remove(name),
-        }
-    }
-    environment
+/// The folders in which the command's program is searched for.
+fn search_path(command: &Command) -> &OsStr {
+    let of_command = command.get_envs().find(|(name, _)| *name == "PATH");
+    let of_this = || {
+        let (_, variable) = ENVIRONMENT.iter().find(|(name, _)| name == "PATH")?;
+        Some(OsStr::from_bytes(&variable.as_bytes()["PATH=".len()..]))
+    };
+    of_command.map_or_else(of_this, |(_, value)| value).unwrap_or(OsStr::new(DEFAULT_PATH))
+}
+
+/// An environment variable for the kernel.
+fn variable(name: &OsStr, value: &OsStr) -> io::Result<CString> {
+    c_string(&OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat()))
 }
 
 /// The possible paths of a program: its own if it has a slash, otherwise one in each folder of the `PATH`.
@@ -251,8 +255,8 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 }
 
 /// A null-terminated list for the kernel.
-fn pointers(texts: &[CString]) -> Vec<*const c_char> {
-    texts.iter().map(|text: &CString| CStr::as_ptr(text)).chain([ptr::null()]).collect()
+fn pointers<'a>(texts: impl IntoIterator<Item = &'a CString>) -> Vec<*const c_char> {
+    texts.into_iter().map(|text| CStr::as_ptr(text)).chain([ptr::null()]).collect()
 }
 
 #[cfg(test)]
