@@ -81,8 +81,17 @@ pub fn object_path(store: &Path, id: ObjectId, size_bytes: u64, checksum: Checks
 /// one rename publishes content and metadata together.
 pub(crate) fn file_name(id: ObjectId, size_bytes: u64, checksum: Checksum) -> String {
     let mut name = String::with_capacity(80);
-    write!(name, "{}/{id}-{size_bytes}-{checksum}", folder_name(id)).expect("writing to a String cannot fail");
+    push_hex(&mut name, &id.0[..1]);
+    name.push('/');
+    push_hex(&mut name, &id.0);
+    write!(name, "-{size_bytes}-{checksum}").expect("writing to a String cannot fail");
     name
+}
+
+/// Appends bytes in hexadecimal digits. Formatting them would take most of the time of a name.
+fn push_hex(name: &mut String, bytes: &[u8]) {
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    name.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
 }
 
 /// The folder of an object's file.

@@ -12,6 +12,7 @@
 //! Links of kept sandboxes take space on the disk once their object has left the store, so the sandbox goes with the
 //! first of its objects that is evicted.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -176,14 +177,15 @@ impl Sandbox {
             if name == "." || name == ".." {
                 continue;
             }
-            let path = relative.join(name);
+            let in_folder = !relative.as_os_str().is_empty();
+            let path = if in_folder { Cow::from(relative.join(name)) } else { Path::new(name).into() };
             let shared = self.shared.as_ref();
             if shared.is_some_and(|shared| shared.mark_of(&path).is_some_and(|mark| mark.inode.1 == entry.ino())) {
                 *found += 1;
-            } else if entry.file_type() == FileType::Directory && shared.is_some_and(|s| s.folders.contains(&path)) {
-                folders.push(path);
+            } else if entry.file_type() == FileType::Directory && shared.is_some_and(|s| s.folders.contains(&*path)) {
+                folders.push(path.into_owned());
             } else {
-                others.push((path, entry.file_type()));
+                others.push((path.into_owned(), entry.file_type()));
             }
         }
         for (path, kind) in others {
