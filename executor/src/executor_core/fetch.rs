@@ -13,8 +13,8 @@ use super::{ActiveFetch, ExecutorCore};
 use crate::task::TaskRunner;
 
 impl ExecutorCore {
-    /// The ids of a task's inputs in the store. Tasks that are assigned one after the other often read the same objects,
-    /// so the ids that the last task had are not computed again.
+    /// The ids of a task's inputs in the store. Tasks that are assigned one after the other often read the same
+    /// objects, so the ids that the last task had are not computed again.
     pub(super) fn store_ids(&self, assignment: &Assignment) -> Vec<ObjectId> {
         let inputs = assignment.inputs.iter();
         if !self.caching {
