@@ -2,12 +2,15 @@
 """Experiment: programs over the blocks of a text (`eyas map`) beside the same work of coreutils and DuckDB.
 
     dev/map_experiment.py [--tiny] [--megabytes 256] [--runs 3] [--nodes 2] [--before BINARY] [--only TEXT]
+                             [--cpuacct FOLDER]
 
 The text has words of 1 to 12 letters, 100,000 different ones with the frequencies of Zipf's law; 16 MB of it are
-written again and again. It is put into a cluster with this many nodes on this machine, one replica in chunks of
-16 MB. Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints
-medians, and the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas
-binary to measure as well.
+written again and again. The join has two tables of lines `key TAB value`, a quarter of this size each; the first has
+each key once. Inputs are put into a cluster with this many nodes on this machine, one replica in chunks of 16 MB.
+Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints medians, and
+the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas binary to measure
+as well. On a machine that others use, processor time is steadier: `--cpuacct FOLDER` measures it for all processes of a
+control group (version 1), which the experiment enters: `mkdir /sys/fs/cgroup/cpuacct/NAME` makes one.
 
 Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). DuckDB is measured if Python has it:
 `python -m venv venv && venv/bin/pip install duckdb && venv/bin/python dev/map_experiment.py`.
@@ -39,32 +42,56 @@ ADD = (
     "END { if (NR) print k \"\\t\" n }'"
 )
 COUNT = f"{TEXT} word-count reduce"
+JOIN = f"{TEXT} join"
 DUCKDB = """
 import duckdb, sys
+lines = "read_csv('text', columns = {'line': 'varchar'}, header = false, delim = '\\x01', quote = '', escape = '')"
+table = "read_csv('{}', columns = {{'key': 'varchar', 'value': 'varchar'}}, header = false, delim = '\\t', quote = '')"
+queries = {
+    "count": f"select word, count(*) from (select unnest(string_split(line, ' ')) as word from {lines}) "
+             "where word <> '' group by word order by word",
+    "sort": f"select line from {lines} order by line",
+    "join": f"select * from {table.format('left')} a join {table.format('right')} b using (key)",
+}
 duckdb.sql("set memory_limit = '1GB'")
-duckdb.sql('''copy (select word, count(*) from (select unnest(string_split(line, ' ')) as word
-    from read_csv(?, columns = {'line': 'varchar'}, header = false, delim = '\\x01', quote = '', escape = ''))
-    where word <> '' group by word order by word) to '/dev/null' (format csv)''', params=[sys.argv[1]])
+duckdb.sql(f"copy ({queries[sys.argv[1]]}) to '/dev/null' (format csv)")
 """
 
-# What is done; the words of `eyas map` after the file; what is beside it, by name.
+# What is done; the words of `eyas map`; what is beside it, by name.
 WORK = [
-    ("wc -l", ["--", "wc", "-l"], {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"}),
-    ("grep -c", ["--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text"}),
+    ("wc -l", ["/text", "--", "wc", "-l"], {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"}),
+    ("grep -c", ["/text", "--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text"}),
     (
         "word count, eyas-text",
-        ["--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "word-count", "map"],
+        ["/text", "--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "word-count", "map"],
         {
             "tr | sort | uniq -c": "tr -s ' ' '\\n' < text | sort -S 1G | uniq -c",
-            "DuckDB": f"{sys.executable} duckdb_count.py text",
+            "DuckDB": f"{sys.executable} query.py count",
         },
     ),
     (
+        "word count, eyas-text, counted in the map",
+        ["/text", "--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "aggregate-word-count", "map"],
+        {"DuckDB": f"{sys.executable} query.py count"},
+    ),
+    (
         "word count, tr | sed, awk",
-        ["--combine", ADD, "--reduce", ADD, "--", "sh", "-c", "tr -s ' ' '\\n' | sed 's/$/\\t1/'"],
+        ["/text", "--combine", ADD, "--reduce", ADD, "--", "sh", "-c", "tr -s ' ' '\\n' | sed 's/$/\\t1/'"],
         {"tr | sort | uniq -c": "tr -s ' ' '\\n' < text | sort -S 1G | uniq -c"},
     ),
-    ("sort", ["--reduce", "cat", "--reducers", "2", "--", "cat"], {"sort": "sort -S 1G -t '\t' -k 1,1 text"}),
+    (
+        "sort",
+        ["/text", "--reduce", "cat", "--reducers", "2", "--", "cat"],
+        {"sort": "sort -S 1G -t '\t' -k 1,1 text", "DuckDB": f"{sys.executable} query.py sort"},
+    ),
+    (
+        "join",
+        ["/marked", "--reduce", f"{JOIN} reduce", "--reducers", "2", "--", str(TEXT), "join", "map"],
+        {
+            "sort, join": "sort -S 512M left > l; sort -S 512M right > r; join -t '\t' l r",
+            "DuckDB": f"{sys.executable} query.py join",
+        },
+    ),
 ]
 
 
@@ -83,20 +110,39 @@ def write_text(path: Path, megabytes: int) -> None:
             file.write(block)
 
 
-def timed(command: str | list[str], folder: Path, environment: dict[str, str]) -> float:
-    """Runs a command whose output nobody reads. Returns seconds."""
-    began = time.perf_counter()
+def write_tables(folder: Path, megabytes: int) -> None:
+    """Writes the two tables of the join, and both in one file of marked lines."""
+    draw, rows = random.Random(2), max(1, megabytes * 1_000_000 // 4 // 25)
+    with (folder / "left").open("w") as left, (folder / "right").open("w") as right:
+        with (folder / "marked").open("w") as marked:
+            for number in range(rows):
+                for side, table, key in [(1, left, number * 7919 % rows), (2, right, draw.randrange(rows))]:
+                    row = f"{key:010}\tvalue{number:08}\n"
+                    table.write(row)
+                    marked.write(f"{side}\t{row}")
+
+
+def timed(command: str | list[str], folder: Path, environment: dict[str, str], group: Path | None) -> float:
+    """Runs a command whose output is not read. Returns seconds: of processors in a control group if there is one."""
+
+    def now() -> float:
+        return int((group / "cpuacct.usage").read_text()) / 1e9 if group else time.perf_counter()
+
+    began = now()
     subprocess.run(
         command, shell=isinstance(command, str), cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
     )
-    return time.perf_counter() - began
+    return now() - began
 
 
 def measure(asked: argparse.Namespace, folder: Path) -> None:
     """Measures all systems in turns, and prints the medians."""
+    if asked.cpuacct:
+        (asked.cpuacct / "tasks").write_text(str(os.getpid()))
     text = folder / "text"
     write_text(text, asked.megabytes)
-    (folder / "duckdb_count.py").write_text(DUCKDB)
+    write_tables(folder, asked.megabytes)
+    (folder / "query.py").write_text(DUCKDB)
     binaries = {"eyas map": EYAS} | ({"eyas map, before": asked.before} if asked.before else {})
     rows = []
     for work, words, beside in WORK:
@@ -106,18 +152,18 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
         times: dict[str, list[float]] = {name: [] for name in [*binaries, *peers]}
         for name, binary in binaries.items():
             environment = {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)}
-            with Nodes(binary, asked.nodes, text, folder, environment):
+            with Nodes(binary, asked.nodes, folder, environment):
                 for _ in range(asked.runs):
-                    times[name].append(timed([str(binary), "map", "/text", *words], folder, environment))
+                    times[name].append(timed([str(binary), "map", *words], folder, environment, asked.cpuacct))
                     for peer, command in peers.items():
-                        times[peer].append(timed(command, folder, environment))
+                        times[peer].append(timed(command, folder, environment, asked.cpuacct))
         for name, run_s in times.items():
             median = statistics.median(run_s)
             ratios = [f"{statistics.median(times[eyas]) / median:.2f}" for eyas in binaries]
             rows.append([work, name, median, *ratios])
     show(
         f"{text.stat().st_size / 1e6:.0f} MB, {asked.nodes} nodes, medians of {asked.runs} runs",
-        ["work", "system", "s", *[f"{name} of it" for name in binaries]],
+        ["work", "system", "processor s" if asked.cpuacct else "s", *[f"{name} of it" for name in binaries]],
         rows,
     )
 
@@ -128,11 +174,11 @@ def has_duckdb() -> bool:
 
 
 class Nodes:
-    """A local cluster that has the text."""
+    """A local cluster that has the text and the tables."""
 
-    def __init__(self, binary: Path, nodes: int, text: Path, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, binary: Path, nodes: int, folder: Path, environment: dict[str, str]) -> None:
         """A cluster of this binary, with a home of its own."""
-        self.binary, self.nodes, self.text, self.folder, self.environment = binary, nodes, text, folder, environment
+        self.binary, self.nodes, self.folder, self.environment = binary, nodes, folder, environment
 
     def run(self, *words: str) -> None:
         """Runs eyas."""
@@ -140,10 +186,10 @@ class Nodes:
         subprocess.run(command, cwd=self.folder, env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def __enter__(self) -> None:
-        """Starts it, puts the text."""
+        """Starts it, puts the inputs."""
         self.run("start", "local", "--nodes", str(self.nodes), "--dfs", "--detach")
-        put = ["dfs", "put", str(self.text), "/text", "--replicas", "1", "--chunk-size", CHUNK, "--format", "lines"]
-        self.run(*put)
+        for file in ["text", "marked"]:
+            self.run("dfs", "put", file, f"/{file}", "--replicas", "1", "--chunk-size", CHUNK, "--format", "lines")
 
     def __exit__(self, *_: object) -> None:
         """Stops it."""
@@ -158,6 +204,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--cpuacct", type=Path)
     parser.add_argument("--tiny", action="store_true", help="one run over 2 MB with one node")
     asked = parser.parse_args()
     if asked.tiny:

@@ -7,38 +7,68 @@ use crate::trouble::Trouble;
 
 /// Reads lines `key TAB count`, grouped by key, and writes `key TAB sum` for each key.
 pub fn reduce(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> {
-    let mut key = Vec::new();
-    let mut sum = None;
+    let mut sum: Option<KeySum> = None;
     let mut line = 0;
     pieces::lines(input, |text| {
         line += 1;
         let wrong = |wrong| Trouble::Line { line, wrong };
-        let (new, count) = key_and_value(text);
+        // In a word count, most lines are equal to the line before.
+        if let Some(sum) = &mut sum
+            && sum.line == text
+        {
+            return sum.add(sum.count).ok_or(wrong(OVERFLOW));
+        }
+        let (key, count) = key_and_value(text);
         let count = count.and_then(number).ok_or(wrong("there is no count after a tab"))?;
         match &mut sum {
-            Some(sum) if key == new => {
-                *sum = count.checked_add(*sum).ok_or(wrong("counts of this key add up to more than 64 bits hold"))?;
+            Some(sum) if sum.key() == key => sum.add(count).ok_or(wrong(OVERFLOW))?,
+            Some(before) => {
+                before.write(output)?;
+                before.sum = count;
             }
-            before => {
-                if let Some(sum) = before.replace(count) {
-                    write(&key, sum, output)?;
-                }
-                key.clear();
-                key.extend_from_slice(new);
-            }
+            None => sum = Some(KeySum { line: Vec::new(), key_bytes: 0, count, sum: count }),
         }
+        let sum = sum.as_mut().expect("it was set above");
+        sum.line.clear();
+        sum.line.extend_from_slice(text);
+        (sum.key_bytes, sum.count) = (key.len(), count);
         Ok(())
     })?;
-    sum.map_or(Ok(()), |sum| write(&key, sum, output))
+    sum.map_or(Ok(()), |sum| sum.write(output))
+}
+
+const OVERFLOW: &str = "counts of this key add up to more than 64 bits hold";
+
+/// The sum of a key's counts so far.
+struct KeySum {
+    /// The last line.
+    line: Vec<u8>,
+    /// The line begins with the key, which has this number of bytes.
+    key_bytes: usize,
+    /// The count in the last line.
+    count: u64,
+    sum: u64,
+}
+
+impl KeySum {
+    fn key(&self) -> &[u8] {
+        &self.line[..self.key_bytes]
+    }
+
+    /// `None` if the sum does not fit.
+    fn add(&mut self, count: u64) -> Option<()> {
+        self.sum = self.sum.checked_add(count)?;
+        Some(())
+    }
+
+    fn write(&self, output: &mut impl Write) -> Result<(), Trouble> {
+        output.write_all(self.key())?;
+        Ok(writeln!(output, "\t{}", self.sum)?)
+    }
 }
 
 fn number(text: &[u8]) -> Option<u64> {
     str::from_utf8(text).ok()?.parse().ok()
-}
-
-fn write(key: &[u8], sum: u64, output: &mut impl Write) -> Result<(), Trouble> {
-    output.write_all(key)?;
-    Ok(writeln!(output, "\t{sum}")?)
 }
 
 #[cfg(test)]

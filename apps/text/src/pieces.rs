@@ -7,48 +7,81 @@ use memchr::memchr;
 use crate::trouble::Trouble;
 
 /// Calls `each` for every line, without its line feed. The last line may have none.
-pub fn lines(input: impl BufRead, each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
-    pieces(input, |bytes| memchr(b'\n', bytes), each)
-}
-
-/// Calls `each` for every word. Words are separated by spaces, tabs, line feeds, carriage returns and form feeds, as in
-/// Hadoop.
-pub fn words(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
-    let end = |bytes: &[u8]| bytes.iter().position(u8::is_ascii_whitespace);
-    pieces(input, end, |word| if word.is_empty() { Ok(()) } else { each(word) })
-}
-
-/// Calls `each` for every piece between the bytes that `end` finds, and for a non-empty piece after the last one.
-fn pieces(
-    mut input: impl BufRead,
-    end: impl Fn(&[u8]) -> Option<usize>,
-    mut each: impl FnMut(&[u8]) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
+pub fn lines(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
     let mut begun = Vec::new();
-    loop {
-        let buffer = match input.fill_buf() {
-            Ok([]) => break,
-            Ok(buffer) => buffer,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Trouble::Read(error)),
-        };
-        let mut rest = buffer;
-        while let Some(found) = end(rest) {
-            let piece = &rest[..found];
-            rest = &rest[found + 1..];
+    buffers(input, |buffer| {
+        let Some(mut rest) = buffer else { return if begun.is_empty() { Ok(()) } else { each(&begun) } };
+        while let Some(end) = memchr(b'\n', rest) {
+            let line = &rest[..end];
+            rest = &rest[end + 1..];
             if begun.is_empty() {
-                each(piece)?;
+                each(line)?;
             } else {
-                begun.extend_from_slice(piece);
+                begun.extend_from_slice(line);
                 each(&begun)?;
                 begun.clear();
             }
         }
         begun.extend_from_slice(rest);
+        Ok(())
+    })
+}
+
+/// Calls `each` for every word. Words are separated by spaces, tabs, line feeds, carriage returns and form feeds, as in
+/// Hadoop.
+pub fn words(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
+    let mut begun = Vec::new();
+    buffers(input, |buffer| {
+        let Some(buffer) = buffer else { return if begun.is_empty() { Ok(()) } else { each(&begun) } };
+        let mut start = 0;
+        for (index, block) in buffer.chunks(BLOCK_BYTES).enumerate() {
+            let mut spaces = spaces(block);
+            while spaces != 0 {
+                let end = index * BLOCK_BYTES + spaces.trailing_zeros() as usize;
+                spaces &= spaces - 1;
+                let word = &buffer[start..end];
+                start = end + 1;
+                if !begun.is_empty() {
+                    begun.extend_from_slice(word);
+                    each(&begun)?;
+                    begun.clear();
+                } else if !word.is_empty() {
+                    each(word)?;
+                }
+            }
+        }
+        begun.extend_from_slice(&buffer[start..]);
+        Ok(())
+    })
+}
+
+/// White space is searched in blocks of this size, with one bit for each byte.
+const BLOCK_BYTES: usize = 64;
+
+/// A bit for each byte of a block, the first byte's bit being the lowest: whether the byte is white space.
+fn spaces(block: &[u8]) -> u64 {
+    let mut are_spaces = [0; BLOCK_BYTES];
+    for (is_space, byte) in are_spaces.iter_mut().zip(block) {
+        *is_space = u8::from(byte.is_ascii_whitespace());
+    }
+    // The product moves the lowest bits of eight bytes next to each other, to the highest byte.
+    let bits = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    are_spaces.as_chunks().0.iter().rev().fold(0, |mask, bytes| mask << 8 | bits(bytes))
+}
+
+/// Calls `each` for every buffer of the input, and then with `None`.
+fn buffers(mut input: impl BufRead, mut each: impl FnMut(Option<&[u8]>) -> Result<(), Trouble>) -> Result<(), Trouble> {
+    loop {
+        let buffer = match input.fill_buf() {
+            Ok([]) => return each(None),
+            Ok(buffer) => buffer,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Trouble::Read(error)),
+        };
+        each(Some(buffer))?;
         let read_bytes = buffer.len();
         input.consume(read_bytes);
     }
-    if begun.is_empty() { Ok(()) } else { each(&begun) }
 }
 
 /// Splits a line at its first tab into key and value. Without a tab the whole line is the key, as in Hadoop streaming.

@@ -21,18 +21,24 @@ use memchr::memchr;
 /// Maximum bytes of different lines that a task holds in memory while it sorts. A longer line is held alone.
 const SORT_MEMORY: usize = 128 << 20;
 
-/// Maximum number of different lines that a task holds in memory while it sorts, of 24 bytes each. As many fill a
+/// Maximum number of different lines that a task holds in memory while it sorts, of 32 bytes each. As many fit in a
 /// table of 4 Mi places of 5 bytes, so that a sorter takes at most 256 MiB in all.
-const SORT_LINES: usize = 7 << 19;
+const SORT_LINES: usize = 3 << 20;
 
 /// Maximum number of files of sorted lines of a task. When there are as many, they are merged into one.
 const SORT_FILES: usize = 64;
+
+/// Maximum length of a line that a program writes. A line is held in memory.
+const MAX_LINE_BYTES: usize = 1 << 30;
 
 /// Number of lines after which it is decided whether the table is worth its time.
 const SAMPLE_LINES: usize = 1 << 16;
 
 /// Size of reads and writes.
 const BUFFER_BYTES: usize = 1 << 18;
+
+/// Number of bytes that the copies of a repeated line fill before they are written together.
+const REPEATED_BYTES: usize = 1 << 14;
 
 /// Sorts the lines of `source` into `output`, which need not take all of them. Files for lines that do not fit in
 /// memory are in `scratch`.
@@ -44,7 +50,7 @@ pub(crate) fn sort_lines(source: impl Read, output: impl Write, scratch: PathBuf
 }
 
 fn sort_within(source: impl Read, output: impl Write, mut sorter: LineSorter) -> io::Result<()> {
-    read_lines(source, |line| sorter.add(line))?;
+    read_lines(source, |line, next| sorter.add(line, next))?;
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
     match sorter.write(&mut output).and_then(|()| output.flush()) {
         // The reader of the output has enough.
@@ -53,8 +59,12 @@ fn sort_within(source: impl Read, output: impl Write, mut sorter: LineSorter) ->
     }
 }
 
-/// Calls `each` for every line, without its line feed. The last line may have none.
-fn read_lines(source: impl Read, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+/// Calls `each` for every line, without its line feed, and with the buffered bytes from the beginning of the line on.
+/// The last line may have no line feed.
+///
+/// # Errors
+/// If the source cannot be read, a line is longer than [`MAX_LINE_BYTES`], or `each` fails.
+pub(super) fn read_lines(source: impl Read, mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
     let (mut source, mut begun) = (BufReader::with_capacity(BUFFER_BYTES, source), Vec::new());
     loop {
         let buffer = match source.fill_buf() {
@@ -65,29 +75,78 @@ fn read_lines(source: impl Read, mut each: impl FnMut(&[u8]) -> io::Result<()>) 
         let mut rest = buffer;
         while let Some(end) = memchr(b'\n', rest) {
             if begun.is_empty() {
-                each(&rest[..end])?;
+                each(&rest[..end], rest)?;
             } else {
                 begun.extend_from_slice(&rest[..end]);
-                each(&begun)?;
+                each(&begun, &begun)?;
                 begun.clear();
             }
             rest = &rest[end + 1..];
         }
         begun.extend_from_slice(rest);
+        if begun.len() > MAX_LINE_BYTES {
+            return Err(io::Error::other(format!("the program wrote a line longer than {MAX_LINE_BYTES} bytes")));
+        }
         let read_bytes = buffer.len();
         source.consume(read_bytes);
     }
-    if begun.is_empty() { Ok(()) } else { each(&begun) }
+    if begun.is_empty() { Ok(()) } else { each(&begun, &begun) }
 }
 
 /// A different line of the batch in memory.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The first bytes of the line, as a number in the same order.
-    prefix: u64,
+    head: Head,
     start: u32,
     length: u32,
     count: u64,
+}
+
+/// The first 16 bytes of a line, followed by zeros if the line is shorter. They are in the entry, so that most equal
+/// lines are found without a look at their bytes. While a batch is sorted, the first half is replaced by
+/// [`prefix_of`] the line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Head(u64, u64);
+
+impl Head {
+    const BYTES: usize = 16;
+
+    /// The head of a line. `buffered` has at least the bytes of the line.
+    fn of(line: &[u8], buffered: &[u8]) -> Self {
+        let mut short = [0; Head::BYTES];
+        // In most cases more lines follow in the buffer, so that no copy of a variable length is needed.
+        let bytes = buffered.first_chunk().unwrap_or_else(|| {
+            let length = line.len().min(Head::BYTES);
+            short[..length].copy_from_slice(&line[..length]);
+            &short
+        });
+        let unused_bits = 8 * Head::BYTES.saturating_sub(line.len()) as u32;
+        let head = u128::from_le_bytes(*bytes) & u128::MAX.checked_shr(unused_bits).unwrap_or(0);
+        Head(head as u64, (head >> 64) as u64)
+    }
+}
+
+/// Hashes lines: short ones by their head.
+struct LineHasher {
+    long: DefaultHashBuilder,
+    /// Random numbers, so that no input is slow for all processes.
+    seeds: Head,
+}
+
+impl LineHasher {
+    fn new() -> Self {
+        let long = DefaultHashBuilder::default();
+        LineHasher { seeds: Head(long.hash_one(0), long.hash_one(1)), long }
+    }
+
+    fn hash(&self, line: &[u8], head: Head) -> u64 {
+        if line.len() > Head::BYTES {
+            return self.long.hash_one(line);
+        }
+        let length = (line.len() as u64) << 56;
+        let product = u128::from(head.0 ^ self.seeds.0) * u128::from(head.1 ^ length ^ self.seeds.1);
+        (product >> 64) as u64 ^ product as u64
+    }
 }
 
 struct LineSorter {
@@ -99,7 +158,7 @@ struct LineSorter {
     entries: Vec<Entry>,
     /// Indices into `entries`, found by the hash of the line.
     table: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    hasher: LineHasher,
     /// Number of lines of the batch, including repeated ones.
     added: usize,
     is_counting: bool,
@@ -117,41 +176,51 @@ impl LineSorter {
             bytes: Vec::with_capacity(max_bytes),
             entries: Vec::with_capacity(max_lines),
             table: HashTable::new(),
-            hasher: DefaultHashBuilder::default(),
+            hasher: LineHasher::new(),
             added: 0,
             is_counting: true,
             files: Vec::new(),
         }
     }
 
-    fn add(&mut self, line: &[u8]) -> io::Result<()> {
+    /// Adds a line. `buffered` begins with the line, and may go on with other bytes.
+    fn add(&mut self, line: &[u8], buffered: &[u8]) -> io::Result<()> {
         if self.added == SAMPLE_LINES && self.entries.len() > SAMPLE_LINES / 2 {
             self.is_counting = false;
         }
         self.added += 1;
+        let head = Head::of(line, buffered);
         if !self.is_counting {
             self.make_room(line)?;
-            return self.push(line);
+            self.push(line, head);
+            return Ok(());
         }
-        let hash = self.hasher.hash_one(line);
-        let found = self.table.find(hash, |index| line_of(&self.bytes, &self.entries[*index as usize]) == line);
+        let hash = self.hasher.hash(line, head);
+        let found = self.table.find(hash, |index| {
+            let entry = &self.entries[*index as usize];
+            let is_similar = entry.head == head && entry.length as usize == line.len();
+            is_similar && (line.len() <= Head::BYTES || line_of(&self.bytes, entry) == line)
+        });
         if let Some(index) = found {
             self.entries[*index as usize].count += 1;
             return Ok(());
         }
         self.make_room(line)?;
         let (hasher, bytes, entries) = (&self.hasher, &self.bytes, &self.entries);
-        let hash_again = |index: &u32| hasher.hash_one(line_of(bytes, &entries[*index as usize]));
+        let hash_again = |index: &u32| {
+            let entry = &entries[*index as usize];
+            hasher.hash(line_of(bytes, entry), entry.head)
+        };
         self.table.insert_unique(hash, self.entries.len() as u32, hash_again);
-        self.push(line)
+        self.push(line, head);
+        Ok(())
     }
 
-    fn push(&mut self, line: &[u8]) -> io::Result<()> {
-        let too_long = |_| io::Error::other(format!("a line has {} bytes, more than 32 bits count", line.len()));
-        let length = u32::try_from(line.len()).map_err(too_long)?;
-        self.entries.push(Entry { prefix: prefix_of(line), start: self.bytes.len() as u32, length, count: 1 });
+    fn push(&mut self, line: &[u8], head: Head) {
+        // A batch has fewer bytes than 32 bits count, and so has a line.
+        let (start, length) = (self.bytes.len() as u32, line.len() as u32);
+        self.entries.push(Entry { head, start, length, count: 1 });
         self.bytes.extend_from_slice(line);
-        Ok(())
     }
 
     /// Spills the batch if it has no room for this line.
@@ -181,8 +250,11 @@ impl LineSorter {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
+        for entry in &mut self.entries {
+            entry.head.0 = prefix_of(line_of(bytes, entry));
+        }
         self.entries.sort_unstable_by(|one, other| {
-            let by_prefix = one.prefix.cmp(&other.prefix);
+            let by_prefix = one.head.0.cmp(&other.head.0);
             by_prefix.then_with(|| compare(line_of(bytes, one), line_of(bytes, other)))
         });
     }
@@ -206,11 +278,17 @@ fn line_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
 }
 
 fn repeat(line: &[u8], count: u64, output: &mut impl Write) -> io::Result<()> {
-    for _ in 0..count {
+    if count == 1 {
         output.write_all(line)?;
-        output.write_all(b"\n")?;
+        return output.write_all(b"\n");
     }
-    Ok(())
+    let line = [line, b"\n"].concat();
+    let together = (REPEATED_BYTES / line.len()).clamp(1, count as usize);
+    let block = line.repeat(together);
+    for _ in 0..count / together as u64 {
+        output.write_all(&block)?;
+    }
+    output.write_all(&block[..line.len() * (count % together as u64) as usize])
 }
 
 /// The order of lines: by key, then by all bytes.
@@ -371,7 +449,7 @@ mod tests {
         let mut text = Vec::new();
         for number in 0..20_000_u32 {
             let line = format!("key{}\t{}", number.wrapping_mul(2_654_435_761) % 5000, number % 3);
-            sorter.add(line.as_bytes()).unwrap();
+            sorter.add(line.as_bytes(), line.as_bytes()).unwrap();
             assert!(sorter.bytes.len() <= max_bytes && sorter.entries.len() <= max_lines);
             assert!(sorter.bytes.capacity() <= max_bytes && sorter.entries.capacity() <= max_lines);
             assert!(sorter.table.len() <= max_lines && sorter.files.len() <= SORT_FILES);
@@ -390,8 +468,9 @@ mod tests {
         let sorter = || LineSorter::new(scratch.path().to_owned(), SORT_MEMORY, SORT_LINES);
         let (mut equal, mut different) = (sorter(), sorter());
         for number in 0..2 * SAMPLE_LINES {
-            equal.add(format!("{}", number % 7).as_bytes()).unwrap();
-            different.add(format!("{number}").as_bytes()).unwrap();
+            for (sorter, line) in [(&mut equal, (number % 7).to_string()), (&mut different, number.to_string())] {
+                sorter.add(line.as_bytes(), line.as_bytes()).unwrap();
+            }
         }
         assert_eq!((equal.entries.len(), different.table.len()), (7, SAMPLE_LINES));
         let mut output = Vec::new();

@@ -4,17 +4,20 @@
 //! trailer follows: for each reducer the offset at which its lines end, as eight bytes, little-endian.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use eyas_store::Checksum;
+use memchr::memchr;
+
+use super::line_sort::read_lines;
 
 /// Maximum number of reducers of a job. Partitioning opens one temporary file for each reducer.
 pub const MAX_REDUCERS: u32 = 256;
 
-/// Maximum length of a line that a program writes. A line is held in memory.
-const MAX_LINE_BYTES: u64 = 1 << 30;
+/// Size of the writes to the temporary file of a reducer.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Size of one offset in the trailer.
 const END_BYTES: u64 = 8;
@@ -26,21 +29,14 @@ pub(crate) fn partition(
     partitions: u32,
     scratch: &Path,
 ) -> io::Result<Box<dyn Read + Send>> {
-    let open = |_| Ok(BufWriter::new(tempfile::tempfile_in(scratch)?));
+    let open = |_| Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile_in(scratch)?));
     let mut files = (0..partitions).map(open).collect::<io::Result<Vec<BufWriter<File>>>>()?;
     for source in sources {
-        let (mut source, mut line) = (BufReader::with_capacity(1 << 18, source), Vec::new());
-        while source.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
-            if line.last() != Some(&b'\n') {
-                if line.len() as u64 == MAX_LINE_BYTES {
-                    let message = format!("the program wrote a line longer than {MAX_LINE_BYTES} bytes");
-                    return Err(io::Error::other(message));
-                }
-                line.push(b'\n');
-            }
-            files[partition_of(&line, partitions) as usize].write_all(&line)?;
-            line.clear();
-        }
+        read_lines(source, |line, _| {
+            let file = &mut files[partition_of(line, partitions) as usize];
+            file.write_all(line)?;
+            file.write_all(b"\n")
+        })?;
     }
     let (mut parts, mut ends, mut end): (Box<dyn Read + Send>, _, _) = (Box::new(io::empty()), Vec::new(), 0);
     for file in files {
@@ -53,9 +49,12 @@ pub(crate) fn partition(
     Ok(Box::new(parts.chain(io::Cursor::new(ends))))
 }
 
-/// Index of the reducer for a line, which ends with a line feed.
+/// Index of the reducer for a line.
 fn partition_of(line: &[u8], partitions: u32) -> u32 {
-    let key = line.split(|byte| matches!(byte, b'\t' | b'\n')).next().unwrap_or_default();
+    if partitions == 1 {
+        return 0;
+    }
+    let key = memchr(b'\t', line).map_or(line, |tab| &line[..tab]);
     (Checksum::of(key).0 % u64::from(partitions)) as u32
 }
 
