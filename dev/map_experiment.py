@@ -9,8 +9,9 @@ written again and again. The join has two tables of lines `key TAB value`, a qua
 each key once. Inputs are put into a cluster with this many nodes on this machine, one replica in chunks of 16 MB.
 Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints medians, and
 the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas binary to measure
-as well. On a machine that others use, processor time is steadier: `--cpuacct FOLDER` measures it for all processes of a
-control group (version 1), which the experiment enters: `mkdir /sys/fs/cgroup/cpuacct/NAME` makes one.
+as well, with its eyas-text beside it. On a machine that others use, processor time is steadier: `--cpuacct FOLDER`
+measures it for all processes of a control group (version 1), which the experiment enters.
+`mkdir /sys/fs/cgroup/cpuacct/NAME` makes one.
 
 Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). DuckDB is measured if Python has it:
 `python -m venv venv && venv/bin/pip install duckdb && venv/bin/python dev/map_experiment.py`.
@@ -153,10 +154,12 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
         for name, binary in binaries.items():
             environment = {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)}
             with Nodes(binary, asked.nodes, folder, environment):
+                text_program = str(binary.with_name("eyas-text"))
+                command = [str(binary), "map", *[word.replace(str(TEXT), text_program) for word in words]]
                 for _ in range(asked.runs):
-                    times[name].append(timed([str(binary), "map", *words], folder, environment, asked.cpuacct))
-                    for peer, command in peers.items():
-                        times[peer].append(timed(command, folder, environment, asked.cpuacct))
+                    times[name].append(timed(command, folder, environment, asked.cpuacct))
+                    for peer, peer_command in peers.items():
+                        times[peer].append(timed(peer_command, folder, environment, asked.cpuacct))
         for name, run_s in times.items():
             median = statistics.median(run_s)
             ratios = [f"{statistics.median(times[eyas]) / median:.2f}" for eyas in binaries]
