@@ -61,7 +61,7 @@ duckdb.sql(f"copy ({queries[sys.argv[1]]}) to '/dev/null' (format csv)")
 # What is done; the words of `eyas map`; what is beside it, by name.
 WORK = [
     ("wc -l", ["/text", "--", "wc", "-l"], {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"}),
-    ("grep -c", ["/text", "--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text"}),
+    ("grep -c", ["/text", "--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text | cat"}),
     (
         "word count, eyas-text",
         ["/text", "--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "word-count", "map"],
