@@ -14,9 +14,13 @@
 //! replica: 0.3 µs. Under MCH, and GCC at full load, a partial hit is compared with what the other holders have: ten
 //! holders an input, more misses again.
 //!
+//! The bound is printed below the table: dependent loads from random places that the machine makes in a second, and
+//! how many of them a decision takes the time of. Rates of two machines can be compared by the latter.
+//!
 //! Found: as expected for one input. For two, 38 entries of waiting lists in a decision, half of them of tasks that
 //! came since; reading the tasks they name was a third of the time until entries said what the other input is, and the
-//! lists' own first lines a fifth until those of the next eight objects were read together. A machine whose other
+//! lists' own first lines a fifth until those of the next eight objects were read together. Holders of one of two
+//! inputs now look at new tasks later, together with further ones. A machine whose other
 //! cores are busy shows up to a third less, because they share its last cache.
 //!
 //! The cases after the first table are those in which one event could cost as much as there are executors, holders or
@@ -29,6 +33,8 @@
 mod cases;
 #[path = "decisions/cluster.rs"]
 mod cluster;
+#[path = "decisions/loads.rs"]
+mod loads;
 #[path = "decisions/memory.rs"]
 mod memory;
 
@@ -105,12 +111,21 @@ fn run(scale: Scale, only: Option<&str>) {
         "policy inputs  decisions/s  x target    x paper   full  part  none %   submit/s  B/task  B/replica  \
          B/executor  event mean/p99/p99.9/max us      digest"
     );
+    let loads_per_s = loads::per_s();
+    let mut loads_of_a_decision = Vec::new();
     for inputs in 1..=2 {
         for policy in PlacementPolicy::ALL.iter().filter(|policy| only.is_none_or(|only| only == policy.name())) {
             let steady = measure(*policy, inputs, scale);
             print_row(*policy, inputs, &steady);
+            let loads = loads_per_s / steady.per_s;
+            loads_of_a_decision.push(format!("{policy} with {inputs} {loads:.1}"));
         }
     }
+    println!(
+        "\nbound: {loads_per_s:.0} dependent random loads/s on this machine now; a decision takes the time of this many: \
+         {}",
+        loads_of_a_decision.join(", ")
+    );
     println!(
         "\ntargets: {} decisions/s with one input, {} with two; {TARGET_TASK_BYTES} B/task, {TARGET_REPLICA_BYTES} \
          B/replica.\nx paper: against {} to {} decisions/s (W = 3,200).\n\

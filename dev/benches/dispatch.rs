@@ -12,18 +12,33 @@
 //! turns; ratios are of the same turn. On a machine that others use too, rates favour who has more processes; the
 //! processor time of a task does not, so that is shown as well: on an idle machine its ratio is that of the rates.
 //!
-//! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs. Other systems' rates:
-//! `dev/bench_peers.py`.
+//! **Light executors** show what a dispatcher's work grows with. Each is a session that ends a task as soon as it is
+//! assigned; all are in the process of the benchmark. The figure is the dispatcher's own processor time a task, beside
+//! the rate, because executors and dispatcher share the processors: it should be the same with 2 and 1,000 executors,
+//! as each executor is given up to 1,025 tasks of no length at once. Not below 0.7 of the rate with two.
+//!
+//! **Heartbeats** of executors without a task: the dispatcher's processor time in a second. Expected before measuring:
+//! two system calls to receive a heartbeat and answer it, and two TLS records, 10 us in all. At most 5 % of a core with
+//! 10,000 executors.
+//!
+//! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs; `-- --only PART` takes one part:
+//! `noop`, `processes`, `light` or `heartbeats`. Other systems' rates: `dev/bench_peers.py`.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use eyas_dev::bench::{eyas, home, is_tiny, median, used_cpu_s};
+use light::{Dispatcher, LightExecutors};
+
+#[path = "dispatch/light.rs"]
+mod light;
 
 const TARGET_NOOP_PER_S: f64 = 150_000.0;
 const TARGET_OF_BARE: f64 = 0.85;
+const TARGET_OF_TWO_EXECUTORS: f64 = 0.7;
+const TARGET_HEARTBEATS_PERCENT: f64 = 5.0;
 /// What each process is: `true` with a word, as a task with an item has it. (GNU `true` reads its locale if it has one
 /// word, so one without would be another program.)
 const PROGRAM: &str = "/bin/true";
@@ -37,11 +52,28 @@ pub struct Scale {
     pub processes: u32,
     /// Runs of each.
     pub rounds: usize,
+    /// Light executors that run tasks.
+    pub light: [usize; 3],
+    /// Tasks of light executors, in a run.
+    pub light_tasks: u32,
+    /// Light executors that only send heartbeats.
+    pub beating: usize,
+    /// Time for which heartbeats are measured.
+    pub beating_s: f64,
 }
 
-const FULL: Scale = Scale { noop_tasks: 1_000_000, processes: 4_000, rounds: 5 };
+const FULL: Scale = Scale {
+    noop_tasks: 1_000_000,
+    processes: 4_000,
+    rounds: 5,
+    light: [2, 100, 1_000],
+    light_tasks: 300_000,
+    beating: 9_000,
+    beating_s: 20.0,
+};
 /// Only shows that it runs.
-pub const TINY: Scale = Scale { noop_tasks: 200, processes: 8, rounds: 1 };
+pub const TINY: Scale =
+    Scale { noop_tasks: 200, processes: 8, rounds: 1, light: [2, 3, 4], light_tasks: 200, beating: 4, beating_s: 0.0 };
 
 /// One way to run processes, and what it showed in each round.
 struct Way {
@@ -52,11 +84,26 @@ struct Way {
 }
 
 fn main() {
-    run(if is_tiny() { TINY } else { FULL });
+    let words: Vec<String> = std::env::args().collect();
+    let only = words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
+    run_parts(if is_tiny() { TINY } else { FULL }, only);
 }
 
 /// Measures and prints.
 pub fn run(scale: Scale) {
+    run_parts(scale, None);
+}
+
+fn run_parts(scale: Scale, only: Option<&str>) {
+    let parts: [(&str, fn(Scale)); 4] =
+        [("noop", noop), ("processes", processes), ("light", light_executors), ("heartbeats", heartbeats)];
+    for (_, part) in parts.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+        part(scale);
+        println!();
+    }
+}
+
+fn noop(scale: Scale) {
     let home = home();
     let home = home.path();
     let first: Vec<f64> = (0..3 * scale.rounds).map(|_| started_to_ended_s(home) * 1e3).collect();
@@ -65,8 +112,13 @@ pub fn run(scale: Scale) {
     let noop: Vec<f64> = (0..scale.rounds).map(|_| run_eyas(home, scale.noop_tasks, &["--noop"])).collect();
     let per_s = median(&noop);
     println!("no-op tasks                     {per_s:>9.0} /s   {:.2} x target", per_s / TARGET_NOOP_PER_S);
-    println!("                                of {} each: {}\n", scale.noop_tasks, rounded(&noop));
+    println!("                                of {} each: {}", scale.noop_tasks, rounded(&noop));
+    println!("target: {TARGET_NOOP_PER_S} no-op tasks/s");
+}
 
+fn processes(scale: Scale) {
+    let home = home();
+    let home = home.path();
     let way = |name, run| Way { name, run, per_s: Vec::new(), cpu_us: Vec::new() };
     let mut ways = [
         way("posix_spawn and wait, 2 threads", |_, count| bare(count)),
@@ -96,7 +148,43 @@ pub fn run(scale: Scale) {
             of_bare(&ways[0].cpu_us, &way.cpu_us),
         );
     }
-    println!("\ntargets: {TARGET_NOOP_PER_S} no-op tasks/s; {TARGET_OF_BARE} of bare");
+    println!("target: {TARGET_OF_BARE} of bare");
+}
+
+/// No-op tasks on few and on many executors.
+fn light_executors(scale: Scale) {
+    let mut with_two = None;
+    println!("light executors   no-op/s   of two   dispatcher's cpu us a task    all runs");
+    for count in scale.light {
+        let home = home();
+        let dispatcher = Dispatcher::start(home.path(), "3s");
+        LightExecutors::join(&dispatcher.access, count);
+        let access = dispatcher.access.display().to_string();
+        let before_s = dispatcher.cpu_s();
+        let words = ["--access", &access, "--noop"];
+        let rates: Vec<f64> = (0..scale.rounds).map(|_| run_eyas(home.path(), scale.light_tasks, &words)).collect();
+        let tasks = f64::from(scale.light_tasks) * scale.rounds as f64;
+        let cpu_us = (dispatcher.cpu_s() - before_s) * 1e6 / tasks;
+        let per_s = median(&rates);
+        let of_two = per_s / *with_two.get_or_insert(per_s);
+        println!("{count:>15} {per_s:>9.0} {of_two:>8.2} {cpu_us:>30.2}    {}", rounded(&rates));
+    }
+    println!("target: {TARGET_OF_TWO_EXECUTORS} of two");
+}
+
+/// Executors that only send heartbeats.
+fn heartbeats(scale: Scale) {
+    let home = home();
+    let dispatcher = Dispatcher::start(home.path(), "3s");
+    LightExecutors::join(&dispatcher.access, scale.beating);
+    let (began, before_s) = (Instant::now(), dispatcher.cpu_s());
+    std::thread::sleep(Duration::from_secs_f64(scale.beating_s));
+    let (took_s, used_s) = (began.elapsed().as_secs_f64(), dispatcher.cpu_s() - before_s);
+    println!(
+        "heartbeats of {} executors: {:.1} % of a core; target: {TARGET_HEARTBEATS_PERCENT} % with 10,000",
+        scale.beating,
+        100.0 * used_s / took_s
+    );
 }
 
 fn rounded(values: &[f64]) -> String {

@@ -166,6 +166,16 @@ impl Experiment {
         ]
     }
 
+    /// An experiment for the stamp alone. The paper's experiments, made smaller, do not show how tasks with two inputs
+    /// are found: an executor holds parts of fewer tasks than it remembers, and all tasks are there before it holds
+    /// anything. Here, tasks still come while an executor holds parts of thousands, and it remembers 256.
+    pub(crate) fn guard() -> (SimCluster, Policies, AllPairs) {
+        let teragrid = SimCluster::teragrid_100(50_000_000_000);
+        let cluster = SimCluster { nodes: 16, page_cache_bytes: 0, ..teragrid };
+        let pairs = AllPairs { side: 200, compute_us: 100_000, ..AllPairs::cluster(Order::Rows) };
+        (cluster, Policies::of_the_paper(PlacementPolicy::GoodCacheCompute), pairs)
+    }
+
     /// Variants of experiments that differ from the paper by more than 10 %, and of some others. Each changes one or
     /// two things that could cause the difference.
     pub fn sensitivities() -> Vec<Experiment> {

@@ -74,7 +74,7 @@ pub struct Latencies {
 }
 
 /// Processor time of this thread: a machine shared with others shows the same.
-fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -84,6 +84,8 @@ pub fn stamp() -> String {
     for experiment in Experiment::all().into_iter().chain(Experiment::sensitivities()) {
         digest.add(&experiment.described());
     }
+    let (cluster, policies, pairs) = Experiment::guard();
+    digest.add(&summary(&crate::run(&cluster, &policies, &pairs, super::SEED)));
     for experiment in Experiment::small(SMALLER, FEW_TASKS) {
         digest.add(&summary(&experiment.with_the_papers_policies()));
         if !experiment.is_changed {

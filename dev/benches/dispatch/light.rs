@@ -1,0 +1,145 @@
+//! A dispatcher in a process of its own, and light executors: sessions that end each task as soon as it is assigned.
+//! All of them are in this process, so that a thousand executors need no thousand processes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_dev::bench::{Owned, cpu_s, eyas, wait_for};
+use eyas_session::{Access, Outbox, Session, dial, outbox};
+use eyas_types::matching::Labels;
+use eyas_types::{Outcome, Resources, Status};
+use eyas_wire::Role;
+use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Connections that are made at the same time.
+const DIALS_AT_ONCE: usize = 64;
+/// Free disk that light executors report. The tasks write nothing.
+const FREE_DISK_BYTES: u64 = 1 << 40;
+
+/// A dispatcher in a process of its own.
+pub struct Dispatcher {
+    process: Owned,
+    pub access: PathBuf,
+}
+
+impl Dispatcher {
+    /// Starts a dispatcher that expects a heartbeat every `heartbeat`.
+    pub fn start(home: &Path, heartbeat: &str) -> Self {
+        let access = home.join("access.toml");
+        let words = ["start", "dispatcher", "--listen", "127.0.0.1:0", "--owned", "--heartbeat", heartbeat, "--access"];
+        let mut command = eyas(home, &words);
+        let process = command.arg(&access).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut process = Owned(process.expect("eyas can be started"));
+        wait_for(&access, &mut process);
+        Dispatcher { process, access }
+    }
+
+    /// Processor time that it has used, in seconds.
+    pub fn cpu_s(&self) -> f64 {
+        cpu_s(&self.process.0.id().to_string())
+    }
+}
+
+/// Light executors, on a thread of their own. They end with their dispatcher.
+pub struct LightExecutors;
+
+impl LightExecutors {
+    /// Has `count` executors join; returns once the dispatcher has welcomed all of them.
+    pub fn join(access: &Path, count: usize) {
+        let access = Arc::new(Access::load(access).expect("written whole"));
+        let (told, welcomed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let dials = Arc::new(Semaphore::new(DIALS_AT_ONCE));
+                let mut all = JoinSet::new();
+                for number in 0..count {
+                    let (access, dials, told) = (access.clone(), dials.clone(), told.clone());
+                    all.spawn(async move {
+                        let permit = dials.acquire().await.expect("never closed");
+                        let mut session = dial(&access, Role::Executor).await.expect("the dispatcher listens");
+                        let register = FromExecutor::Register(Box::new(registration(number)));
+                        session.writer.send(&[register]).await.expect("it reads");
+                        let heartbeat = welcome(&mut session).await;
+                        drop(permit);
+                        told.send(()).expect("the benchmark waits");
+                        live(session, heartbeat).await;
+                    });
+                }
+                all.join_all().await;
+            });
+        });
+        (0..count).for_each(|_| welcomed.recv().expect("an executor cannot join"));
+    }
+}
+
+fn registration(number: usize) -> Registration {
+    Registration {
+        name: format!("light-{number}"),
+        host: format!("host-{number}"),
+        labels: Labels::default(),
+        accept: None,
+        process: number as u32,
+        incarnation: format!("light-{number}"),
+        capacity: Resources { cpus_milli: 1000, memory_bytes: 1 << 30, ..Resources::default() },
+        store_bytes: 0,
+        transfer: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        files: None,
+        held: Vec::new(),
+    }
+}
+
+/// Waits until the dispatcher has welcomed the executor. Returns how often it expects a heartbeat.
+async fn welcome(session: &mut Session) -> Duration {
+    loop {
+        for command in session.reader.next::<ToExecutor>().await.expect("an answer") {
+            if let ToExecutor::Welcome { heartbeat_us, .. } = command {
+                return Duration::from_micros(heartbeat_us);
+            }
+        }
+    }
+}
+
+/// One executor, until its connection ends.
+async fn live(session: Session, heartbeat: Duration) {
+    let Session { mut reader, writer, .. } = session;
+    let (outbox, send) = outbox::<FromExecutor>(writer);
+    let work = async {
+        while let Ok(commands) = reader.next::<ToExecutor>().await {
+            let ends: Vec<_> = commands.into_iter().filter_map(end_of).collect();
+            if !ends.is_empty() && outbox.put(ends).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        _ = send => {}
+        () = beat(&outbox, heartbeat) => {}
+    }
+}
+
+/// The answer to a command: the task has ended.
+fn end_of(command: ToExecutor) -> Option<FromExecutor> {
+    let ToExecutor::Assign(assignment) = command else { return None };
+    let outcome = Box::new(Outcome::of(Status::Succeeded));
+    Some(FromExecutor::Ended { task: assignment.task, attempt: assignment.attempt, outcome })
+}
+
+/// Sends heartbeats as often as a real executor does: three where the dispatcher expects one.
+async fn beat(outbox: &Outbox<FromExecutor>, heartbeat: Duration) {
+    let mut ticks = interval(heartbeat / 3);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if outbox.put(vec![FromExecutor::Heartbeat { free_disk_bytes: FREE_DISK_BYTES }]).await.is_err() {
+            return;
+        }
+    }
+}
