@@ -127,7 +127,8 @@ pub struct File {
 
 impl DfsClient {
     /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
-    /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is temporarily impossible is retried for `patience`.
+    /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is
+    /// temporarily impossible is retried for `patience`.
     ///
     /// # Errors
     /// `Unreachable` if none of the nodes answers as a member of a file system; `Local`.

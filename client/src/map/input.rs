@@ -35,7 +35,7 @@ const COPIED_BYTES: usize = 256 << 10;
 
 /// Standard input of the program.
 #[derive(Default)]
-pub(super) struct Input {
+pub(super) struct ProgramInput {
     pipe: Option<ProgramPipe>,
     /// The chunk from which the program reads, or has read last.
     loaded: Option<LoadedChunk>,
@@ -86,7 +86,7 @@ pub(super) struct ChunkSource {
     pub pieces: u32,
 }
 
-impl Input {
+impl ProgramInput {
     /// Begins with a new program, which has read nothing.
     pub fn open(&mut self, pipe: Sender) {
         self.pipe = Some(ProgramPipe { pipe, size_bytes: MIN_PIPE_BYTES, written: (Instant::now(), 0) });

@@ -99,8 +99,8 @@ struct RunningStage {
 }
 
 impl Pipeline {
-    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the first one reads, which
-    /// has its smallest size.
+    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the first one reads; the
+    /// pipe has its smallest size.
     ///
     /// # Errors
     /// If one of them cannot be started.

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
-use super::input::{ChunkSource, Input};
+use super::input::{ChunkSource, ProgramInput};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
 use super::pipeline::{PIPE_BYTES, Pipeline, PipelineError, Stage, pipe, program, shell};
@@ -113,7 +113,7 @@ async fn work_through_block(
     let mut attendance = files.attend_run(task.address).await?;
     let worker = attendance.worker();
     let name = task.address.run.file(part_name(worker));
-    let input = Input::default();
+    let input = ProgramInput::default();
     let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
     let done = block.work(&mut attendance, machine).await;
@@ -149,7 +149,7 @@ struct Block<'a> {
     chunks: &'a [ChunkSource],
     /// The pieces that the worker has leased. Those of a chunk have successive numbers.
     owner: WorkerBlock,
-    input: Input,
+    input: ProgramInput,
     /// The file that the program reads, or has read last.
     file: Option<Arc<File>>,
     state: State,
@@ -341,7 +341,7 @@ impl<'a> Block<'a> {
                         self.owner.end_chunk();
                     }
                 }
-                self.input = Input::default();
+                self.input = ProgramInput::default();
                 let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
                     unreachable!("only a program that runs can end")
                 };

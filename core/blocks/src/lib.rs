@@ -2,8 +2,8 @@
 //!
 //! A chunk is a stored, record-aligned part of a file. A block is the set of chunks that one task processes. It
 //! exists only during a job, grows while its task is fast, and shrinks when its node is slow. The shell may divide each
-//! chunk between records into several *pieces* ([`format::piece_ends`]), and have these decided on like chunks. Both deciders are pure
-//! state machines: they must never touch a disk, a clock or a socket.
+//! chunk between records into several *pieces* ([`format::piece_ends`]); then each chunk of this room is such a piece.
+//! Both deciders are pure state machines: they must never touch a disk, a clock or a socket.
 //!
 //! [`Blocks`] runs at the file's leader and leases chunks to workers; a worker is one run of a program.
 //! [`WorkerBlock`] is the worker's side. A worker asks for *leases* of several chunks until it is told that there are

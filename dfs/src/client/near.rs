@@ -52,8 +52,8 @@ pub enum ChunkContent {
 }
 
 impl DfsClient {
-    /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if the node on
-    /// this machine has it, otherwise its bytes.
+    /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if the node
+    /// on this machine has it, otherwise its bytes.
     ///
     /// # Errors
     /// `Lost` if no replica of it can be read.

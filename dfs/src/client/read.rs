@@ -111,8 +111,8 @@ impl DfsClient {
         Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new() }
     }
 
-    /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first replica
-    /// that can be read. If this fails, the chunk may have moved since the file was opened, and its current
+    /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first
+    /// replica that can be read. If this fails, the chunk may have moved since the file was opened, and its current
     /// replicas are tried.
     async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<Vec<u8>, FilesError> {
         let chunk = &file.record.chunks[place];

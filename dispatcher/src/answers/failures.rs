@@ -43,8 +43,8 @@ impl DispatcherCore {
     }
 }
 
-/// The first words of a task's command. Items stay as the user wrote them; an input that is named by its number is shown
-/// by its source.
+/// The first words of a task's command. Items stay as the user wrote them. An input that is named by its number is
+/// shown by its source.
 pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
     let item = job.spec.items.get(index);
     let Program::Command(words) = &job.template_of(&item).program else { return Vec::new() };
