@@ -83,6 +83,12 @@ struct Way {
     cpu_us: Vec<f64>,
 }
 
+/// A measurement and its name.
+type Part = (&'static str, fn(Scale));
+
+const PARTS: &[Part] =
+    &[("noop", noop), ("processes", processes), ("light", light_executors), ("heartbeats", heartbeats)];
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     let only = words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
@@ -95,9 +101,7 @@ pub fn run(scale: Scale) {
 }
 
 fn run_parts(scale: Scale, only: Option<&str>) {
-    let parts: [(&str, fn(Scale)); 4] =
-        [("noop", noop), ("processes", processes), ("light", light_executors), ("heartbeats", heartbeats)];
-    for (_, part) in parts.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+    for (_, part) in PARTS.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
         part(scale);
         println!();
     }
