@@ -9,6 +9,7 @@ use eyas_client::Client;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_session::Access;
 use eyas_session::private::PrivateFolder;
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 
@@ -20,6 +21,8 @@ use crate::own_process::{own_path, remove_folder};
 
 /// A process must end within this time after its standard input has ended; then it is killed.
 const DOWN_DEADLINE: Duration = Duration::from_secs(20);
+/// Time between two looks whether all executors have joined.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Size of a store, unless the disk is too small for it.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 10_000_000_000;
 /// The stores of a local cluster together take at most the free disk space divided by this.
@@ -59,15 +62,15 @@ pub(crate) struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts a cluster.
-    pub async fn start(folders: LocalFolders, name: &str, shape: &ShapeArgs) -> Result<Self, CliError> {
+    /// Starts a cluster. Returns it with a connection to its dispatcher.
+    pub async fn start(folders: LocalFolders, name: &str, shape: &ShapeArgs) -> Result<(Self, Client), CliError> {
         if !folders.ephemeral {
             PrivateFolder::make(&folders.state)?;
             PrivateFolder::make(&folders.stores)?;
         }
         let mut processes = Processes { children: Vec::new(), inputs: Vec::new(), folders };
         match processes.start(name, shape).await {
-            Ok((access, messages)) => Ok(LocalCluster { processes, access, messages }),
+            Ok((client, access, messages)) => Ok((LocalCluster { processes, access, messages }, client)),
             Err(e) => {
                 processes.stop().await;
                 Err(e)
@@ -92,8 +95,12 @@ impl LocalCluster {
 }
 
 impl Processes {
-    /// Starts all processes and waits until the executors have joined. Returns the messages of the dispatcher.
-    async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Access, Vec<String>), CliError> {
+    /// Starts all processes and waits until the executors have joined. Returns a connection and the messages of the
+    /// dispatcher.
+    ///
+    /// All processes start at the same time, because a process needs some milliseconds before its first own step. An
+    /// executor goes on when its standard input says that the dispatcher is ready.
+    async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Client, Access, Vec<String>), CliError> {
         let access_path = self.folders.state.join("access.toml");
         let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], self.folders.ephemeral)?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
@@ -105,13 +112,10 @@ impl Processes {
         if let Some(window) = shape.placement.window {
             dispatcher.args(["--window", &window.to_string()]);
         }
-        let dispatcher = self.own(dispatcher.stdout(Stdio::piped()))?;
-        let messages = wait_until_ready(dispatcher).await;
-        let messages = messages.map_err(|e| format!("the dispatcher did not start: {e}"))?;
-        let access = Access::load(&access_path)?;
+        self.own(dispatcher.stdout(Stdio::piped()))?;
         let cache_bytes = shape.node.cache.unwrap_or_else(|| self.default_cache_bytes(shape.nodes));
         for number in 1..=shape.nodes {
-            let mut executor = owned(&["start", "executor"], self.folders.ephemeral)?;
+            let mut executor = owned(&["start", "executor", "--wait-for-input"], self.folders.ephemeral)?;
             let name = format!("n{number}");
             let folder = self.folders.stores.join(&name);
             executor.arg("--access").arg(&access_path).arg("--folder").arg(folder).args(["--name", &name]);
@@ -119,13 +123,22 @@ impl Processes {
             executor.args(node_words(&shape.node, cache_bytes));
             self.own(executor.stdout(Stdio::null()))?;
         }
-        self.wait_for_executors(&access, shape.nodes as usize).await?;
+        let messages = wait_until_ready(self.children.first_mut().expect("the dispatcher was started")).await;
+        let messages = messages.map_err(|e| format!("the dispatcher did not start: {e}"))?;
+        let (_, executors) = self.inputs.split_first_mut().expect("the dispatcher has an input");
+        for input in executors {
+            // An executor that has ended already is noticed below.
+            let _ = input.write_all(b"\n").await;
+        }
+        let access = Access::load(&access_path)?;
+        let mut client = Client::connect(&access).await?;
+        self.wait_for_executors(&mut client, shape.nodes as usize).await?;
         if shape.node.dfs {
             // Files that are written before all nodes have joined the file system have fewer replicas.
-            let files = Client::connect(&access).await?.files().await?;
+            let files = client.files().await?;
             gather(&files, shape.nodes as usize).await?;
         }
-        Ok((access, messages))
+        Ok((client, access, messages))
     }
 
     /// The size of each store, limited by the free disk space.
@@ -138,15 +151,14 @@ impl Processes {
         DEFAULT_CACHE_BYTES.min(share)
     }
 
-    fn own(&mut self, command: &mut Command) -> Result<&mut Child, CliError> {
+    fn own(&mut self, command: &mut Command) -> Result<(), CliError> {
         let mut child = command.spawn()?;
         self.inputs.extend(child.stdin.take());
         self.children.push(child);
-        Ok(self.children.last_mut().expect("just pushed"))
+        Ok(())
     }
 
-    async fn wait_for_executors(&mut self, access: &Access, count: usize) -> Result<(), CliError> {
-        let mut client = Client::connect(access).await?;
+    async fn wait_for_executors(&mut self, client: &mut Client, count: usize) -> Result<(), CliError> {
         let all_joined = async {
             loop {
                 if let ToClient::Executors(executors) = client.ask(FromClient::Executors).await?
@@ -161,7 +173,7 @@ impl Processes {
                         );
                     }
                 }
-                sleep(Duration::from_millis(5)).await;
+                sleep(LOOK_EVERY).await;
             }
         };
         timeout(UP_DEADLINE, all_joined)

@@ -276,7 +276,7 @@ impl Draft {
         /// Number of lookups that run at the same time; each handles `PART` sources.
         const CONCURRENCY: usize = 16;
         const PART: usize = 64;
-        let mut unknown: Vec<_> = sources.iter().filter(|source| !self.known.contains_key(*source)).cloned().collect();
+        let mut unknown: Vec<_> = sources.iter().filter(|source| !self.known.contains_key(*source)).collect();
         unknown.sort_unstable();
         unknown.dedup();
         for parts in unknown.chunks(CONCURRENCY * PART) {
@@ -284,13 +284,7 @@ impl Draft {
             for part in parts.chunks(PART) {
                 let urls = part.iter().map(|source| self.url(source)).collect::<Result<Vec<_>, _>>()?;
                 let storage = self.storage.clone();
-                lookups.push(tokio::spawn(async move {
-                    let mut objects = Vec::with_capacity(urls.len());
-                    for url in urls {
-                        objects.push(storage.stat(&url, None).await?);
-                    }
-                    Ok::<_, StorageError>(objects)
-                }));
+                lookups.push(tokio::spawn(async move { storage.stat_all(urls).await }));
             }
             for (part, lookup) in parts.chunks(PART).zip(lookups) {
                 let objects = lookup.await.map_err(DraftError::Broken)??;

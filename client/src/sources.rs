@@ -76,9 +76,9 @@ pub fn files_of(pattern: &Name) -> Result<Vec<Name>, SourceError> {
         return Ok(vec![pattern.clone()]);
     }
     // As in a shell, `*` does not match hidden files.
-    let paths = Glob::parse(pattern).and_then(|glob| glob.find(Path::new(""), false));
+    let paths = Glob::parse(pattern).and_then(|glob| glob.find_files(Path::new(""), false));
     let paths = paths.map_err(|e| wrong_pattern(pattern, e))?;
-    let files: Vec<_> = paths.into_iter().filter(|path| !path.is_dir()).map(name_of).collect();
+    let files: Vec<_> = paths.into_iter().map(name_of).collect();
     if files.is_empty() {
         return Err(SourceError::NoMatch(pattern.clone()));
     }

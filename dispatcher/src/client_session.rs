@@ -308,7 +308,7 @@ impl Client {
         sending: &mut Sending,
     ) -> Result<(), SessionError> {
         let journal = self.journal.clone();
-        let read = tokio::task::spawn_blocking(move || journal.results(job, from, to)).await;
+        let read = tokio::task::spawn_blocking(move || journal.new_results(job, from, to)).await;
         let entries = match read {
             Ok(Ok(entries)) => entries,
             Ok(Err(e)) => return self.writer.send(&[ToClient::Refused(e.to_string())]).await,

@@ -20,6 +20,7 @@ mod format2;
 mod mark;
 mod output;
 mod read;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -41,6 +42,7 @@ use thiserror::Error;
 pub use self::check::check_journal;
 use self::mark::{Mark, MarkError};
 use self::output::OutputFiles;
+use self::recent::RecentEntries;
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
 use crate::clock::Clock;
@@ -151,6 +153,7 @@ pub(crate) struct Journal {
     path: Arc<str>,
     database: Arc<Database>,
     outputs: OutputFiles,
+    recent: RecentEntries,
     records: mpsc::SyncSender<JournalRecord>,
 }
 
@@ -170,14 +173,16 @@ impl Journal {
         let writer = open(path, options, outputs.clone()).map_err(&error)?;
         let database = writer.database();
         let (records, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
+        let recent = RecentEntries::default();
+        let for_watchers = recent.clone();
         let write = move || {
-            if let Err(problem) = keep_writing(written, &waiting, writer) {
+            if let Err(problem) = keep_writing(written, &waiting, &for_watchers, writer) {
                 failed(error(JournalProblem::Unwritten(Box::new(problem))));
             }
         };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(write);
         thread.map_err(|e| JournalError { path: in_words.to_string(), problem: e.into() })?;
-        Ok(Journal { path: in_words, database, outputs, records })
+        Ok(Journal { path: in_words, database, outputs, recent, records })
     }
 
     /// Puts something to be written. Writing that has failed was told of before.
@@ -246,6 +251,7 @@ fn keep_writing(
     // Dropped after the writer, so that the file is free when this is.
     written: impl Fn(Vec<WrittenRecord>),
     waiting: &mpsc::Receiver<JournalRecord>,
+    recent: &RecentEntries,
     mut writer: JournalWriter,
 ) -> Result<(), JournalProblem> {
     let (clock, mut earliest_us) = (Clock::new(), 0);
@@ -255,7 +261,9 @@ fn keep_writing(
         if batch.iter().any(|record| matches!(record, JournalRecord::Entry { .. })) {
             earliest_us = clock.now_us() + PACE_US;
         }
-        written(writer.write(&batch)?);
+        let done = writer.write(&batch)?;
+        recent.add(batch);
+        written(done);
     }
     Ok(())
 }

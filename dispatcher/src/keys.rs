@@ -65,6 +65,8 @@ pub enum KeysError {
 pub(crate) struct Keys {
     folder: PrivateFolder,
     path: PathBuf,
+    /// The cluster ends with this process, so its files do not wait for the disk.
+    is_scratch: bool,
     state: Mutex<State>,
     /// The dispatcher's own.
     access: Access,
@@ -89,7 +91,7 @@ struct Job {
 impl Keys {
     /// The keys of the cluster in this folder, which are made if there are none; where its dispatcher was reached
     /// before.
-    pub fn open(folder: PrivateFolder, path: &Path) -> Result<Opened, KeysError> {
+    pub fn open(folder: PrivateFolder, path: &Path, is_scratch: bool) -> Result<Opened, KeysError> {
         let access_path = path.join(ACCESS_FILE);
         let before = match Access::load(&access_path) {
             Ok(access) => Some(access.dispatcher),
@@ -110,7 +112,7 @@ impl Keys {
             },
             Err(e) => return Err(e.into()),
         };
-        Ok(Opened { folder, path: path.to_owned(), ring, before })
+        Ok(Opened { folder, path: path.to_owned(), is_scratch, ring, before })
     }
 
     /// The dispatcher's own access.
@@ -232,9 +234,15 @@ impl Keys {
     fn write(&self, ring: &mut KeyRing) -> Result<(), KeysError> {
         let (_, admin) = ring.current(KeyRole::Admin, unix_s())?;
         let text = toml::to_string(ring).map_err(|e| KeysError::Unusable(e.to_string()))?;
-        self.folder.write(OsStr::new(KEYS_FILE), text.as_bytes())?;
-        let access = self.access_text(ring, &admin)?;
-        Ok(self.folder.write(OsStr::new(ACCESS_FILE), access.as_bytes())?)
+        self.write_file(KEYS_FILE, &text)?;
+        self.write_file(ACCESS_FILE, &self.access_text(ring, &admin)?)
+    }
+
+    fn write_file(&self, name: &str, content: &str) -> Result<(), KeysError> {
+        let (name, content) = (OsStr::new(name), content.as_bytes());
+        let written =
+            if self.is_scratch { self.folder.write_for_now(name, content) } else { self.folder.write(name, content) };
+        Ok(written?)
     }
 
     fn access_text(&self, ring: &KeyRing, own: &Certified) -> Result<String, KeysError> {
@@ -270,6 +278,7 @@ impl Keys {
 pub(crate) struct Opened {
     folder: PrivateFolder,
     path: PathBuf,
+    is_scratch: bool,
     ring: KeyRing,
     /// The dispatcher's last address, `host:port`.
     pub before: Option<String>,
@@ -279,14 +288,14 @@ impl Opened {
     /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens there. Nothing is on
     /// disk before [`Keys::begin`].
     pub fn at(self, cluster: &str, dispatcher: &str, data: DataMode) -> Result<Keys, KeysError> {
-        let Opened { folder, path, ring, .. } = self;
+        let Opened { folder, path, is_scratch, ring, .. } = self;
         let trust = ring.trust();
         let own = ring.dispatcher().clone();
         let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own, trust.clone());
         let access = access.map_err(|e| KeysError::Unusable(e.to_string()))?.with_data(data);
         let for_nodes = watch::Sender::new(Arc::new(trust));
         let state = Mutex::new(State { ring, jobs: BTreeMap::new() });
-        Ok(Keys { folder, path, state, access, for_nodes, has_changed: Notify::new() })
+        Ok(Keys { folder, path, is_scratch, state, access, for_nodes, has_changed: Notify::new() })
     }
 }
 

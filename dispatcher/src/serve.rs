@@ -169,7 +169,7 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
 
 /// Listens where the cluster was before, if it was, so that the addresses in its access files stay right.
 async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), DispatcherError> {
-    let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder)?;
+    let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder, config.is_ephemeral)?;
     let mut address = config.listen;
     let port_before = keys.before.as_ref().and_then(|before| before.rsplit_once(':')?.1.parse().ok());
     let was_used_before = address.port() == 0 && port_before.is_some();

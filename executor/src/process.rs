@@ -13,8 +13,10 @@ use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use spawn::spawn;
@@ -22,10 +24,12 @@ use strays::signal_marked;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// Size of one read from a pipe.
+/// Size of a pipe at first, and of one read from it.
 const READ_BYTES: usize = 64 << 10;
+/// Size of a pipe that was full once. Any user may set this size.
+const LARGE_PIPE_BYTES: usize = 1 << 20;
 /// Reads that empty the fullest pipe.
-const DRAIN_READS: usize = 16;
+const DRAIN_READS: usize = LARGE_PIPE_BYTES / READ_BYTES;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,28 +279,44 @@ struct Stream {
     pipe: PipeReader,
     captured: CapturedOutput,
     capture_bytes: u64,
+    /// Whether a read was as large as the pipe, so that the process may have waited for room.
+    was_full: bool,
 }
 
 impl Stream {
     fn new(pipe: PipeReader, capture_bytes: u64) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Stream { pipe, captured: CapturedOutput::default(), capture_bytes })
+        Ok(Stream { pipe, captured: CapturedOutput::default(), capture_bytes, was_full: false })
     }
 
     /// Reads once. Whether there may be more now.
     fn read(&mut self) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
-        match rustix::io::read(&self.pipe, &mut buffer) {
-            Ok((bytes, _)) if !bytes.is_empty() => {
-                let room = self.capture_bytes.saturating_sub(self.captured.bytes.len() as u64);
-                let kept = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-                self.captured.bytes.extend_from_slice(&bytes[..kept]);
-                self.captured.cut_bytes += (bytes.len() - kept) as u64;
+        let captured = &mut self.captured;
+        let read = if self.was_full {
+            captured.bytes.reserve(READ_BYTES);
+            rustix::io::read(&self.pipe, spare_capacity(&mut captured.bytes))
+        } else {
+            // Most tasks print little, and need no room for a whole read.
+            let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+            rustix::io::read(&self.pipe, &mut buffer).map(|(bytes, _)| {
+                captured.bytes.extend_from_slice(bytes);
+                bytes.len()
+            })
+        };
+        let kept = captured.bytes.len().min(usize::try_from(self.capture_bytes).unwrap_or(usize::MAX));
+        captured.cut_bytes += (captured.bytes.len() - kept) as u64;
+        captured.bytes.truncate(kept);
+        match read {
+            Ok(READ_BYTES) if !self.was_full => {
+                self.was_full = true;
+                // A process that prints much then waits less often. The system may refuse; then the pipe stays small.
+                let _ = fcntl_setpipe_size(&self.pipe, LARGE_PIPE_BYTES);
                 true
             }
             Err(Errno::INTR) => true,
             // Nothing more now, or the end.
-            Ok(_) | Err(_) => false,
+            Ok(0) | Err(_) => false,
+            Ok(_) => true,
         }
     }
 }
@@ -351,6 +371,10 @@ mod tests {
     fn more_output_than_the_bound_is_counted_and_does_not_block() {
         let ran = run_sh("head -c 1000000 /dev/zero", 1000, 60_000);
         assert_eq!((ran.end, ran.stdout.bytes.len(), ran.stdout.cut_bytes), (ProcessEnd::Exited(0), 1000, 999_000));
+        // The pipe has grown by then.
+        let ran = run_sh("head -c 3000000 /dev/zero; echo end", 3_000_003, 60_000);
+        let CapturedOutput { bytes, cut_bytes } = ran.stdout;
+        assert_eq!((bytes.len(), &bytes[2_999_999..], cut_bytes), (3_000_003, &b"\0end"[..], 1));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 
 use crate::config::ExecutorConfig;
@@ -66,12 +66,17 @@ pub enum ExecutorError {
     },
 }
 
-/// Runs an executor until `stop` or the dispatcher stops it. Bytes are moved on the runtime of the caller. Session and
+/// Runs an executor until `stop` or the dispatcher stops it. The executor prepares its folder, and then waits for
+/// `access`, because its dispatcher may be starting too; it ends if the sender is dropped. Bytes are moved on the runtime of the caller. Session and
 /// core have a thread of their own, so that no thread wakes another between two steps; this shortens short tasks.
 ///
 /// # Errors
 /// If the store cannot be opened, or the dispatcher cannot be reached within the configured reconnection time.
-pub async fn run(config: ExecutorConfig, access: Access, stop: StopSignal) -> Result<(), ExecutorError> {
+pub async fn run(
+    config: ExecutorConfig,
+    access: oneshot::Receiver<Access>,
+    stop: StopSignal,
+) -> Result<(), ExecutorError> {
     let movers = Handle::current();
     let live = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -84,7 +89,7 @@ pub async fn run(config: ExecutorConfig, access: Access, stop: StopSignal) -> Re
 
 async fn live(
     config: ExecutorConfig,
-    access: Access,
+    access: oneshot::Receiver<Access>,
     mut stop: StopSignal,
     movers: Handle,
 ) -> Result<(), ExecutorError> {
@@ -115,6 +120,11 @@ async fn live(
     if let Err(e) = &group {
         tracing::debug!("cannot make a control group ({e}); processes left by tasks are found by their environment");
     }
+    let access = tokio::select! {
+        access = access => access,
+        _ = stop.wait() => return Ok(()),
+    };
+    let Ok(access) = access else { return Ok(()) };
     let mut session = tokio::select! {
         session = reconnect(&access, config.reconnect) => session?,
         _ = stop.wait() => return Ok(()),

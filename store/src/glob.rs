@@ -8,7 +8,6 @@
 //! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one in or not in the range; `[*]` is a plain `*` |
 //! | `**` | as a whole component: any number of folders, or none; as the last component: all files in them |
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -85,11 +84,31 @@ impl Glob {
     /// # Errors
     /// `Unreadable` if a folder that the pattern leads to cannot be read.
     pub fn find(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<PathBuf>, GlobError> {
-        let mut search = Search { folder, finds_hidden, above: Vec::new(), found: BTreeSet::new() };
+        let found = self.search(folder, finds_hidden)?.into_iter();
+        let is_meant = |found: &Found| !self.names_folders || found.is_folder_in(folder);
+        Ok(found.filter(is_meant).map(|found| found.path).collect())
+    }
+
+    /// The same without folders. Of most paths, the listing of the folder above tells the kind, so that they are not
+    /// looked up one by one.
+    ///
+    /// # Errors
+    /// As [`Glob::find`].
+    pub fn find_files(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<PathBuf>, GlobError> {
+        if self.names_folders {
+            return Ok(Vec::new());
+        }
+        let found = self.search(folder, finds_hidden)?.into_iter();
+        Ok(found.filter(|found| !found.is_folder_in(folder)).map(|found| found.path).collect())
+    }
+
+    fn search(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<Found>, GlobError> {
+        let mut search = Search { folder, finds_hidden, above: Vec::new(), found: Vec::new() };
         let start = if self.is_absolute { Path::new("/") } else { Path::new("") };
         search.look(start, &self.parts)?;
-        let is_meant = |path: &PathBuf| !self.names_folders || folder.join(path).is_dir();
-        Ok(search.found.into_iter().filter(is_meant).collect())
+        search.found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        search.found.dedup_by(|a, b| a.path == b.path);
+        Ok(search.found)
     }
 
     /// Whether the pattern matches this path, for storage whose folders cannot be listed. As in a shell, `*` matches
@@ -227,12 +246,25 @@ impl Token {
     }
 }
 
+/// A path that matches.
+struct Found {
+    path: PathBuf,
+    /// Whether the path is a folder, if a listing has told.
+    is_folder: Option<bool>,
+}
+
+impl Found {
+    fn is_folder_in(&self, folder: &Path) -> bool {
+        self.is_folder.unwrap_or_else(|| folder.join(&self.path).is_dir())
+    }
+}
+
 struct Search<'a> {
     folder: &'a Path,
     finds_hidden: bool,
     /// The folders that a `**` has led through. A link to one of them is not followed again.
     above: Vec<(u64, u64)>,
-    found: BTreeSet<PathBuf>,
+    found: Vec<Found>,
 }
 
 impl Search<'_> {
@@ -246,15 +278,20 @@ impl Search<'_> {
                     return self.look(&next, rest);
                 }
                 if self.folder.join(&next).symlink_metadata().is_ok() {
-                    self.found.insert(next);
+                    self.found.push(Found { path: next, is_folder: None });
                 }
                 Ok(())
             }
             [Part::Pattern(tokens), rest @ ..] => {
                 let names_hidden = self.finds_hidden || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
-                for name in self.names_in(path, names_hidden)? {
-                    if matches(tokens, &letters(name.as_bytes())) {
-                        self.look(path, &[&[Part::Plain(name)], rest].concat())?;
+                for (name, is_folder) in self.names_in(path, names_hidden)? {
+                    if !matches(tokens, &letters(name.as_bytes())) {
+                        continue;
+                    }
+                    if rest.is_empty() {
+                        self.found.push(Found { path: path.join(name), is_folder });
+                    } else {
+                        self.look(&path.join(name), rest)?;
                     }
                 }
                 Ok(())
@@ -272,11 +309,11 @@ impl Search<'_> {
         }
         self.above.push(here);
         self.look(path, rest)?;
-        for name in self.names_in(path, self.finds_hidden)? {
+        for (name, is_folder) in self.names_in(path, self.finds_hidden)? {
             let next = path.join(name);
-            let is_folder = self.folder.join(&next).is_dir();
+            let is_folder = is_folder.unwrap_or_else(|| self.folder.join(&next).is_dir());
             if rest.is_empty() {
-                self.found.insert(next.clone());
+                self.found.push(Found { path: next.clone(), is_folder: Some(is_folder) });
             }
             if is_folder {
                 self.look_below(&next, rest)?;
@@ -286,19 +323,18 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The names in a folder; none if it is not a folder.
-    fn names_in(&self, path: &Path, with_hidden: bool) -> Result<Vec<OsString>, GlobError> {
+    /// The names in a folder, with whether they are folders, where the listing tells; none if it is not a folder. For a
+    /// link, only a look at its target tells.
+    fn names_in(&self, path: &Path, with_hidden: bool) -> Result<Vec<(OsString, Option<bool>)>, GlobError> {
         let folder = self.in_folder(path);
         let entries = match fs::read_dir(&folder) {
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(Vec::new());
             }
-            entries => {
-                entries.and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, _>>())
-            }
+            entries => entries.and_then(|entries| entries.map(|entry| entry.map(name_and_kind)).collect()),
         };
-        let mut names = entries.map_err(|error| GlobError::Unreadable { folder, error })?;
-        names.retain(|name| with_hidden || !name.as_bytes().starts_with(b"."));
+        let mut names: Vec<_> = entries.map_err(|error| GlobError::Unreadable { folder, error })?;
+        names.retain(|(name, _)| with_hidden || !is_hidden(name.as_bytes()));
         Ok(names)
     }
 
@@ -306,6 +342,11 @@ impl Search<'_> {
         let folder = self.folder.join(path);
         if folder.as_os_str().is_empty() { ".".into() } else { folder }
     }
+}
+
+fn name_and_kind(entry: fs::DirEntry) -> (OsString, Option<bool>) {
+    let kind = entry.file_type().ok().filter(|kind| !kind.is_symlink());
+    (entry.file_name(), kind.map(|kind| kind.is_dir()))
 }
 
 /// Converts a name to a path.
@@ -411,6 +452,10 @@ mod tests {
         assert_eq!(find(b"sub/deep/**", false), [b"sub/deep/d.x"]);
         assert_eq!(find(b"missing/*", false), Vec::<Vec<u8>>::new());
         assert_eq!(find(b"b.x/*", false), Vec::<Vec<u8>>::new());
+        let files = |pattern: &[u8]| Glob::parse(pattern).unwrap().find_files(folder.path(), false).unwrap();
+        assert_eq!(files(b"sub/*"), [Path::new("sub/c.x"), Path::new("sub/gone.x")], "`up` links to a folder");
+        assert_eq!(files(b"sub/deep"), Vec::<PathBuf>::new());
+        assert_eq!(files(b"*/"), Vec::<PathBuf>::new());
         let absolute = [name_of(folder.path()).as_bytes(), b"/b.*"].concat();
         assert_eq!(find(&absolute, false), [name_of(at(b"b.x")).into_bytes()]);
     }

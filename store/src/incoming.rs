@@ -159,9 +159,13 @@ impl Drop for Partial {
     }
 }
 
-/// Reserves `size_bytes` for `file`, if the file system supports it.
+/// Smaller objects get no reservation. They are written at once, so a full disk is noticed as early; and file systems
+/// that choose places late never write a small file that is removed soon, nor trim its place.
+const RESERVED_FROM_BYTES: u64 = 64 << 10;
+
+/// Reserves `size_bytes` for `file`, if the object is large and the file system supports it.
 fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
-    if size_bytes == 0 {
+    if size_bytes < RESERVED_FROM_BYTES {
         return Ok(());
     }
     loop {

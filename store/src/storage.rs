@@ -111,6 +111,29 @@ impl Storage {
         self.read(spec, into).await
     }
 
+    /// The current versions of objects, in their order. Files are looked up in one step, which wakes one thread.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`], for the first object that has an error.
+    pub async fn stat_all(&self, urls: Vec<Name>) -> Result<Vec<ObjectSpec>, StorageError> {
+        let is_file = |url: &Name| matches!(SourceUrl::of(url), Ok(SourceUrl::File(_)));
+        if urls.iter().all(is_file) {
+            for _ in &urls {
+                self.0.limits.request().await;
+            }
+            let stat = |url: &Name| match SourceUrl::of(url)? {
+                SourceUrl::File(path) => retry_blocking(|| file::stat(path, url, None)),
+                SourceUrl::Http(_) | SourceUrl::S3 { .. } => unreachable!("all of them are files"),
+            };
+            return blocking(move || urls.iter().map(stat).collect()).await;
+        }
+        let mut objects = Vec::with_capacity(urls.len());
+        for url in &urls {
+            objects.push(self.stat(url, None).await?);
+        }
+        Ok(objects)
+    }
+
     /// Resolves the symbolic links in the folders of output URLs. Missing folders are created.
     ///
     /// # Errors

@@ -179,12 +179,11 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         return run_on(&access, client, draft, &args, false, progress, interrupt).await;
     }
     let folder = private_folder()?;
-    let local = tokio::select! {
+    let (local, client) = tokio::select! {
         local = LocalCluster::start(LocalFolders::ephemeral(&folder), "run", &args.shape) => local,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
-    let client = Client::connect(&access).await?;
     let done = run_on(&access, client, draft, &args, true, progress, interrupt).await;
     local.stop().await;
     done

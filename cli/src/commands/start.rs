@@ -13,7 +13,8 @@ use eyas_executor::StopSignal;
 use eyas_node::{Overlap, StoreLimits};
 use eyas_session::{Access, AccessError};
 use eyas_wire::DataMode;
-use tokio::sync::watch;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use crate::allocation::{Allocation, memory_limit};
@@ -85,6 +86,9 @@ pub(crate) struct ExecutorArgs {
     /// Number of executors that share the machine: each offers this part of the resources that no option sets
     #[arg(long, hide = true, default_value_t = 1)]
     share: u32,
+    /// Connect only when standard input has its first byte: by then the dispatcher has written the access file
+    #[arg(long, hide = true, requires_all = ["owned", "folder"])]
+    wait_for_input: bool,
     #[command(flatten)]
     owned: OwnedArgs,
 }
@@ -122,7 +126,7 @@ async fn local(shape: &ShapeArgs, is_detached: bool, global: &GlobalArgs) -> Res
     // Files of the cluster's file system must not be in a cache folder, which users may remove.
     let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
     let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral: false };
-    let local = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
+    let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!("{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop {option}`");
     say_ready(local.messages.iter().cloned())?;
@@ -199,8 +203,13 @@ fn announce(access: &Access, path: &Path) {
 async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliError> {
     let OwnedArgs { owned, ephemeral } = args.owned;
     let cluster = global.cluster()?;
-    let access = wait_for_access(&cluster, if owned { Duration::ZERO } else { args.reconnect.patience() }).await?;
-    let access = access.with_data(data_mode(args.node.plain_data));
+    let access = match args.wait_for_input {
+        true => None,
+        false => {
+            let patience = if owned { Duration::ZERO } else { args.reconnect.patience() };
+            Some(wait_for_access(&cluster, patience).await?)
+        }
+    };
     let allocation = Allocation::current().unwrap_or_default();
     let name = args.name.or_else(|| allocation.name.clone()).unwrap_or_else(host_name);
     // All nodes of an allocation get the same command line, but each executor needs a folder of its own.
@@ -209,7 +218,8 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         (Some(folder), Some(inner)) => folder.join(inner),
         (Some(folder), None) => folder,
         (None, _) => {
-            std::env::temp_dir().join(format!("eyas-{}-{}-{name}", rustix::process::getuid().as_raw(), access.cluster))
+            let cluster = access.as_ref().map_or("", |access| &access.cluster);
+            std::env::temp_dir().join(format!("eyas-{}-{cluster}-{name}", rustix::process::getuid().as_raw()))
         }
     };
     raise_descriptor_limit();
@@ -244,13 +254,23 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         guardian: Some(vec![own_path()?, "guard".into()]),
     };
     let (switch, stop) = StopSignal::new();
+    let (give_access, given) = oneshot::channel();
+    let (of_cluster, data) = (global.cluster()?, data_mode(args.node.plain_data));
     tokio::spawn(async move {
-        interrupted(owned).await;
+        let access = match access {
+            Some(access) => Some(access),
+            None => access_after_input(&of_cluster).await,
+        };
+        if let Some(access) = access {
+            // The executor may have failed to prepare its folder.
+            let _ = give_access.send(access.with_data(data));
+            interrupted(owned).await;
+        }
         switch.press();
         // The switch must live until the executor ends.
         std::future::pending::<()>().await;
     });
-    let ended = eyas_executor::run(config, access, stop).await;
+    let ended = eyas_executor::run(config, given, stop).await;
     if ephemeral {
         remove_folder(&folder).await;
         // The dispatcher may have removed the cluster's folder just before this executor created its own folder in it.
@@ -258,6 +278,13 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         let _ = std::fs::remove_dir(cluster.folder());
     }
     Ok(ended?)
+}
+
+/// Reads the access file once standard input has its first byte. `None` if standard input ends instead, because the
+/// dispatcher did not start, or if the file cannot be read, which is said.
+async fn access_after_input(cluster: &Cluster) -> Option<Access> {
+    tokio::io::stdin().read_u8().await.ok()?;
+    cluster.access().inspect_err(|error| say!("{error}")).ok()
 }
 
 /// Reads the access file. Waits for the file, because a dispatcher that was started at the same time may not have

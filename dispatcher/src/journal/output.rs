@@ -161,7 +161,6 @@ impl Appending<'_> {
         entry: &Entry,
         lengths: &mut Table<'_, u32, u64>,
     ) -> Result<Option<(Entry, Vec<OutputPlace>)>, JournalProblem> {
-        let is_large = |end: &JobEnd| output_bytes(&end.result.outcome) >= OUTPUT_BESIDE_BYTES;
         let Entry::Results { ends, samples } = entry else { return Ok(None) };
         if !ends.iter().any(is_large) {
             return Ok(None);
@@ -203,6 +202,15 @@ impl Appending<'_> {
         self.open.values().try_for_each(File::sync_data)?;
         File::open(&self.files.folder)?.sync_all()
     }
+}
+
+fn is_large(end: &JobEnd) -> bool {
+    output_bytes(&end.result.outcome) >= OUTPUT_BESIDE_BYTES
+}
+
+/// Bytes of an entry's output that are not in the database.
+pub(super) fn large_bytes(entry: &Entry) -> u64 {
+    entry.ends().iter().filter(|end| is_large(end)).map(|end| output_bytes(&end.result.outcome)).sum()
 }
 
 fn checksum(outcome: &Outcome) -> [u8; 16] {

@@ -83,6 +83,22 @@ impl Journal {
         Ok(replay)
     }
 
+    /// The same as [`Journal::results`] for the watcher of a job, who reads entries soon after they were written, and
+    /// each once.
+    pub fn new_results(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
+        let mut entries = Vec::new();
+        let mut unread = from;
+        for number in from..to {
+            if let Some(entry) = self.recent.take(job, number) {
+                entries.extend(self.results(job, unread, number)?);
+                entries.push(entry);
+                unread = number + 1;
+            }
+        }
+        entries.extend(self.results(job, unread, to)?);
+        Ok(entries)
+    }
+
     /// Results of a job from entry `from` on and before entry `to`, with all captured output.
     pub fn results(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
         self.read_results(job, from, to, true).map_err(|problem| self.error(problem))

@@ -350,6 +350,11 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     let file = folder.path().join("journal.output/7");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 3 * OUTPUT_BESIDE_BYTES);
     assert_eq!(journal.results(JOB, 0, 2).unwrap(), [first.clone(), second.clone()]);
+    // At first from memory, then from the file.
+    for _ in 0..2 {
+        assert_eq!(journal.new_results(JOB, 0, 2).unwrap(), [first.clone(), second.clone()]);
+        assert!(journal.recent.take(JOB, 0).is_none() && journal.recent.take(JOB, 1).is_none());
+    }
     let short = journal.results_in_short(JOB, 0, 2).unwrap();
     let lengths: Vec<_> = short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
     assert_eq!(lengths, [0, 9, 7, 0]);
@@ -373,6 +378,35 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     journal.write(JournalRecord::Forget { job: JOB });
     wait_for(&done, WrittenRecord::Forgotten(JOB));
     assert!(!file.exists() && journal.jobs().unwrap().is_empty());
+}
+
+#[test]
+fn output_that_cannot_be_written_is_not_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let ((sender, done), (failed_sender, failed)) = (mpsc::channel(), mpsc::channel());
+    let open = || {
+        let (sender, failed_sender) = (sender.clone(), failed_sender.clone());
+        let failed = move |e: JournalError| drop(failed_sender.send(e.to_string()));
+        Journal::open(&path, JournalOptions::default(), move |done| drop(sender.send(done)), failed).unwrap()
+    };
+    let journal = open();
+    // A file in place of the folder fails as a full disk does: after the transaction has begun.
+    std::fs::write(folder.path().join("journal.output"), "").unwrap();
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
+    wait_for(&done, WrittenRecord::Job(JOB));
+    let outcome = Outcome { stdout: vec![1; OUTPUT_BESIDE_BYTES as usize], ..Outcome::of(Status::Succeeded) };
+    let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 1) }];
+    let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
+    journal.write(JournalRecord::Entry { job: JOB, number: 0, entry });
+    let why = failed.recv_timeout(Duration::from_secs(30)).unwrap();
+    assert!(why.contains("cannot be written") && why.contains("is the disk full?"), "{why}");
+    assert!(done.try_recv().is_err() && journal.recent.take(JOB, 0).is_none());
+    close(journal);
+    std::fs::remove_file(folder.path().join("journal.output")).unwrap();
+    let journal = open();
+    assert!(journal.jobs().unwrap().len() == 1 && journal.results(JOB, 0, 1).unwrap().is_empty());
+    close(journal);
 }
 
 #[test]
