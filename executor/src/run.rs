@@ -67,8 +67,9 @@ pub enum ExecutorError {
 }
 
 /// Runs an executor until `stop` or the dispatcher stops it. The executor prepares its folder, and then waits for
-/// `access`, because its dispatcher may be starting too; it ends if the sender is dropped. Bytes are moved on the runtime of the caller. Session and
-/// core have a thread of their own, so that no thread wakes another between two steps; this shortens short tasks.
+/// `access`, because its dispatcher may be starting too; it ends if the sender is dropped. Bytes are moved on the
+/// runtime of the caller. Session and core have a thread of their own, so that no thread wakes another between two
+/// steps; this shortens short tasks.
 ///
 /// # Errors
 /// If the store cannot be opened, or the dispatcher cannot be reached within the configured reconnection time.
