@@ -122,8 +122,8 @@ fn run(scale: Scale, only: Option<&str>) {
         }
     }
     println!(
-        "\nbound: {loads_per_s:.0} dependent random loads/s on this machine now; a decision takes the time of this many: \
-         {}",
+        "\nbound: {loads_per_s:.0} dependent random loads/s on this machine now; a decision takes the time of this \
+         many: {}",
         loads_of_a_decision.join(", ")
     );
     println!(
