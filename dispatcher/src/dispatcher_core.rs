@@ -383,8 +383,9 @@ impl DispatcherCore {
     }
 
     /// The next deadline, microseconds since 1970, if there is one.
-    fn next_due_us(&self) -> Option<u64> {
-        let silence = self.executors.next_loss_us(self.silence_us());
+    fn next_due_us(&mut self) -> Option<u64> {
+        let silence_us = self.silence_us();
+        let silence = self.executors.next_loss_us(silence_us);
         let stop = self.stopping_us.map(|since_us| since_us + STOP_DEADLINE_US + 1);
         let pushes = self.pushes.are_shown().then_some(self.ticked_us + SHOW_PUSHES_EVERY_US);
         let due = [self.jobs.next_timeout(), self.jobs.next_tick(), silence, stop, pushes];
@@ -404,7 +405,8 @@ impl DispatcherCore {
         let (capacity_milli, busy_milli) = (utilisation.total_milli, utilisation.busy_milli);
         let watched = self.replies.watched().collect();
         self.tell_jobs(jobs::Event::Tick { capacity_milli, busy_milli, watched });
-        for executor in self.executors.lost_at(now_us, self.silence_us()) {
+        let silence_us = self.silence_us();
+        for executor in self.executors.lost_at(now_us, silence_us) {
             let silence = self.heartbeat * MISSED_HEARTBEATS;
             tracing::warn!(%executor, "does not read its messages, or was not heard of for {silence:?}");
             self.lost(executor, true);

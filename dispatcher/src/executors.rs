@@ -67,6 +67,11 @@ pub(crate) struct ConnectedExecutors {
     to_send: Vec<ExecutorId>,
     /// Makes tokens of jobs.
     keys: Option<Arc<Keys>>,
+    /// Names in use.
+    names: HashSet<String>,
+    /// No executor counts as lost before this time, microseconds since 1970; `None` if that is not known. Asked for
+    /// after each batch of messages, so that it must not take a look at each executor.
+    no_loss_before_us: Option<u64>,
 }
 
 impl ConnectedExecutors {
@@ -74,9 +79,10 @@ impl ConnectedExecutors {
     pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, now_us: u64) -> ExecutorId {
         let id = ExecutorId(self.joined);
         self.joined += 1;
-        let same_name = self.present.values().filter(|other| other.name == registration.name).count();
         // Names are for people: two of the same are told apart by the id.
-        let name = if same_name == 0 { registration.name.clone() } else { format!("{}-{id}", registration.name) };
+        let is_taken = self.names.contains(&registration.name);
+        let name = if is_taken { format!("{}-{id}", registration.name) } else { registration.name.clone() };
+        self.names.insert(name.clone());
         let executor = ConnectedExecutor {
             name,
             host: registration.host.clone(),
@@ -131,7 +137,9 @@ impl ConnectedExecutors {
     }
 
     pub fn leave(&mut self, id: ExecutorId) -> Option<ConnectedExecutor> {
-        self.present.remove(&id)
+        let gone = self.present.remove(&id)?;
+        self.names.remove(&gone.name);
+        Some(gone)
     }
 
     pub fn get(&self, id: ExecutorId) -> Option<&ConnectedExecutor> {
@@ -171,17 +179,24 @@ impl ConnectedExecutors {
     }
 
     /// Executors that have missed messages, or were not heard of for this long.
-    pub fn lost_at(&self, now_us: u64, deadline_us: u64) -> Vec<ExecutorId> {
+    pub fn lost_at(&mut self, now_us: u64, deadline_us: u64) -> Vec<ExecutorId> {
+        if self.no_loss_before_us.is_some_and(|before_us| now_us < before_us) {
+            return Vec::new();
+        }
+        self.no_loss_before_us = None;
         let is_lost = |executor: &ConnectedExecutor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
         self.iter().filter(|(_, executor)| is_lost(executor)).map(|(id, _)| id).collect()
     }
 
-    /// When the next executor counts as lost, unless it is heard of before.
-    pub fn next_loss_us(&self, deadline_us: u64) -> Option<u64> {
+    /// When the next executor may count as lost: not earlier, and later if it is heard of before.
+    pub fn next_loss_us(&mut self, deadline_us: u64) -> Option<u64> {
         let lost_us = |executor: &ConnectedExecutor| {
             if executor.is_deaf { 0 } else { executor.last_heard_us + deadline_us + 1 }
         };
-        self.present.values().map(lost_us).min()
+        if self.no_loss_before_us.is_none() {
+            self.no_loss_before_us = self.present.values().map(lost_us).min();
+        }
+        self.no_loss_before_us
     }
 
     /// The executor with this name or id.
@@ -217,6 +232,7 @@ impl ConnectedExecutors {
             if executor.outbox.post(messages) == Err(OutboxError::Full)
                 && !std::mem::replace(&mut executor.is_deaf, true)
             {
+                self.no_loss_before_us = None;
                 tracing::warn!(executor = %id, "does not read what it is sent; its connection will end");
             }
         }

@@ -1,7 +1,7 @@
 //! Executors: what they have, run and hold (the paper's `E_set` and `E_map`), and which of them ask for work.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::{Estimate, ExecutorId, Need, Resources};
@@ -104,7 +104,8 @@ pub(crate) struct Executors {
     lending: BTreeSet<ExecutorKey>,
     /// The number of executors that accept tasks by attributes of one task or of the moment.
     constraining: u32,
-    least_free_disk_bytes: Option<u64>,
+    /// The number of executors with each amount of free disk, in bytes.
+    free_disks: BTreeMap<u64, u32>,
     /// The moving mean over all executors; a new executor starts with it.
     mean_run_us: Option<u64>,
 }
@@ -145,6 +146,7 @@ impl Executors {
             }
         };
         assert!(self.keys.insert(id, key).is_none(), "executor {id} joined twice");
+        *self.free_disks.entry(u64::MAX).or_default() += 1;
         key
     }
 
@@ -158,13 +160,13 @@ impl Executors {
         );
         self.total_milli -= executor.total_milli();
         self.constraining -= u32::from(executor.profile.is_constraining());
-        let id = executor.id;
+        let (id, free_disk_bytes) = (executor.id, executor.free_disk_bytes);
         self.lending.remove(&key);
         self.set_work_state(key, WorkState::Gone);
         self.ready.iter_mut().for_each(|queue| queue.retain(|other| *other != key));
         self.keys.remove(&id);
         self.free.push(key);
-        self.find_least_free_disk();
+        self.uncount_free_disk(free_disk_bytes);
     }
 
     /// Whether an executor accepts tasks by attributes of one task or of the moment.
@@ -174,23 +176,26 @@ impl Executors {
 
     /// The smallest free disk of all executors.
     pub fn least_free_disk_bytes(&self) -> u64 {
-        self.least_free_disk_bytes.unwrap_or(u64::MAX)
+        self.free_disks.first_key_value().map_or(u64::MAX, |(bytes, _)| *bytes)
     }
 
     /// Sets an executor's free disk, and returns the earlier value.
     pub(super) fn set_free_disk(&mut self, key: ExecutorKey, bytes: u64) -> u64 {
         let before = core::mem::replace(&mut self.table[key.index()].free_disk_bytes, bytes);
-        let least = self.least_free_disk_bytes();
-        if bytes <= least {
-            self.least_free_disk_bytes = Some(bytes);
-        } else if before == least {
-            self.find_least_free_disk();
+        if before != bytes {
+            *self.free_disks.entry(bytes).or_default() += 1;
+            self.uncount_free_disk(before);
         }
         before
     }
 
-    fn find_least_free_disk(&mut self) {
-        self.least_free_disk_bytes = self.all().map(|(_, executor)| executor.free_disk_bytes).min();
+    /// One executor less has that amount of free disk.
+    fn uncount_free_disk(&mut self, bytes: u64) {
+        let count = self.free_disks.get_mut(&bytes).expect("the free disk of each executor is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.free_disks.remove(&bytes);
+        }
     }
 
     pub fn find(&self, id: ExecutorId) -> Option<ExecutorKey> {
