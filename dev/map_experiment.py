@@ -58,7 +58,7 @@ duckdb.sql("set memory_limit = '1GB'")
 duckdb.sql(f"copy ({queries[sys.argv[1]]}) to '/dev/null' (format csv)")
 """
 
-# What is done; the words of `eyas map`; what is beside it, by name.
+# Name of the work, arguments of `eyas map`, and the commands to compare with, by name.
 WORK = [
     ("wc -l", ["/text", "--", "wc", "-l"], {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"}),
     ("grep -c", ["/text", "--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text | cat"}),

@@ -15,13 +15,12 @@
 //! holders an input, more misses again.
 //!
 //! The bound is printed below the table: dependent loads from random places that the machine makes in a second, and
-//! how many of them a decision takes the time of. Rates of two machines can be compared by the latter.
+//! the number of such loads that take as long as a decision. That number can be compared between machines.
 //!
-//! Found: as expected for one input. For two, 38 entries of waiting lists in a decision, half of them of tasks that
-//! came since; reading the tasks they name was a third of the time until entries said what the other input is, and the
-//! lists' own first lines a fifth until those of the next eight objects were read together. Holders of one of two
-//! inputs now look at new tasks later, together with further ones. A machine whose other
-//! cores are busy shows up to a third less, because they share its last cache.
+//! Found: as expected for one input. For two, a decision looks at 38 entries of waiting lists, half of them of tasks
+//! that came since. Reading the tasks that the entries name took a third of the time, until entries said what the other
+//! input is. Reading the first line of each list took a fifth, until those of the next eight objects were read together.
+//! A machine whose other cores are busy shows up to a third less, because they share its last cache.
 //!
 //! The cases after the first table are those in which one event could cost as much as there are executors, holders or
 //! tasks; their times are of single events.

@@ -130,7 +130,7 @@ impl PeerServer {
         self.shared.expectations.expect(into)
     }
 
-    /// Amounts that the server has sent so far.
+    /// Number of ranges and bytes that the server has sent.
     pub fn served(&self) -> Served {
         Served {
             count: self.shared.served_count.load(Ordering::Relaxed),

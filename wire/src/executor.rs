@@ -272,7 +272,7 @@ pub struct Assignment {
     pub template: u16,
     /// Values of the placeholders.
     pub values: Vec<Value>,
-    /// Inputs, the template's first; those that [`ToExecutor::Inputs`] has sent come before these.
+    /// The inputs, those of the template first. Inputs that were sent with [`ToExecutor::Inputs`] come before them.
     pub inputs: Vec<AssignedInput>,
 }
 

@@ -39,7 +39,7 @@ pub fn reduce(input: impl BufRead, output: &mut impl Write) -> Result<(), Troubl
 
 const OVERFLOW: &str = "counts of this key add up to more than 64 bits hold";
 
-/// The sum of a key's counts so far.
+/// The sum of the counts of one key.
 struct KeySum {
     /// The last line.
     line: Vec<u8>,

@@ -154,7 +154,7 @@ impl PieceCutter {
         PieceCutter { cutter, pieces, piece_bytes, size_bytes, at: 0, ends }
     }
 
-    /// Reads `bytes`, which follow those read so far.
+    /// Reads the next `bytes` of the content.
     ///
     /// # Errors
     /// The content does not have the format. The cutter cannot be used further.

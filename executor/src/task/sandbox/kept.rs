@@ -3,7 +3,7 @@
 //! template stay, everything else is removed. The next task with the same template inputs gets it; a task without
 //! template inputs gets one that is empty.
 //!
-//! A task may have done anything to its sandbox. What is handed to the next task is verified: the folder is still the
+//! A task can change anything in its sandbox, so a sandbox is verified before the next task gets it: the folder is the
 //! one that was made, with its mode, owner and attributes; each template input is still at its name, and its inode is
 //! the one that was linked. The seal of the object was verified when the task ended
 //! ([`ObjectStore::verify_seal`](eyas_store::ObjectStore::verify_seal)), and the store still has the same copy. A
