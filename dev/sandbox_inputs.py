@@ -10,7 +10,6 @@ medians. The goal: 300 tasks/s with 1,000 inputs.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import statistics
 import subprocess
@@ -19,54 +18,31 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from measured import COMMAND, MeasuredCluster
+
 GOAL = 300.0
 INPUTS = (1, 10, 100, 1000)
-PROJECT = Path(__file__).resolve().parent.parent
 LOOP = 'd=box-{}; mkdir $d && ln -t $d in-%d/* && /bin/true {} && rm -r $d'
 
 
-class Cluster:
-    """A cluster of one node with two slots. A context manager that stops it at its end."""
-
-    def __init__(self, command: Path, folder: Path, number: int) -> None:
-        self.command = str(command.resolve())
-        self.folder = folder
-        self.environment = {**os.environ, "EYAS_HOME": str(folder / f"home-{number}")}
-        self.environment.pop("EYAS_ACCESS", None)
-
-    def __enter__(self) -> Cluster:
-        self.run("start", "local", "--nodes", "1", "--slots", "2", "--detach")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.run("stop")
-
-    def run(self, *words: str) -> str:
-        """What a command says."""
-        line = [self.command, *words]
-        done = subprocess.run(line, env=self.environment, cwd=self.folder, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"eyas {' '.join(words)} failed: {done.stderr[-1000:]}")
-        return done.stderr
-
-    def rate(self, inputs: int) -> float:
-        """Tasks a second of one job, as eyas says."""
-        said = self.run("submit", "--wait", f"job-{inputs}.toml")
-        found = re.search(r"\(([0-9.]+)/s\)", said)
-        if found is None:
-            raise SystemExit(f"no rate in: {said}")
-        return float(found[1])
+def rate(cluster: MeasuredCluster, job: str) -> float:
+    """Tasks a second of one job, as eyas says."""
+    said = cluster.submit(job).said
+    found = re.search(r"\(([0-9.]+)/s\)", said)
+    if found is None:
+        raise SystemExit(f"no rate in: {said}")
+    return float(found[1])
 
 
-def prepare(folder: Path, inputs: int, tasks: int) -> None:
-    """Writes the files and the job file for a number of inputs."""
+def prepare(folder: Path, inputs: int, tasks: int) -> str:
+    """Writes the files for a number of inputs. Returns the job file."""
     names = [f"in-{inputs}/{number}" for number in range(inputs)]
     (folder / f"in-{inputs}").mkdir()
     for name in names:
         (folder / name).write_text(f"{name}\n")
     listed = ", ".join(f'"{name}"' for name in names)
-    job = f'[[task]]\narray = "1-{tasks}"\nfolder = "sandbox"\ncommand = ["/bin/true", "{{}}"]\ninputs = [{listed}]\n'
-    (folder / f"job-{inputs}.toml").write_text(job)
+    return f'[[task]]\narray = "1-{tasks}"\nfolder = "sandbox"\ncommand = ["/bin/true", "{{}}"]\ninputs = [{listed}]\n'
 
 
 def loop(folder: Path, inputs: int, tasks: int) -> float:
@@ -81,7 +57,6 @@ def loop(folder: Path, inputs: int, tasks: int) -> float:
 def main() -> int:
     """Measures, prints a table, and says whether the goal is met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    eyas = Path(os.environ.get("EYAS_BIN", PROJECT / "target/release/eyas"))
     parser.add_argument("--eyas", type=Path, action="append", help="command; several are compared [default: $EYAS_BIN]")
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
@@ -89,26 +64,28 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     words = parser.parse_args()
     tasks, rounds = (10, 1) if words.tiny else (words.tasks, words.rounds)
-    commands = words.eyas or [eyas]
+    # Several commands may have one name in different folders.
+    commands = {f"{command.parent.name}/{command.name}": command for command in words.eyas or [COMMAND]}
     rates: dict[tuple[int, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for inputs in words.inputs:
-            prepare(folder, inputs, tasks)
+        jobs = {inputs: prepare(folder, inputs, tasks) for inputs in words.inputs}
         for _ in range(rounds):
             for inputs in words.inputs:
                 rates.setdefault((inputs, "shell loop"), []).append(loop(folder, inputs, tasks))
-                for number, command in enumerate(commands):
-                    with Cluster(command, folder, number) as cluster:
-                        cluster.rate(inputs)
-                        rates.setdefault((inputs, command.name), []).append(cluster.rate(inputs))
-    columns = [*(command.name for command in commands), "shell loop"]
+                for label, command in commands.items():
+                    shape = ("--nodes", "1", "--slots", "2")
+                    home = label.replace("/", "-")
+                    with MeasuredCluster(folder, *shape, command=command, home=home) as cluster:
+                        rate(cluster, jobs[inputs])
+                        rates.setdefault((inputs, label), []).append(rate(cluster, jobs[inputs]))
+    columns = [*commands, "shell loop"]
     print(f"{'inputs':>8}" + "".join(f"{column:>20}" for column in columns) + "    tasks/s, medians")
     for inputs in words.inputs:
         medians = [statistics.median(rates[inputs, column]) for column in columns]
         print(f"{inputs:>8}" + "".join(f"{median:>20.0f}" for median in medians))
     most = max(words.inputs)
-    last = statistics.median(rates[most, commands[-1].name])
+    last = statistics.median(rates[most, [*commands][-1]])
     print(f"goal: {GOAL:.0f} tasks/s with {most} inputs: {'met' if last >= GOAL else 'missed'}")
     return 0 if last >= GOAL or words.tiny else 1
 

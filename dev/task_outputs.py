@@ -44,8 +44,10 @@ def main() -> int:
     ways: dict[str, list[str]] = {}
     for command in words.eyas or [eyas]:
         run = [str(command.resolve()), "run", "--report", "none", "--array", f"1-{tasks}"]
-        ways[f"{command.name}, no output"] = [*run, "--", "/bin/echo", "{}"]
-        ways[f"{command.name}, -o"] = [*run, "-o", "o=out/{}", "--no-append", "--", "cp", "/etc/hostname", "o"]
+        # Several commands may have one name in different folders.
+        name = f"{command.parent.name}/{command.name}"
+        ways[f"{name}, no output"] = [*run, "--", "/bin/echo", "{}"]
+        ways[f"{name}, -o"] = [*run, "-o", "o=out/{}", "--no-append", "--", "cp", "/etc/hostname", "o"]
     ways["xargs, not synced"] = [*xargs, "cp", "/etc/hostname", "out/{}"]
     ways["xargs, synced"] = [*xargs, "sh", "-c", "cp /etc/hostname out/{} && sync out/{} && sync out"]
     rates: dict[str, list[float]] = {way: [] for way in ways}
@@ -63,9 +65,9 @@ def main() -> int:
                 if "no output" not in way and len(list(out.iterdir())) != tasks:
                     print(f"task_outputs: {way} did not write all outputs", file=sys.stderr)
                     return 1
-    print(f"{'tasks/s':28}{'median':>9}{'range':>18}")
+    print(f"{'tasks/s':36}{'median':>9}{'range':>18}")
     for way, those in rates.items():
-        print(f"{way:28}{statistics.median(those):9.0f}{min(those):9.0f} to {max(those):.0f}")
+        print(f"{way:36}{statistics.median(those):9.0f}{min(those):9.0f} to {max(those):.0f}")
     last = [statistics.median(those) for way, those in rates.items() if way.endswith("-o")][-1]
     print(f"goal: {GOAL:.0f} tasks/s with outputs: {'met' if last >= GOAL else 'missed'}")
     return 0 if last >= GOAL or words.tiny else 1

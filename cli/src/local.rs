@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, ToClient};
@@ -21,8 +21,9 @@ use crate::own_process::{own_path, remove_folder};
 
 /// A process must end within this time after its standard input has ended; then it is killed.
 const DOWN_DEADLINE: Duration = Duration::from_secs(20);
-/// Time between two looks whether all executors have joined.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Shortest and longest pause between two questions whether all executors have joined.
+const JOIN_PAUSE_MIN: Duration = Duration::from_millis(1);
+const JOIN_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Size of a store, unless the disk is too small for it.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 10_000_000_000;
 /// The stores of a local cluster together take at most the free disk space divided by this.
@@ -159,6 +160,7 @@ impl Processes {
     }
 
     async fn wait_for_executors(&mut self, client: &mut Client, count: usize) -> Result<(), CliError> {
+        let began = Instant::now();
         let all_joined = async {
             loop {
                 if let ToClient::Executors(executors) = client.ask(FromClient::Executors).await?
@@ -173,7 +175,8 @@ impl Processes {
                         );
                     }
                 }
-                sleep(LOOK_EVERY).await;
+                // The pause adds at most an eighth to the wait.
+                sleep((began.elapsed() / 8).clamp(JOIN_PAUSE_MIN, JOIN_PAUSE_MAX)).await;
             }
         };
         timeout(UP_DEADLINE, all_joined)

@@ -16,9 +16,10 @@ ROLES = ("dispatcher", "executor", "client")
 
 @dataclass
 class Cost:
-    """What a job took. Processor seconds and the largest memory are of all processes of a role."""
+    """What a job took, and what its command said. Processor seconds and memory are of all processes of a role."""
 
     seconds: float = 0.0
+    said: str = ""
     cpu_s: dict[str, float] = field(default_factory=dict)
     memory_mb: dict[str, float] = field(default_factory=dict)
 
@@ -26,11 +27,11 @@ class Cost:
 class MeasuredCluster:
     """A cluster on this machine. A context manager that stops it at its end."""
 
-    def __init__(self, folder: Path, *words: str, command: Path = COMMAND) -> None:
+    def __init__(self, folder: Path, *words: str, command: Path = COMMAND, home: str = "home") -> None:
         self.command = str(command.resolve())
         self.folder = folder
         self.words = words
-        self.environment = {**os.environ, "EYAS_HOME": str(folder / "home")}
+        self.environment = {**os.environ, "EYAS_HOME": str(folder / home)}
         self.environment.pop("EYAS_ACCESS", None)
 
     def __enter__(self) -> MeasuredCluster:
@@ -64,7 +65,7 @@ class MeasuredCluster:
         assert client.stderr
         said = client.stderr.read()
         _, status, used = os.wait4(client.pid, 0)
-        cost = Cost(time.monotonic() - began)
+        cost = Cost(time.monotonic() - began, said)
         client.returncode = os.waitstatus_to_exitcode(status)
         if client.returncode:
             raise SystemExit(f"the job failed: {said[-2000:]}")
@@ -80,7 +81,7 @@ class MeasuredCluster:
 
     def processes(self, role: str) -> list[Path]:
         """The processes of a role."""
-        home = f"EYAS_HOME={self.folder}/home".encode()
+        home = f"EYAS_HOME={self.environment['EYAS_HOME']}".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:

@@ -83,17 +83,15 @@ impl Journal {
         Ok(replay)
     }
 
-    /// The same as [`Journal::results`] for the watcher of a job, who reads entries soon after they were written, and
-    /// each once.
+    /// Reads entries as [`Journal::results`] does, for a client that watches the job: such a client reads entries soon
+    /// after they are written, and each entry once.
     pub fn new_results(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         let mut unread = from;
-        for number in from..to {
-            if let Some(entry) = self.recent.take(job, number) {
-                entries.extend(self.results(job, unread, number)?);
-                entries.push(entry);
-                unread = number + 1;
-            }
+        for (number, entry) in self.recent.take(job, from..to) {
+            entries.extend(self.results(job, unread, number)?);
+            entries.push(entry);
+            unread = number + 1;
         }
         entries.extend(self.results(job, unread, to)?);
         Ok(entries)

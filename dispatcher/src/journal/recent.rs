@@ -2,6 +2,7 @@
 //! them, output that is still in memory would be read from its file, and its checksum computed again.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_jobs::{Entry, JournalRecord};
@@ -52,31 +53,27 @@ impl RecentEntries {
             }
         }
         while recent.bytes > MAX_RECENT_BYTES && recent.entries.len() > 1 {
-            recent.remove(0);
+            recent.bytes -= recent.entries.pop_front().map_or(0, |oldest| oldest.bytes);
         }
     }
 
-    /// Takes an entry out, if it is here. Most jobs have one watcher, which then gets the entry without a copy.
-    pub fn take(&self, job: JobId, number: u64) -> Option<Entry> {
-        let taken = {
+    /// Removes the recent entries of a job in this range of numbers, and returns them in order. Most jobs have one
+    /// watcher, which then gets the entries without a copy.
+    pub fn take(&self, job: JobId, numbers: Range<u64>) -> Vec<(u64, Entry)> {
+        let is_asked = |entry: &RecentEntry| entry.job == job && numbers.contains(&entry.number);
+        let taken: Vec<_> = {
             let mut recent = self.recent();
-            let index = recent.entries.iter().position(|entry| (entry.job, entry.number) == (job, number))?;
-            recent.remove(index)?
+            let (taken, kept) = std::mem::take(&mut recent.entries).into_iter().partition(is_asked);
+            recent.entries = kept;
+            recent.bytes = recent.entries.iter().map(|entry| entry.bytes).sum();
+            Vec::from(taken)
         };
-        Some(Arc::unwrap_or_clone(taken.entry))
+        taken.into_iter().map(|taken| (taken.number, Arc::unwrap_or_clone(taken.entry))).collect()
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
         // Each change is whole before it can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Recent {
-    fn remove(&mut self, index: usize) -> Option<RecentEntry> {
-        let removed = self.entries.remove(index)?;
-        self.bytes -= removed.bytes;
-        Some(removed)
     }
 }
 
@@ -100,14 +97,17 @@ mod tests {
         let recent = RecentEntries::default();
         let half = MAX_RECENT_BYTES / 2;
         recent.add(vec![written(0, half), written(1, 10), written(2, half), written(3, half)]);
-        let taken = |number| recent.take(JobId(1), number).map(|entry| entry.ends()[0].output_bytes);
-        assert_eq!([0, 1, 2, 2, 3].map(taken), [None, None, Some(half), None, Some(half)]);
+        let taken = |numbers| {
+            let taken = recent.take(JobId(1), numbers).into_iter();
+            taken.map(|(number, entry)| (number, entry.ends()[0].output_bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!([0..3, 0..3, 0..9].map(taken), [vec![(2, half)], vec![], vec![(3, half)]]);
         recent.add(vec![written(4, 2 * MAX_RECENT_BYTES)]);
         assert_eq!(recent.recent().entries.len(), 1, "the newest entry stays, however large it is");
         recent.add(vec![written(5, half)]);
-        assert_eq!([4, 5].map(taken), [None, Some(half)]);
+        assert_eq!(taken(4..6), [(5, half)]);
         assert_eq!(recent.recent().bytes, 0);
         recent.add(vec![written(6, half), JournalRecord::Forget { job: JobId(1) }]);
-        assert_eq!((taken(6), recent.recent().bytes), (None, 0));
+        assert_eq!((taken(0..9), recent.recent().bytes), (vec![], 0));
     }
 }

@@ -353,7 +353,7 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     // At first from memory, then from the file.
     for _ in 0..2 {
         assert_eq!(journal.new_results(JOB, 0, 2).unwrap(), [first.clone(), second.clone()]);
-        assert!(journal.recent.take(JOB, 0).is_none() && journal.recent.take(JOB, 1).is_none());
+        assert!(journal.recent.take(JOB, 0..2).is_empty());
     }
     let short = journal.results_in_short(JOB, 0, 2).unwrap();
     let lengths: Vec<_> = short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
@@ -401,7 +401,7 @@ fn output_that_cannot_be_written_is_not_acknowledged() {
     journal.write(JournalRecord::Entry { job: JOB, number: 0, entry });
     let why = failed.recv_timeout(Duration::from_secs(30)).unwrap();
     assert!(why.contains("cannot be written") && why.contains("is the disk full?"), "{why}");
-    assert!(done.try_recv().is_err() && journal.recent.take(JOB, 0).is_none());
+    assert!(done.try_recv().is_err() && journal.recent.take(JOB, 0..1).is_empty());
     close(journal);
     std::fs::remove_file(folder.path().join("journal.output")).unwrap();
     let journal = open();
