@@ -1,27 +1,28 @@
-//! Sessions: TCP, TLS, one greeting in each direction, then frames in both directions.
+//! Sessions: a connection, proofs of both keys by TLS, one greeting in each direction, then frames in both directions.
+//!
+//! Over TCP, frames are inside TLS. Over a [local socket](crate::local_socket), TLS ends with the greetings.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use eyas_types::access::Principal;
-use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES};
+use eyas_wire::frame::{MAX_FRAME_BYTES, MAX_HELLO_BYTES};
 use eyas_wire::{DataMode, Hello, Role};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::access::Access;
 use crate::credentials::{Credentials, SERVER_NAME, TrustWatch};
-use crate::door::Proven;
+use crate::frames::{FrameReader, FrameWriter, read_hello, write_hello};
+use crate::local_socket::{self, RecordStream};
 
 /// A peer has to answer a new connection within this time.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -116,21 +117,8 @@ pub struct Session {
     pub standing: TrustWatch,
     /// How the peer exchanges bulk data.
     pub data: DataMode,
-}
-
-/// The receiving half.
-pub struct FrameReader {
-    stream: ReadHalf<TlsStream<TcpStream>>,
-    address: String,
-    body: Vec<u8>,
-    /// Counts the connection at the listener's door while it is read; only where it was accepted.
-    proven: Option<Proven>,
-}
-
-/// The sending half.
-pub struct FrameWriter {
-    stream: WriteHalf<TlsStream<TcpStream>>,
-    address: String,
+    /// Whether the peer is a process of the same user on this host, connected by a local socket.
+    pub is_local: bool,
 }
 
 /// Accepts peers that have a key of the cluster. Has no deadline; [`Listener`](crate::Listener) has one.
@@ -152,17 +140,39 @@ impl SessionAcceptor {
     /// # Errors
     /// If the peer has no accepted key, or speaks another protocol or version.
     pub async fn accept(&self, stream: TcpStream) -> Result<(Session, Role), SessionError> {
-        let remote = address_of(stream.peer_addr());
+        let remote = stream.peer_addr().map_or_else(|_| "a closed connection".into(), |address| address.to_string());
+        let greeted = self.greet(stream, &remote).await?;
+        let role = greeted.hello.role;
+        Ok((greeted.over_tcp()?, role))
+    }
+
+    /// The same for a peer that has connected by the local socket of the listener at `address`.
+    pub(crate) async fn accept_local(
+        &self,
+        stream: UnixStream,
+        address: SocketAddr,
+    ) -> Result<(Session, Role), SessionError> {
+        let remote = local_socket::far_end(address);
+        let greeted = self.greet(RecordStream::new(stream), &remote.to_string()).await?;
+        let role = greeted.hello.role;
+        Ok((greeted.over_local_socket(address, remote), role))
+    }
+
+    async fn greet<S>(&self, stream: S, remote: &str) -> Result<Greeted<S>, SessionError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let tls = TlsAcceptor::from(self.credentials.server().clone());
-        let stream = tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
-        let mut session = Session::over(TlsStream::Server(stream), &self.credentials)?;
+        let stream = tls.accept(stream).await.map_err(|e| not_trusted(remote, &e))?;
+        let mut stream = TlsStream::Server(stream);
+        let standing = standing_of(&stream, &self.credentials, remote)?;
         let is_dispatcher = self.role == Role::Dispatcher;
-        let trust = is_dispatcher.then(|| self.credentials.trust().for_principal(session.standing.holder()));
+        let trust = is_dispatcher.then(|| self.credentials.trust().for_principal(standing.holder()));
         let own = Hello::new(self.role, self.data, trust);
-        session.writer.send(std::slice::from_ref(&own)).await?;
-        let hello = session.reader.hello(MAX_HELLO_BYTES).await?;
-        session.agree(&own, &hello)?;
-        Ok((session, hello.role))
+        write_hello(&mut stream, &own, remote).await?;
+        let hello = read_hello(&mut stream, MAX_HELLO_BYTES, remote).await?;
+        agree(&own, &hello, remote)?;
+        Ok(Greeted { stream, standing, hello })
     }
 }
 
@@ -171,30 +181,109 @@ impl SessionAcceptor {
 /// # Errors
 /// If the peer cannot be reached, belongs to another cluster, or speaks another version.
 pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> {
-    let address = access.dispatcher.clone();
-    let unreachable = |source| SessionError::Unreachable { address: address.clone(), source };
-    let greet = async {
-        let credentials = access.credentials();
-        let config = if access.is_of_node() { credentials.to_node() } else { credentials.to_dispatcher() };
-        let stream = TcpStream::connect(&address).await.map_err(unreachable)?;
-        let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
-        let stream = TlsConnector::from(config.clone()).connect(name, stream).await;
-        // A broken connection does not mean missing trust: the dispatcher may be stopping or starting.
-        let broken = |e: io::Error| if is_refusal(&e) { not_trusted(&address, &e) } else { unreachable(e) };
-        let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?), credentials)?;
-        // The peer sends first. If it does not accept the key, it closes the connection; data that it has not read by
-        // then would make the system drop its alert.
-        let mut hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
-        if let Some(trust) = hello.trust.take().filter(|_| session.standing.holder() == Principal::Dispatcher) {
-            credentials.learn(trust);
+    let late = || unreachable(&access.dispatcher, io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
+    timeout(DIAL_DEADLINE, connect(access, role)).await.map_err(|_| late())?
+}
+
+/// Connects by a local socket if there is one, otherwise by TCP.
+async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
+    let address = &access.dispatcher;
+    let found = tokio::net::lookup_host(address).await.map_err(|e| unreachable(address, e))?.collect::<Vec<_>>();
+    for remote in &found {
+        let Some(stream) = local_socket::connect(*remote).await else { continue };
+        match greet(access, role, RecordStream::new(stream)).await {
+            Ok(greeted) => return Ok(greeted.over_local_socket(local_socket::far_end(*remote), *remote)),
+            // The listener does not accept this process there, or is about to end.
+            Err(SessionError::Unreachable { .. } | SessionError::Ended { .. }) => {}
+            Err(refused) => return Err(refused),
         }
-        let own = Hello::new(role, access.data(), None);
-        session.writer.send(std::slice::from_ref(&own)).await?;
-        session.agree(&own, &hello)?;
-        Ok(session)
-    };
-    let late = || unreachable(io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
-    timeout(DIAL_DEADLINE, greet).await.map_err(|_| late())?
+    }
+    let stream = TcpStream::connect(&found[..]).await.map_err(|e| unreachable(address, e))?;
+    greet(access, role, stream).await?.over_tcp()
+}
+
+/// Greets the peer over a new connection.
+async fn greet<S>(access: &Access, role: Role, stream: S) -> Result<Greeted<S>, SessionError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (address, credentials) = (&access.dispatcher, access.credentials());
+    let config = if access.is_of_node() { credentials.to_node() } else { credentials.to_dispatcher() };
+    let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
+    let stream = TlsConnector::from(config.clone()).connect(name, stream).await;
+    // A broken connection does not mean missing trust: the dispatcher may be stopping or starting.
+    let broken = |e: io::Error| if is_refusal(&e) { not_trusted(address, &e) } else { unreachable(address, e) };
+    let mut stream = TlsStream::Client(stream.map_err(broken)?);
+    let standing = standing_of(&stream, credentials, address)?;
+    // The peer sends first. If it does not accept the key, it closes the connection; data that it has not read by
+    // then would make the system drop its alert.
+    let hello = read_hello(&mut stream, MAX_FRAME_BYTES, address).await;
+    let mut hello = hello.map_err(|e| refused(e, credentials.holder()))?;
+    if let Some(trust) = hello.trust.take().filter(|_| standing.holder() == Principal::Dispatcher) {
+        credentials.learn(trust);
+    }
+    let own = Hello::new(role, access.data(), None);
+    write_hello(&mut stream, &own, address).await?;
+    agree(&own, &hello, address)?;
+    Ok(Greeted { stream, standing, hello })
+}
+
+/// A connection whose peer has proven its key and has greeted.
+struct Greeted<S> {
+    stream: TlsStream<S>,
+    standing: TrustWatch,
+    hello: Hello,
+}
+
+impl Greeted<TcpStream> {
+    /// The session: frames are inside TLS.
+    fn over_tcp(self) -> Result<Session, SessionError> {
+        let Greeted { stream, standing, hello } = self;
+        let tcp = stream.get_ref().0;
+        let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
+        let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
+        // Messages are batched in frames already.
+        tcp.set_nodelay(true).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
+        keep_alive(tcp).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
+        let (reader, writer) = tokio::io::split(stream);
+        let address = remote.to_string();
+        let (reader, writer) = (FrameReader::new(reader, &address), FrameWriter::new(writer, &address));
+        Ok(Session { reader, writer, local, remote, standing, data: hello.data, is_local: false })
+    }
+}
+
+impl Greeted<RecordStream> {
+    /// The session: TLS has done its work, and frames follow as they are.
+    fn over_local_socket(self, local: SocketAddr, remote: SocketAddr) -> Session {
+        let Greeted { stream, standing, hello } = self;
+        let stream = match stream {
+            TlsStream::Client(stream) => stream.into_inner().0,
+            TlsStream::Server(stream) => stream.into_inner().0,
+        };
+        let (reader, writer) = stream.into_inner().into_split();
+        let address = remote.to_string();
+        // One system call receives the length of a frame and, most often, all of it.
+        let reader = FrameReader::new(BufReader::new(reader), &address);
+        let writer = FrameWriter::new(writer, &address);
+        Session { reader, writer, local, remote, standing, data: hello.data, is_local: true }
+    }
+}
+
+/// Watches the peer that has proven its key.
+fn standing_of<S>(stream: &TlsStream<S>, credentials: &Credentials, address: &str) -> Result<TrustWatch, SessionError> {
+    let peer = Credentials::peer(stream.get_ref().1.peer_certificates()).map_err(|e| {
+        let (address, why) = (address.to_owned(), e.to_string());
+        SessionError::NotTrusted { address, alert: None, why }
+    })?;
+    Ok(credentials.watch_trust(peer))
+}
+
+/// Ends the session if both sides exchange bulk data in different ways. Both have received the other's greeting.
+fn agree(own: &Hello, theirs: &Hello, address: &str) -> Result<(), SessionError> {
+    if own.agrees_with(theirs) {
+        return Ok(());
+    }
+    Err(SessionError::OtherDataMode { address: address.to_owned(), ours: own.data })
 }
 
 /// Makes the system detect that the peer's host is gone, even if this side only receives.
@@ -204,128 +293,6 @@ fn keep_alive(stream: &TcpStream) -> Result<(), Errno> {
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS)
-}
-
-impl Session {
-    fn over(stream: TlsStream<TcpStream>, credentials: &Credentials) -> Result<Self, SessionError> {
-        let (tcp, tls) = stream.get_ref();
-        let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
-        let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
-        // Messages are batched in frames already.
-        tcp.set_nodelay(true).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
-        keep_alive(tcp).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
-        let peer = Credentials::peer(tls.peer_certificates()).map_err(|e| {
-            let (address, why) = (remote.to_string(), e.to_string());
-            SessionError::NotTrusted { address, alert: None, why }
-        })?;
-        let (reader, writer) = tokio::io::split(stream);
-        let address = remote.to_string();
-        Ok(Session {
-            reader: FrameReader { stream: reader, address: address.clone(), body: Vec::new(), proven: None },
-            writer: FrameWriter { stream: writer, address },
-            local,
-            remote,
-            standing: credentials.watch_trust(peer),
-            data: DataMode::default(),
-        })
-    }
-
-    /// Ends the session if both sides exchange bulk data in different ways. Both have received the other's greeting.
-    fn agree(&mut self, own: &Hello, theirs: &Hello) -> Result<(), SessionError> {
-        self.data = theirs.data;
-        if !own.agrees_with(theirs) {
-            return Err(SessionError::OtherDataMode { address: self.remote.to_string(), ours: own.data });
-        }
-        Ok(())
-    }
-}
-
-impl FrameReader {
-    /// Counts the connection as proven until it is dropped.
-    pub(crate) fn keep(&mut self, proven: Proven) {
-        self.proven = Some(proven);
-    }
-
-    /// The messages of the next frame.
-    ///
-    /// # Errors
-    /// If the connection has ended, or the frame cannot be decoded.
-    pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Vec<M>, SessionError> {
-        self.next_within(MAX_FRAME_BYTES).await
-    }
-
-    async fn hello(&mut self, limit: usize) -> Result<Hello, SessionError> {
-        let mut hello = self.next_within::<Hello>(limit).await?;
-        let (Some(hello), true) = (hello.pop(), hello.is_empty()) else {
-            return Err(protocol(&self.address, "its greeting is not one message"));
-        };
-        hello.check().map_err(|error| protocol(&self.address, &error.to_string()))?;
-        Ok(hello)
-    }
-
-    async fn next_within<M: DeserializeOwned>(&mut self, limit: usize) -> Result<Vec<M>, SessionError> {
-        let mut header = [0; HEADER_BYTES];
-        self.read(&mut header).await?;
-        let length = frame::length(header, limit).map_err(|error| protocol(&self.address, &error.to_string()))?;
-        let mut body = std::mem::take(&mut self.body);
-        body.resize(length, 0);
-        self.read(&mut body).await?;
-        let messages = frame::decode(&body).map_err(|error| protocol(&self.address, &error.to_string()));
-        self.body = body;
-        messages
-    }
-
-    async fn read(&mut self, bytes: &mut [u8]) -> Result<(), SessionError> {
-        match self.stream.read_exact(bytes).await {
-            Ok(_) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(ended(&self.address, "it was closed")),
-            Err(e) if alert_in(&e).is_some() => Err(not_trusted(&self.address, &e)),
-            Err(e) => Err(ended(&self.address, &e.to_string())),
-        }
-    }
-}
-
-impl FrameWriter {
-    /// Sends messages in as few frames as possible.
-    ///
-    /// # Errors
-    /// If the connection has ended.
-    pub async fn send<M: Serialize>(&mut self, messages: &[M]) -> Result<(), SessionError> {
-        let mut frame = Frame::default();
-        for message in messages {
-            frame.push(message);
-            if frame.is_full() {
-                self.send_frame(&mut frame).await?;
-            }
-        }
-        self.send_frame(&mut frame).await
-    }
-
-    /// Sends a frame, unless it is empty.
-    ///
-    /// # Errors
-    /// If the connection has ended, or the frame is larger than the peer accepts; then nothing of it is sent.
-    pub async fn send_frame(&mut self, frame: &mut Frame) -> Result<(), SessionError> {
-        if frame.is_empty() {
-            return Ok(());
-        }
-        let bytes = frame.take();
-        if bytes.len() - HEADER_BYTES > MAX_FRAME_BYTES {
-            let bytes = bytes.len() - HEADER_BYTES;
-            return Err(SessionError::TooLarge { address: self.address.clone(), bytes });
-        }
-        let sent = async {
-            self.stream.write_all(&bytes).await?;
-            self.stream.flush().await
-        };
-        sent.await.map_err(|e| ended(&self.address, &e.to_string()))
-    }
-
-    /// Ends the connection in good order.
-    pub async fn close(&mut self) {
-        // The peer may be gone already.
-        let _ = self.stream.shutdown().await;
-    }
 }
 
 /// Explains the peer's alert to the owner of the refused key.
@@ -358,28 +325,28 @@ fn other(ours: DataMode) -> &'static str {
     }
 }
 
-fn address_of(address: io::Result<SocketAddr>) -> String {
-    address.map_or_else(|_| "a closed connection".into(), |address| address.to_string())
-}
-
 /// Whether TLS has failed, and not the connection below it.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 /// The alert with which the peer has closed the connection.
-fn alert_in(error: &io::Error) -> Option<AlertDescription> {
+pub(crate) fn alert_in(error: &io::Error) -> Option<AlertDescription> {
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(alert) => Some(*alert),
         _ => None,
     }
 }
 
-fn not_trusted(address: &str, why: &io::Error) -> SessionError {
+fn unreachable(address: &str, source: io::Error) -> SessionError {
+    SessionError::Unreachable { address: address.to_owned(), source }
+}
+
+pub(crate) fn not_trusted(address: &str, why: &io::Error) -> SessionError {
     SessionError::NotTrusted { address: address.to_owned(), alert: alert_in(why), why: why.to_string() }
 }
 
-fn protocol(address: &str, why: &str) -> SessionError {
+pub(crate) fn protocol(address: &str, why: &str) -> SessionError {
     SessionError::Protocol { address: address.to_owned(), why: why.to_owned() }
 }
 
@@ -390,6 +357,7 @@ pub(crate) fn ended(address: &str, why: &str) -> SessionError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     async fn listener() -> (TcpListener, String) {

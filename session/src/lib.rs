@@ -9,7 +9,8 @@
 //! | --- | --- |
 //! | `access`, `private` | access files; files and folders that only one user can read |
 //! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS settings and ciphers |
-//! | `connection`, `outbox` | sessions: dialling, accepting, frames; batches of messages to send |
+//! | `connection`, `frames`, `outbox` | sessions: dialling, accepting, frames; batches of messages to send |
+//! | `local_socket` | connections between processes of one user on one host |
 //! | `listener`, `door` | accepting sessions; limits on connections that have not proven a key |
 //! | `data`, `sealed` | keys and encrypted streams of bulk data |
 
@@ -21,7 +22,9 @@ mod connection;
 mod credentials;
 mod data;
 mod door;
+mod frames;
 mod listener;
+mod local_socket;
 mod outbox;
 pub mod private;
 mod sealed;
@@ -29,10 +32,11 @@ mod suites;
 
 pub use access::{Access, AccessError, AccessProblem};
 pub use authority::{Authority, AuthorityError, Certified, new_secret};
-pub use connection::{FrameReader, FrameWriter, Session, SessionAcceptor, SessionError, dial};
+pub use connection::{Session, SessionAcceptor, SessionError, dial};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
+pub use frames::{FrameReader, FrameWriter};
 pub use listener::Listener;
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, WeakOutbox, outbox};
 pub use sealed::SealedStream;

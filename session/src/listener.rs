@@ -1,36 +1,56 @@
 //! A listener for sessions. Any process may connect; peers that prove a key of the cluster are accepted.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use eyas_wire::Role;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::connection::{Session, SessionAcceptor, SessionError, ended};
 use crate::door::{Door, Guest, PROOF_DEADLINE};
+use crate::local_socket::{self, is_of_this_user};
 
 /// Pause after the system could not accept a connection, most likely because descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener with its [`Door`].
+/// A listener with its [`Door`]. Peers of the same user on this host may also come by its local socket.
 pub struct Listener {
     tcp: TcpListener,
+    local: Option<LocalListener>,
     acceptor: SessionAcceptor,
     door: Door,
+}
+
+struct LocalListener {
+    socket: UnixListener,
+    /// Address of the TCP port.
+    address: SocketAddr,
+}
+
+/// A new connection.
+enum Arrived {
+    Tcp(TcpStream, SocketAddr),
+    Local(UnixStream, SocketAddr),
 }
 
 impl Listener {
     /// A listener for peers that `acceptor` accepts; `name` is its name in the log.
     pub fn new(tcp: TcpListener, acceptor: SessionAcceptor, name: &'static str) -> Self {
-        Listener { tcp, acceptor, door: Door::new(name) }
+        let local = tcp.local_addr().ok().and_then(|address| {
+            let socket = local_socket::listen(address)?;
+            Some(LocalListener { socket, address })
+        });
+        Listener { tcp, local, acceptor, door: Door::new(name) }
     }
 
     /// Waits for a connection, and returns the future of its greeting, for the caller to run beside others. Cancel
     /// safe.
     pub async fn next(&self) -> impl Future<Output = Result<(Session, Role), SessionError>> + Send + use<> {
-        let (stream, remote) = self.accept().await;
+        let arrived = self.accept().await;
+        let remote = arrived.remote();
         let (close, closed) = oneshot::channel();
         let guest = self.door.enter(remote.ip(), move || {
             // This fails only if the greeting has ended.
@@ -39,7 +59,7 @@ impl Listener {
         let acceptor = self.acceptor.clone();
         async move {
             tokio::select! {
-                greeted = timeout(PROOF_DEADLINE, greet(stream, acceptor, guest)) => {
+                greeted = timeout(PROOF_DEADLINE, greet(arrived, acceptor, guest)) => {
                     greeted.unwrap_or_else(|_| Err(ended(&remote.to_string(), "it did not prove its key in time")))
                 }
                 Ok(()) = closed => {
@@ -49,10 +69,15 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> (TcpStream, SocketAddr) {
+    async fn accept(&self) -> Arrived {
         loop {
-            match self.tcp.accept().await {
-                Ok(accepted) => return accepted,
+            let accepted = tokio::select! {
+                accepted = self.tcp.accept() => accepted.map(|(stream, remote)| Some(Arrived::Tcp(stream, remote))),
+                accepted = accept_local(self.local.as_ref()) => accepted,
+            };
+            match accepted {
+                Ok(Some(arrived)) => return arrived,
+                Ok(None) => {}
                 Err(error) => {
                     self.door.cannot_accept(&error);
                     sleep(ACCEPT_PAUSE).await;
@@ -62,11 +87,37 @@ impl Listener {
     }
 }
 
-async fn greet(stream: TcpStream, acceptor: SessionAcceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
-    // An error shows again when the stream is read.
-    let _ = stream.readable().await;
+/// Waits for a connection by the local socket. `None` if it is of another user, who has to use TCP.
+async fn accept_local(listener: Option<&LocalListener>) -> io::Result<Option<Arrived>> {
+    let Some(LocalListener { socket, address }) = listener else { return std::future::pending().await };
+    let (stream, _) = socket.accept().await?;
+    Ok(is_of_this_user(&stream).then_some(Arrived::Local(stream, *address)))
+}
+
+impl Arrived {
+    fn remote(&self) -> SocketAddr {
+        match self {
+            Arrived::Tcp(_, remote) => *remote,
+            Arrived::Local(_, address) => local_socket::far_end(*address),
+        }
+    }
+
+    async fn has_spoken(&self) {
+        // An error shows again when the stream is read.
+        let _ = match self {
+            Arrived::Tcp(stream, _) => stream.readable().await,
+            Arrived::Local(stream, _) => stream.readable().await,
+        };
+    }
+}
+
+async fn greet(arrived: Arrived, acceptor: SessionAcceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
+    arrived.has_spoken().await;
     guest.spoke();
-    let accepted = acceptor.accept(stream).await;
+    let accepted = match arrived {
+        Arrived::Tcp(stream, _) => acceptor.accept(stream).await,
+        Arrived::Local(stream, address) => acceptor.accept_local(stream, address).await,
+    };
     if let Err(error @ SessionError::OtherDataMode { .. }) = &accepted {
         tracing::warn!("{error}");
     }

@@ -6,7 +6,8 @@ use eyas_wire::frame::Frame;
 use serde::Serialize;
 use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
 
-use crate::connection::{FrameWriter, SessionError};
+use crate::connection::SessionError;
+use crate::frames::FrameWriter;
 
 /// Capacity of an outbox, in messages. [`Outbox::post`] does not wait for space: it fails if the outbox is full, which
 /// means that the peer has stopped reading.

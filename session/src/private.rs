@@ -21,7 +21,7 @@ use thiserror::Error;
 const MAX_SECRET_BYTES: u64 = 1 << 20;
 
 /// The user id that the system shows for owners that this namespace does not know.
-const UNKNOWN_USER: u32 = 65_534;
+pub(crate) const UNKNOWN_USER: u32 = 65_534;
 
 /// Suffix of incomplete files.
 const PARTIAL: &str = ".partial";

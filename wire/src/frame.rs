@@ -10,6 +10,8 @@ pub const HEADER_BYTES: usize = 4;
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
 /// A sender closes a frame at this size, so that the receiver can begin to decode.
 pub const FULL_FRAME_BYTES: usize = 256 << 10;
+/// Capacity that a frame keeps for the next one, so that large messages do not need new memory each.
+pub const KEPT_FRAME_BYTES: usize = 4 << 20;
 /// Largest first frame from a client.
 pub const MAX_HELLO_BYTES: usize = 1024;
 
@@ -61,11 +63,19 @@ impl Frame {
         self.bytes.len() == HEADER_BYTES
     }
 
-    /// Takes the bytes, length first; the frame is empty afterwards.
-    pub fn take(&mut self) -> Vec<u8> {
+    /// The bytes to send, length first.
+    pub fn bytes(&mut self) -> &[u8] {
         let length = (self.bytes.len() - HEADER_BYTES) as u32;
         self.bytes[..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
-        std::mem::replace(&mut self.bytes, vec![0; HEADER_BYTES])
+        &self.bytes
+    }
+
+    /// Empties the frame. Its memory is kept for the next messages, up to [`KEPT_FRAME_BYTES`].
+    pub fn clear(&mut self) {
+        if self.bytes.capacity() > KEPT_FRAME_BYTES {
+            *self = Frame::default();
+        }
+        self.bytes.truncate(HEADER_BYTES);
     }
 }
 
@@ -104,7 +114,8 @@ mod tests {
         let sent = [(Role::Client, DataMode::Encrypted), (Role::Executor, DataMode::Plain)];
         let sent = sent.map(|(role, data)| Hello::new(role, data, None));
         sent.iter().for_each(|message| frame.push(message));
-        let bytes = frame.take();
+        let bytes = frame.bytes().to_vec();
+        frame.clear();
         let header = bytes[..HEADER_BYTES].try_into().unwrap();
         assert_eq!(length(header, 100), Ok(bytes.len() - HEADER_BYTES));
         assert_eq!(decode::<Hello>(&bytes[HEADER_BYTES..]).unwrap(), sent);
