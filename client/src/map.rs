@@ -9,6 +9,7 @@ mod input;
 mod line_sort;
 mod machine_load;
 mod partition;
+mod pause;
 mod pipeline;
 mod reduce;
 mod worker;
@@ -208,11 +209,20 @@ impl MapJob {
     /// # Errors
     /// If a file is missing, the job is not possible, or the cluster does not answer.
     pub async fn begin(self, access: &Access) -> Result<MapRun, MapError> {
+        let mut client = Client::connect(access).await?;
+        let files = client.files().await?;
+        self.begin_with(client, files).await
+    }
+
+    /// Does the same as [`begin`](Self::begin), with connections to the dispatcher and to the file system of its
+    /// cluster.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub async fn begin_with(self, mut client: Client, files: DfsClient) -> Result<MapRun, MapError> {
         if let Some(reduce) = self.reduce.as_ref().filter(|reduce| !(1..=MAX_REDUCERS).contains(&reduce.reducers)) {
             return Err(MapError::Reducers(reduce.reducers));
         }
-        let mut client = Client::connect(access).await?;
-        let files = client.files().await?;
         if let Some(to) = &self.to {
             part_in(to, 0)?;
             if !files.list(to).await?.is_empty() {
@@ -233,7 +243,7 @@ impl MapJob {
         let address = files.open_run(spec).await?;
         Ok(MapRun {
             job: MapJob { tasks: Some(slots.len() as u32), ..self },
-            access: access.clone(),
+            access: client.access().clone(),
             client,
             _keep_alive: KeepAlive(tokio::spawn(keep_alive(files.clone(), address))),
             files,

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use eyas_client::files::blocks::{Alpha, BlockPolicy};
-use eyas_client::files::{File, RunStatus};
+use eyas_client::files::{DfsClient, File, RunStatus};
 use eyas_client::types::Status;
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
-use eyas_client::{MapEvent, MapJob, MapRun, Reduce, cluster_files};
+use eyas_client::{Client, MapEvent, MapJob, MapRun, Reduce, cluster_files};
 use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -105,8 +105,8 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     }
     let mut interrupt = Interrupt::listen();
     let access = global.cluster()?.access()?;
-    let files = tokio::select! {
-        files = named(&access, &files, global) => files?,
+    let (client, connected, files) = tokio::select! {
+        named = named(&access, &files, global) => named?,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let job = MapJob {
@@ -120,7 +120,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         to: to.clone(),
         ..MapJob::new(files, program)
     };
-    let mut mapping = job.begin(&access).await?;
+    let mut mapping = job.begin_with(client, connected).await?;
     gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
     let bar = bar(mapping.chunks(), global.json);
     let abandoned = "its tasks may continue: list the job with `eyas job list`, and cancel it with `eyas job cancel`";
@@ -151,14 +151,19 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The files of the file system that match the patterns.
-async fn named(access: &Access, patterns: &[String], global: &GlobalArgs) -> Result<Vec<FileName>, CliError> {
-    let files = connect_to(access, global).await?.files().await?;
+/// Connections to the dispatcher and the file system, and the files of the file system that match the patterns.
+async fn named(
+    access: &Access,
+    patterns: &[String],
+    global: &GlobalArgs,
+) -> Result<(Client, DfsClient, Vec<FileName>), CliError> {
+    let mut client = connect_to(access, global).await?;
+    let files = client.files().await?;
     let mut names = Vec::new();
     for pattern in patterns {
         names.extend(cluster_files(&files, pattern).await?);
     }
-    Ok(names)
+    Ok((client, files, names))
 }
 
 /// Runs the job, and prints the output if `is_printed`.

@@ -15,6 +15,7 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 
+use super::pause::Pause;
 use super::worker::WorkError;
 
 /// The pipe holds about as many bytes as the program reads in this time. A slow program in front of a full pipe would
@@ -29,6 +30,12 @@ const MAX_PIPE_BYTES: usize = 1 << 20;
 
 /// The rate at which the program reads is measured over at least this time.
 const METER_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Longest pause in front of a full pipe: a program that suddenly reads faster waits at most this long.
+const MAX_PAUSE: Duration = Duration::from_millis(1);
+
+/// A shorter pause costs more than the writes that it saves.
+const MIN_PAUSE: Duration = Duration::from_micros(20);
 
 /// Number of bytes that are copied at a time if the kernel cannot move the pages of a file into a pipe.
 const COPIED_BYTES: usize = 256 << 10;
@@ -54,6 +61,9 @@ struct ProgramPipe {
     size_bytes: usize,
     /// Bytes written since this moment.
     written: (Instant, usize),
+    /// Time in which the program reads half of a full pipe, as far as its rate is known.
+    half_time: Duration,
+    pause: Pause,
 }
 
 /// A chunk, and the number of the chunk in the run.
@@ -88,8 +98,14 @@ pub(super) struct ChunkSource {
 
 impl ProgramInput {
     /// Begins with a new program, which has read nothing.
-    pub fn open(&mut self, pipe: Sender) {
-        self.pipe = Some(ProgramPipe { pipe, size_bytes: MIN_PIPE_BYTES, written: (Instant::now(), 0) });
+    ///
+    /// # Errors
+    /// If the system has no timer for the pipe.
+    pub fn open(&mut self, pipe: Sender) -> Result<(), WorkError> {
+        let pause = Pause::new().map_err(WorkError::Input)?;
+        let (written, half_time) = ((Instant::now(), 0), Duration::ZERO);
+        self.pipe = Some(ProgramPipe { pipe, size_bytes: MIN_PIPE_BYTES, written, half_time, pause });
+        Ok(())
     }
 
     /// Ends the input of the program.
@@ -180,12 +196,21 @@ impl ProgramInput {
 
 impl ProgramPipe {
     /// Writes some bytes, and adapts the size of the pipe to the rate at which the program reads. Returns the number of
-    /// bytes, which `write` has returned.
+    /// bytes, which `write` has returned. The future may be dropped and the method called again.
+    ///
+    /// When the pipe is full, the system wakes its writer after each read. A program with small reads, like `wc`, would
+    /// switch to the writer and back for each of them. So the writer pauses until about half of the pipe is empty.
     async fn write(&mut self, mut write: impl FnMut(&Sender) -> io::Result<usize>) -> io::Result<usize> {
         let written = loop {
+            self.pause.ended().await?;
             self.pipe.writable().await?;
             match self.pipe.try_io(|| write(&self.pipe)) {
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.half_time >= MIN_PAUSE {
+                        self.pause.begin(self.half_time.min(MAX_PAUSE))?;
+                    }
+                }
                 written => break written?,
             }
         };
@@ -199,6 +224,7 @@ impl ProgramPipe {
             if size_bytes != self.size_bytes && fcntl_setpipe_size(&self.pipe, size_bytes).is_ok() {
                 self.size_bytes = size_bytes;
             }
+            self.half_time = elapsed.mul_f64(self.size_bytes as f64 / 2.0 / self.written.1.max(1) as f64);
             self.written = (Instant::now(), 0);
         }
         Ok(written)

@@ -322,7 +322,7 @@ impl<'a> Block<'a> {
             _ => Output::begin(self.task)?,
         };
         let (pipeline, pipe) = Pipeline::start(stages, output.of_program()?)?;
-        self.input.open(pipe);
+        self.input.open(pipe)?;
         self.state = State::Running(pipeline, output);
         Ok(())
     }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
@@ -114,6 +116,34 @@ fn blocks_are_read_by_programs_and_what_they_write_is_gathered() {
     assert_eq!(cluster.run(&["map", "/empty", "--", "cat"]).exits(0).stdout, "");
     let view = cluster.ask(&["map", "/text", "--to", "/again", "--", "cat"], "map");
     assert!(view["files"][0] == "/again/part-00000" && view["bytes"] == text().len(), "{view}");
+}
+
+/// Files of the chunks on a node.
+fn chunk_files(cluster: &mut Cluster, node: usize) -> Vec<PathBuf> {
+    let folders = fs::read_dir(cluster.executor(node).folder().join("store/objects")).unwrap();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+#[test]
+fn damaged_chunks_are_not_read() {
+    let mut cluster = cluster(2);
+    let damaged = chunk_files(&mut cluster, 1);
+    assert!(damaged.len() > 10, "{damaged:?}");
+    for (number, path) in damaged.iter().enumerate() {
+        let mut content = fs::read(path).unwrap();
+        let last = content.len() - 1;
+        match number % 4 {
+            0 => content[last] ^= 1,
+            1 => content[0] ^= 1,
+            2 => content.truncate(last),
+            _ => content.push(b'\n'),
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    let map = cluster.spawn_on(&["map", "/text", "--", "cat"]);
+    is_all(&cluster, map);
 }
 
 #[test]

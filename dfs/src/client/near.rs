@@ -4,21 +4,23 @@
 //! open file keeps its content if the node deletes the chunk meanwhile. If the file is missing, damaged or not
 //! readable for this process, the chunk is requested from the nodes, which report damaged replicas.
 
+mod mapped;
+
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use eyas_blocks::format::{PieceCutter, piece_ends};
-use eyas_store::{Hasher, object_path};
+use eyas_store::{Checksum, Hasher, object_path};
 use eyas_types::dfs::{Chunk, Format, NodeId};
 
+use self::mapped::MappedBytes;
 use crate::client::error::FilesError;
 use crate::client::{self, DfsClient};
 
-/// Number of bytes of a chunk that are read and checked at a time. As many stay in the processor's cache.
-const CHECKED_BYTES: usize = 256 << 10;
+/// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a page.
+const CHECKED_BYTES: usize = 2 << 20;
 
 /// A part of a chunk is read directly if it is at least an eighth of the chunk, because the whole chunk is checked.
 const MIN_SHARE: u64 = 8;
@@ -76,42 +78,69 @@ impl DfsClient {
         if length < chunk.size_bytes / MIN_SHARE {
             return None;
         }
-        let (opened, _) = self.open_near(chunk, Format::Whole, 1).await?;
-        let mut part = vec![0; length as usize];
-        opened.read_exact_at(&mut part, range.start).ok()?;
-        Some(part)
+        self.from_store(chunk, move |store, chunk| read_verified(store, chunk, range)).await
     }
 
     /// The file of a chunk in the store of the node on this machine, if it is there and matches its checksum; and where
     /// its pieces end.
     async fn open_near(&self, chunk: &Chunk, format: Format, pieces: u32) -> Option<(File, Vec<usize>)> {
-        let store = self.0.near.as_ref()?.store.clone()?;
-        let chunk = chunk.clone();
-        let opened = tokio::task::spawn_blocking(move || open_verified(&store, &chunk, format, pieces));
-        opened.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+        self.from_store(chunk, move |store, chunk| open_verified(store, chunk, format, pieces)).await
+    }
+
+    /// Calls `read` on a thread that may block, if this process may read the store of the node on this machine.
+    async fn from_store<T: Send + 'static>(
+        &self,
+        chunk: &Chunk,
+        read: impl FnOnce(&Path, &Chunk) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let (store, chunk) = (self.0.near.as_ref()?.store.clone()?, chunk.clone());
+        let reading = tokio::task::spawn_blocking(move || read(&store, &chunk));
+        reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
     }
 }
 
+/// Reads a part of a chunk. The whole chunk is checked.
+fn read_verified(store: &Path, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
+    let is_whole = range == (0..chunk.size_bytes);
+    let file = if is_whole { open(store, chunk)? } else { open_verified(store, chunk, Format::Whole, 1)?.0 };
+    let mut part = vec![0; (range.end - range.start) as usize];
+    file.read_exact_at(&mut part, range.start).ok()?;
+    (!is_whole || Checksum::of(&part).0 == chunk.checksum).then_some(part)
+}
+
+/// The file of a chunk, if it has the right size.
+fn open(store: &Path, chunk: &Chunk) -> Option<File> {
+    let path = object_path(store, chunk.object, chunk.size_bytes, Checksum(chunk.checksum));
+    let file = File::open(path).ok()?;
+    (file.metadata().ok()?.len() == chunk.size_bytes).then_some(file)
+}
+
 fn open_verified(store: &Path, chunk: &Chunk, format: Format, pieces: u32) -> Option<(File, Vec<usize>)> {
-    let checksum = eyas_store::Checksum(chunk.checksum);
-    let mut file = File::open(object_path(store, chunk.object, chunk.size_bytes, checksum)).ok()?;
-    let (mut buffer, mut hasher, mut size_bytes) = (vec![0; CHECKED_BYTES], Hasher::new(), 0);
-    let mut cutter = Ok(PieceCutter::new(format, chunk.size_bytes as usize, pieces));
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => {
-                hasher.update(&buffer[..count]);
-                cutter = cutter.and_then(|mut cutter| cutter.read(&buffer[..count]).map(|()| cutter));
-                size_bytes += count as u64;
+    let file = open(store, chunk)?;
+    let (size_bytes, mut hasher) = (chunk.size_bytes as usize, Hasher::new());
+    let mut cutter = Ok(PieceCutter::new(format, size_bytes, pieces));
+    let mut check = |bytes: &[u8]| {
+        hasher.update(bytes);
+        if let Ok(cut) = &mut cutter
+            && let Err(error) = cut.read(bytes)
+        {
+            cutter = Err(error);
+        }
+    };
+    for start in (0..size_bytes).step_by(CHECKED_BYTES) {
+        let length = CHECKED_BYTES.min(size_bytes - start);
+        match MappedBytes::of(&file, start as u64, length) {
+            Ok(mapped) => check(mapped.bytes()),
+            // Some file systems cannot map files. A part of a disk that cannot be read cannot be mapped either.
+            Err(_) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, start as u64).ok()?;
+                check(&bytes);
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return None,
         }
     }
-    let is_good = size_bytes == chunk.size_bytes && hasher.finish() == checksum;
-    let ends = || cutter.map_or_else(|_| undivided(chunk.size_bytes as usize, pieces), PieceCutter::finish);
-    is_good.then(|| (file, ends()))
+    let ends = cutter.map_or_else(|_| undivided(size_bytes, pieces), PieceCutter::finish);
+    (hasher.finish().0 == chunk.checksum).then_some((file, ends))
 }
 
 fn undivided(size_bytes: usize, pieces: u32) -> Vec<usize> {

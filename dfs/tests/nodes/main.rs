@@ -306,5 +306,14 @@ async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
     fs::write(path(1), vec![b'x'; written.record.chunks[1].size_bytes as usize]).unwrap();
     fs::remove_file(path(2)).unwrap();
     assert!(matches!(near.open_chunk(&written, 1, 1).await.unwrap().content, ChunkContent::Bytes(_)));
+    // One bit of the last byte, and a byte less.
+    let mut first = fs::read(path(0)).unwrap();
+    *first.last_mut().unwrap() ^= 1;
+    fs::set_permissions(path(0), fs::Permissions::from_mode(0o644)).unwrap();
+    for _ in 0..2 {
+        fs::write(path(0), &first).unwrap();
+        assert!(matches!(near.open_chunk(&written, 0, 5).await.unwrap().content, ChunkContent::Bytes(_)));
+        first.pop();
+    }
     assert_eq!(content_of(&near, "/a").await, content);
 }
