@@ -34,8 +34,14 @@ const MAX_LINE_BYTES: usize = 1 << 30;
 /// Number of lines after which it is decided whether the table is worth its time.
 const SAMPLE_LINES: usize = 1 << 16;
 
+/// Fewer lines with the same head are compared as a whole.
+const MIN_HEADS: usize = 8;
+
+/// Lines that are equal in this number of bytes are compared as a whole.
+const MAX_HEADS_BYTES: usize = 128;
+
 /// Size of reads and writes.
-const BUFFER_BYTES: usize = 1 << 18;
+pub(super) const BUFFER_BYTES: usize = 1 << 18;
 
 /// Number of bytes that the copies of a repeated line fill before they are written together.
 const REPEATED_BYTES: usize = 1 << 14;
@@ -45,11 +51,11 @@ const REPEATED_BYTES: usize = 1 << 14;
 ///
 /// # Errors
 /// If `source` cannot be read, or `scratch` or `output` cannot be written.
-pub(crate) fn sort_lines(source: impl Read, output: impl Write, scratch: PathBuf) -> io::Result<()> {
+pub(crate) fn sort_lines(source: impl BufRead, output: impl Write, scratch: PathBuf) -> io::Result<()> {
     sort_within(source, output, LineSorter::new(scratch, SORT_MEMORY, SORT_LINES))
 }
 
-fn sort_within(source: impl Read, output: impl Write, mut sorter: LineSorter) -> io::Result<()> {
+fn sort_within(source: impl BufRead, output: impl Write, mut sorter: LineSorter) -> io::Result<()> {
     read_lines(source, |line, next| sorter.add(line, next))?;
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
     match sorter.write(&mut output).and_then(|()| output.flush()) {
@@ -64,8 +70,11 @@ fn sort_within(source: impl Read, output: impl Write, mut sorter: LineSorter) ->
 ///
 /// # Errors
 /// If the source cannot be read, a line is longer than [`MAX_LINE_BYTES`], or `each` fails.
-pub(super) fn read_lines(source: impl Read, mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
-    let (mut source, mut begun) = (BufReader::with_capacity(BUFFER_BYTES, source), Vec::new());
+pub(super) fn read_lines(
+    mut source: impl BufRead,
+    mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut begun = Vec::new();
     loop {
         let buffer = match source.fill_buf() {
             Ok([]) => break,
@@ -103,9 +112,9 @@ struct Entry {
 }
 
 /// The first 16 bytes of a line, followed by zeros if the line is shorter. They are in the entry, so that most equal
-/// lines are found without a look at their bytes. While a batch is sorted, the first half is replaced by
-/// [`prefix_of`] the line.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// lines are found without a look at their bytes. While a batch is sorted, it is replaced by bytes of the line as numbers
+/// in the order of lines: either the first half by [`prefix_of`] the line, or both by the bytes that decide now.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(u64, u64);
 
 impl Head {
@@ -250,6 +259,10 @@ impl LineSorter {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
+        if !bytes.iter().any(|byte| *byte < b'\t') {
+            // No byte comes before the tab, so the end of a key comes before all bytes of longer keys anyway.
+            return sort_by_bytes(bytes, &mut self.entries, 0);
+        }
         for entry in &mut self.entries {
             entry.head.0 = prefix_of(line_of(bytes, entry));
         }
@@ -270,6 +283,33 @@ impl LineSorter {
         let files = std::mem::take(&mut self.files);
         drop(self);
         merge(files, |line, count| repeat(line, count, output))
+    }
+}
+
+/// Sorts lines without a zero byte by all their bytes. The lines are equal before the index `from`. Replaces their
+/// heads.
+///
+/// Most comparisons look only at entries, which are next to each other in memory, and not at lines.
+fn sort_by_bytes(bytes: &[u8], entries: &mut [Entry], from: usize) {
+    for entry in &mut *entries {
+        // The bytes after the line belong to other lines, or to none.
+        let (rest, buffered) = (&line_of(bytes, entry)[from..], &bytes[entry.start as usize + from..]);
+        let Head(first, second) = Head::of(rest, buffered);
+        entry.head = Head(first.swap_bytes(), second.swap_bytes());
+    }
+    entries.sort_unstable_by_key(|entry| entry.head);
+    let from = from + Head::BYTES;
+    for same in entries.chunk_by_mut(|one, other| one.head == other.head) {
+        // A line that has ended has a zero in its head, and the others of the chunk are equal to it.
+        let is_over = same[0].head.1 as u8 == 0;
+        if same.len() == 1 || is_over {
+            continue;
+        }
+        if same.len() < MIN_HEADS || from >= MAX_HEADS_BYTES {
+            same.sort_unstable_by(|one, other| line_of(bytes, one)[from..].cmp(&line_of(bytes, other)[from..]));
+        } else {
+            sort_by_bytes(bytes, same, from);
+        }
     }
 }
 
@@ -300,6 +340,11 @@ fn compare(one: &[u8], other: &[u8]) -> Ordering {
 /// The first bytes of a line as a number: if it is less than that of another line, so is the line. The end of the key
 /// is less than any byte of a key, so the bytes before the tab's place in the alphabet move up by one.
 fn prefix_of(line: &[u8]) -> u64 {
+    if let Some(first) = line.first_chunk()
+        && first.iter().all(|byte| *byte > b'\t')
+    {
+        return u64::from_be_bytes(*first);
+    }
     let (mut prefix, mut is_key) = ([0; 8], true);
     for (to, byte) in prefix.iter_mut().zip(line) {
         *to = match byte {
@@ -337,6 +382,8 @@ impl Spill {
 struct Spilled {
     file: BufReader<File>,
     line: Vec<u8>,
+    /// [`prefix_of`] the line.
+    prefix: u64,
     count: u64,
 }
 
@@ -344,7 +391,7 @@ impl Spilled {
     /// The file at its first line; `None` if it has no line.
     fn open(file: File) -> io::Result<Option<Self>> {
         let file = BufReader::with_capacity(BUFFER_BYTES, file);
-        let mut spilled = Spilled { file, line: Vec::new(), count: 0 };
+        let mut spilled = Spilled { file, line: Vec::new(), prefix: 0, count: 0 };
         Ok(spilled.advance()?.then_some(spilled))
     }
 
@@ -359,13 +406,14 @@ impl Spilled {
         self.count = u64::from_le_bytes(count);
         self.line.resize(u32::from_le_bytes(length) as usize, 0);
         self.file.read_exact(&mut self.line)?;
+        self.prefix = prefix_of(&self.line);
         Ok(true)
     }
 }
 
 impl Ord for Spilled {
     fn cmp(&self, other: &Self) -> Ordering {
-        compare(&self.line, &other.line)
+        self.prefix.cmp(&other.prefix).then_with(|| compare(&self.line, &other.line))
     }
 }
 
@@ -430,6 +478,17 @@ mod tests {
             let expected = sorted(&text);
             prop_assert_eq!(&within(&text, SORT_MEMORY, SORT_LINES), &expected);
             prop_assert_eq!(&within(&text, max_bytes, max_lines), &expected);
+        }
+
+        #[test]
+        fn long_lines_that_begin_alike_are_sorted(
+            lines in prop::collection::vec(("[ab]{0,3}", 0..10usize, "[\t\n aä]{0,3}"), 0..60),
+        ) {
+            let line = |(begin, repeats, end): &(String, usize, String)| {
+                [begin.as_str(), &"0123456789abcde\t".repeat(*repeats), end].concat()
+            };
+            let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
+            prop_assert_eq!(within(text.as_bytes(), SORT_MEMORY, SORT_LINES), sorted(text.as_bytes()));
         }
 
         #[test]

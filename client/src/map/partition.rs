@@ -4,14 +4,13 @@
 //! trailer follows: for each reducer the offset at which its lines end, as eight bytes, little-endian.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use eyas_store::Checksum;
 use memchr::memchr;
 
-use super::line_sort::read_lines;
+use super::line_sort::{self, read_lines};
 
 /// Maximum number of reducers of a job. Partitioning opens one temporary file for each reducer.
 pub const MAX_REDUCERS: u32 = 256;
@@ -32,7 +31,7 @@ pub(crate) fn partition(
     let open = |_| Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile_in(scratch)?));
     let mut files = (0..partitions).map(open).collect::<io::Result<Vec<BufWriter<File>>>>()?;
     for source in sources {
-        read_lines(source, |line, _| {
+        read_lines(BufReader::with_capacity(line_sort::BUFFER_BYTES, source), |line, _| {
             let file = &mut files[partition_of(line, partitions) as usize];
             file.write_all(line)?;
             file.write_all(b"\n")
@@ -55,7 +54,18 @@ fn partition_of(line: &[u8], partitions: u32) -> u32 {
         return 0;
     }
     let key = memchr(b'\t', line).map_or(line, |tab| &line[..tab]);
-    (Checksum::of(key).0 % u64::from(partitions)) as u32
+    let (words, rest) = key.as_chunks();
+    let mut last = [0; size_of::<u64>()];
+    last[..rest.len()].copy_from_slice(rest);
+    let mixed = words.iter().chain([&last]).fold(key.len() as u64, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
+    ((u128::from(mixed) * u128::from(partitions)) >> 64) as u32
+}
+
+/// A hash of a number. All workers of a run have the same.
+fn mix(number: u64) -> u64 {
+    // Digits of pi and of e.
+    let product = u128::from(number ^ 0x243f_6a88_85a3_08d3) * 0xb7e1_5162_8aed_2a6b;
+    (product >> 64) as u64 ^ product as u64
 }
 
 /// Byte range of the trailer in a partitioned file; `None` if the file is too small to have one.

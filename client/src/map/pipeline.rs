@@ -1,7 +1,7 @@
 //! A pipeline of programs, as a shell makes one with `|`. The programs are killed together, and the pipeline succeeds
 //! only if each program does.
 
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, BufReader, PipeReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::input::MIN_PIPE_BYTES;
-use super::line_sort::sort_lines;
+use super::line_sort::{BUFFER_BYTES, sort_lines};
 
 /// A shell whose last command was killed by signal N ends with the exit code 128 + N.
 const SHELL_SIGNAL: i32 = 128;
@@ -119,7 +119,7 @@ impl Pipeline {
                 None => (input, None),
                 Some(scratch) => {
                     let (stdin, sorted) = pipe(PIPE_BYTES)?;
-                    let unsorted = input;
+                    let unsorted = BufReader::with_capacity(BUFFER_BYTES, input);
                     let sort = move || sort_lines(unsorted, sorted, scratch);
                     (stdin, Some(tokio::task::spawn_blocking(sort)))
                 }
