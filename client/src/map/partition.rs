@@ -15,8 +15,9 @@ use super::line_sort::{self, read_lines};
 /// Maximum number of reducers of a job. Partitioning opens one temporary file for each reducer.
 pub const MAX_REDUCERS: u32 = 256;
 
-/// Size of the writes to the temporary file of a reducer.
-const BUFFER_BYTES: usize = 64 << 10;
+/// Maximum bytes of lines that a task holds in memory while it partitions. An equal part of this belongs to each
+/// reducer; when it is full, its lines move to the temporary file of the reducer.
+const PARTITION_MEMORY: usize = 64 << 20;
 
 /// Size of one offset in the trailer.
 const END_BYTES: u64 = 8;
@@ -28,7 +29,8 @@ pub(crate) fn partition(
     partitions: u32,
     scratch: &Path,
 ) -> io::Result<Box<dyn Read + Send>> {
-    let open = |_| Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile_in(scratch)?));
+    let memory = PARTITION_MEMORY / partitions as usize;
+    let open = |_| Ok(BufWriter::with_capacity(memory, tempfile::tempfile_in(scratch)?));
     let mut files = (0..partitions).map(open).collect::<io::Result<Vec<BufWriter<File>>>>()?;
     for source in sources {
         read_lines(BufReader::with_capacity(line_sort::BUFFER_BYTES, source), |line, _| {
@@ -39,11 +41,12 @@ pub(crate) fn partition(
     }
     let (mut parts, mut ends, mut end): (Box<dyn Read + Send>, _, _) = (Box::new(io::empty()), Vec::new(), 0);
     for file in files {
-        let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        end += file.stream_position()?;
+        let (mut file, last) = file.into_parts();
+        let last = last.expect("a write does not panic");
+        end += file.stream_position()? + last.len() as u64;
         ends.extend_from_slice(&u64::to_le_bytes(end));
         file.seek(SeekFrom::Start(0))?;
-        parts = Box::new(parts.chain(file));
+        parts = Box::new(parts.chain(file).chain(io::Cursor::new(last)));
     }
     Ok(Box::new(parts.chain(io::Cursor::new(ends))))
 }
