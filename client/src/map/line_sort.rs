@@ -112,8 +112,8 @@ struct Entry {
 }
 
 /// The first 16 bytes of a line, followed by zeros if the line is shorter. They are in the entry, so that most equal
-/// lines are found without a look at their bytes. While a batch is sorted, it is replaced by bytes of the line as numbers
-/// in the order of lines: either the first half by [`prefix_of`] the line, or both by the bytes that decide now.
+/// lines are found without a look at their bytes. While a batch is sorted, the head is replaced by numbers in the order
+/// of lines: the first half by [`prefix_of`] the line, or both halves by the 16 bytes that decide at present.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(u64, u64);
 

@@ -78,17 +78,17 @@ impl DfsClient {
         if length < chunk.size_bytes / MIN_SHARE {
             return None;
         }
-        self.from_store(chunk, move |store, chunk| read_verified(store, chunk, range)).await
+        self.read_store(chunk, move |store, chunk| read_verified(store, chunk, range)).await
     }
 
     /// The file of a chunk in the store of the node on this machine, if it is there and matches its checksum; and where
     /// its pieces end.
     async fn open_near(&self, chunk: &Chunk, format: Format, pieces: u32) -> Option<(File, Vec<usize>)> {
-        self.from_store(chunk, move |store, chunk| open_verified(store, chunk, format, pieces)).await
+        self.read_store(chunk, move |store, chunk| open_verified(store, chunk, format, pieces)).await
     }
 
     /// Calls `read` on a thread that may block, if this process may read the store of the node on this machine.
-    async fn from_store<T: Send + 'static>(
+    async fn read_store<T: Send + 'static>(
         &self,
         chunk: &Chunk,
         read: impl FnOnce(&Path, &Chunk) -> Option<T> + Send + 'static,
