@@ -4,11 +4,12 @@
 //! messages of eyas to standard error. Exit codes: 0 if everything succeeded, 1 if a task or a request failed, 2 if the
 //! command line is wrong, 130 after an interrupt.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // See `print`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod allocation;
+mod allocator;
 mod commands;
 mod connect;
 mod detach;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         eyas_executor::guardian::run(executor, sandboxes);
         return ExitCode::SUCCESS;
     }
+    allocator::keep_memory();
     log::start(eyas.command.is_process());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {

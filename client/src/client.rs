@@ -15,6 +15,7 @@ use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
 use thiserror::Error;
 
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
+use crate::output_file::{OutputFileError, OutputReader};
 
 /// First wait before the client dials a lost dispatcher again. Each further wait is twice as long.
 const REDIAL_FIRST: Duration = Duration::from_millis(100);
@@ -67,6 +68,9 @@ pub enum ClientError {
     /// The distributed file system cannot be used.
     #[error(transparent)]
     Files(#[from] FilesError),
+    /// Captured output cannot be read from the dispatcher's file.
+    #[error(transparent)]
+    Output(#[from] OutputFileError),
 }
 
 /// An event of a watched job, in the order in which they happen.
@@ -89,6 +93,8 @@ pub struct Client {
     access: Access,
     session: Session,
     received: VecDeque<ToClient>,
+    /// Whether the files of a dispatcher on this host can be read, as far as is known.
+    reads_files: bool,
 }
 
 impl Client {
@@ -99,7 +105,7 @@ impl Client {
     pub async fn connect(access: &Access) -> Result<Self, ClientError> {
         let session = dial(access, Role::Client).await?;
         let access = access.clone().with_data(session.data);
-        Ok(Client { access, session, received: VecDeque::new() })
+        Ok(Client { access, session, received: VecDeque::new(), reads_files: true })
     }
 
     /// Sends a request and waits for its one answer. Submissions and watches have methods of their own.
@@ -310,6 +316,11 @@ impl Client {
                     self.redial(patience).await?;
                     see(WatchEvent::Back);
                 }
+                // The dispatcher has other files, as in a container, or its file is damaged: it says so itself.
+                Err(ClientError::Output(_)) if self.reads_files => {
+                    self.reads_files = false;
+                    self.redial(patience).await?;
+                }
                 watched => return watched,
             }
         }
@@ -323,10 +334,21 @@ impl Client {
         seen: &mut u64,
         see: &mut impl FnMut(WatchEvent),
     ) -> Result<JobView, ClientError> {
-        self.session.writer.send(&[FromClient::Watch { job, from: *seen, results }]).await?;
+        let request = if results && self.session.is_local && self.reads_files {
+            FromClient::WatchHere { job, from: *seen }
+        } else {
+            FromClient::Watch { job, from: *seen, results }
+        };
+        self.session.writer.send(&[request]).await?;
+        let mut reader = OutputReader::default();
         loop {
             match self.next().await? {
                 ToClient::Results(results) => {
+                    *seen += results.len() as u64;
+                    see(WatchEvent::Results(results));
+                }
+                ToClient::ResultsHere(here) => {
+                    let results = reader.results(*here)?;
                     *seen += results.len() as u64;
                     see(WatchEvent::Results(results));
                 }
@@ -407,8 +429,9 @@ fn can_come_back(why: &SessionError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_session::SessionAcceptor;
-    use eyas_types::{Outcome, Reads, Status};
+    use eyas_session::{Listener, SessionAcceptor};
+    use eyas_types::{Name, Outcome, Reads, Status};
+    use eyas_wire::client::{OutputFile, ResultsHere};
     use eyas_wire::view::{JobState, TaskCounts};
     use tokio::net::TcpListener;
 
@@ -482,5 +505,40 @@ mod tests {
         };
         let (began, ()) = tokio::join!(serve(listener, &access, connections), watch);
         assert_eq!(began, [0, 2, 2, 0]);
+    }
+
+    #[tokio::test]
+    async fn output_that_cannot_be_read_here_is_sent() {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let access = Access::create("test", &tcp.local_addr().unwrap().to_string());
+        let listener = Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
+        let file = OutputFile { path: Name::from("/no/such/file"), device: 0, inode: 0 };
+        let ToClient::Results(here) = results(1..2) else { panic!("results") };
+        let here = ToClient::ResultsHere(Box::new(ResultsHere { results: here, file, outputs: Vec::new() }));
+        let answers = [vec![results(0..1), here], vec![results(1..2), over()]];
+        let serve = async {
+            let mut requests = Vec::new();
+            for answers in answers {
+                let (mut session, _) = listener.next().await.await.unwrap();
+                requests.extend(session.reader.next::<FromClient>().await.unwrap());
+                session.writer.send(&answers).await.unwrap();
+                session.writer.close().await;
+            }
+            requests
+        };
+        let watch = async {
+            let mut client = Client::connect(&access).await.unwrap();
+            let mut seen = Vec::new();
+            let see = |what| match what {
+                WatchEvent::Results(results) => seen.extend(results.iter().map(|result| result.index)),
+                other => panic!("{other:?}"),
+            };
+            client.watch(JobId(1), true, Duration::ZERO, see).await.unwrap();
+            seen
+        };
+        let (requests, seen) = tokio::join!(serve, watch);
+        let (here, whole) = (FromClient::WatchHere { job: JobId(1), from: 0 }, 1);
+        assert_eq!(requests, [here, FromClient::Watch { job: JobId(1), from: whole, results: true }]);
+        assert_eq!(seen, [0, 1]);
     }
 }

@@ -27,6 +27,7 @@ mod get;
 mod globs;
 mod jobfile;
 mod map;
+mod output_file;
 mod sources;
 
 pub use client::{Client, ClientError, WatchEvent};
@@ -42,6 +43,7 @@ pub use map::{
     MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError, Reduce, ReduceTask, Shuffle,
     TaskFailures, WorkError, map_worker, reduce_worker,
 };
+pub use output_file::OutputFileError;
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};
 
 pub use eyas_dfs as files;

@@ -120,6 +120,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("coordinator/preload/src/hooks/buffers.rs", "reads how long the program's buffers are"),
     ("coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
     ("coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
+    ("cli/src/allocator.rs", "no safe wrapper sets the C library's allocator"),
     (
         "executor/src/process/spawn.rs",
         "no safe wrapper starts a process that dies with this one without copying its page tables",

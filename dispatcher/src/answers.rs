@@ -192,7 +192,9 @@ impl DispatcherCore {
             | FromClient::Numbers { .. }
             | FromClient::Commit
             | FromClient::Withdraw => return Err(AnswerError::PartOfSubmission),
-            FromClient::Watch { .. } | FromClient::Push(_) | FromClient::Keys(_) => return Err(AnswerError::NotHere),
+            FromClient::Watch { .. } | FromClient::WatchHere { .. } | FromClient::Push(_) | FromClient::Keys(_) => {
+                return Err(AnswerError::NotHere);
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! A session with a client: one request at a time, a submission in parts, a watch until its job has ended.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::{FrameReader, FrameWriter, Session, SessionError};
 use eyas_types::access::Principal;
 use eyas_types::{JobId, Status};
-use eyas_wire::client::{FromClient, KeysRequest, PushRequest, TaskResult, ToClient};
+use eyas_wire::client::{FromClient, KeysRequest, PushRequest, ResultsHere, TaskResult, ToClient};
 use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatcher_core::CoreMessage;
 use crate::expressions::compile;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalError, OutputPlace};
 use crate::keys::{Keys, KeysError};
 use crate::rights::may_ask;
 
@@ -154,7 +155,11 @@ impl Client {
                 self.submission = Submission::Withdrawn;
                 Ok(())
             }
-            FromClient::Watch { job, from, results } => self.watch(job, from, results, inbox).await,
+            FromClient::Watch { job, from, results } => {
+                let results = if results { WatchResults::Whole } else { WatchResults::None };
+                self.watch(job, from, results, inbox).await
+            }
+            FromClient::WatchHere { job, from } => self.watch(job, from, WatchResults::Here, inbox).await,
             FromClient::Push(request) => self.push(request, inbox).await,
             request => {
                 let (reply, answer) = oneshot::channel();
@@ -236,7 +241,13 @@ impl Client {
         answer.await.ok()
     }
 
-    async fn watch(&mut self, job: JobId, from: u64, results: bool, inbox: &mut Inbox) -> Result<(), SessionError> {
+    async fn watch(
+        &mut self,
+        job: JobId,
+        from: u64,
+        results: WatchResults,
+        inbox: &mut Inbox,
+    ) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
         let Some(Some(mut progress)) = self.ask(CoreMessage::Watched { job, reply }, answer).await else {
             let why = format!("there is no job {job}: `eyas job list` shows those there are");
@@ -245,10 +256,10 @@ impl Client {
         let mut entry = 0;
         // A client has seen the results that were removed since, or later ones of the same tasks.
         let skip = from.saturating_sub(progress.borrow().dropped_results);
-        let mut sending = Sending { skip, failures: MAX_FAILURES_SENT };
+        let mut sending = Sending { results, skip, failures: MAX_FAILURES_SENT };
         loop {
             let now = progress.borrow_and_update().clone();
-            while results && entry < now.entries {
+            while results != WatchResults::None && entry < now.entries {
                 let to = now.entries.min(entry + ENTRIES_AT_ONCE);
                 self.send_entries(job, entry, to, &mut sending).await?;
                 entry = to;
@@ -307,8 +318,8 @@ impl Client {
         to: u64,
         sending: &mut Sending,
     ) -> Result<(), SessionError> {
-        let journal = self.journal.clone();
-        let read = tokio::task::spawn_blocking(move || journal.new_results(job, from, to)).await;
+        let (journal, results) = (self.journal.clone(), sending.results);
+        let read = tokio::task::spawn_blocking(move || read_entries(&journal, job, from..to, results)).await;
         let entries = match read {
             Ok(Ok(entries)) => entries,
             Ok(Err(e)) => return self.writer.send(&[ToClient::Refused(e.to_string())]).await,
@@ -317,8 +328,7 @@ impl Client {
                 return self.writer.send(&[ToClient::Refused(why.into())]).await;
             }
         };
-        for entry in entries {
-            let mut results = entry.into_results();
+        for (mut results, outputs) in entries {
             let skipped = (results.len() as u64).min(sending.skip);
             sending.skip -= skipped;
             results.drain(..skipped as usize);
@@ -333,7 +343,15 @@ impl Client {
                 let failures = self.ask(CoreMessage::Asked { request, reply }, answer).await;
                 self.writer.send(&[failures.unwrap_or_else(stopping)]).await?;
             }
-            if !results.is_empty() {
+            let outputs = outputs.into_iter().filter_map(|place| place.for_client(skipped as u32)).collect::<Vec<_>>();
+            if !outputs.is_empty() {
+                let file = match self.journal.output_file(job) {
+                    Ok(file) => file,
+                    Err(e) => return self.writer.send(&[ToClient::Refused(e.to_string())]).await,
+                };
+                let here = Box::new(ResultsHere { results, file, outputs });
+                self.writer.send(&[ToClient::ResultsHere(here)]).await?;
+            } else if !results.is_empty() {
                 self.writer.send(&[ToClient::Results(results)]).await?;
             }
         }
@@ -341,8 +359,37 @@ impl Client {
     }
 }
 
+/// The results that a watch sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WatchResults {
+    None,
+    /// With all captured output.
+    Whole,
+    /// With the places of captured output that is in a file; the client is on this host.
+    Here,
+}
+
+/// Results of a journal entry, and the places of output that the client reads itself.
+type EntryResults = (Vec<TaskResult>, Vec<OutputPlace>);
+
+/// Reads results for a watch.
+fn read_entries(
+    journal: &Journal,
+    job: JobId,
+    numbers: Range<u64>,
+    results: WatchResults,
+) -> Result<Vec<EntryResults>, JournalError> {
+    if results == WatchResults::Here {
+        let entries = journal.results_and_places(job, numbers.start, numbers.end)?;
+        return Ok(entries.into_iter().map(|(entry, places)| (entry.into_results(), places)).collect());
+    }
+    let entries = journal.new_results(job, numbers.start, numbers.end)?;
+    Ok(entries.into_iter().map(|entry| (entry.into_results(), Vec::new())).collect())
+}
+
 /// Results that a watch has still to send.
 struct Sending {
+    results: WatchResults,
     /// Number of results that the client already has.
     skip: u64,
     /// Failures that are described.

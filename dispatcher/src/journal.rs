@@ -42,6 +42,7 @@ use thiserror::Error;
 pub use self::check::check_journal;
 use self::mark::{Mark, MarkError};
 use self::output::OutputFiles;
+pub(crate) use self::output::OutputPlace;
 use self::recent::RecentEntries;
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;

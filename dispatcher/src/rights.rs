@@ -61,6 +61,7 @@ pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) 
 fn need(request: &FromClient) -> Need {
     match request {
         FromClient::Watch { job, .. }
+        | FromClient::WatchHere { job, .. }
         | FromClient::Jobs { job: Some(job) }
         | FromClient::Tasks { job, .. }
         | FromClient::Failures { job, .. }

@@ -293,7 +293,10 @@ impl Stream {
     fn read(&mut self) -> bool {
         let captured = &mut self.captured;
         let read = if self.was_full {
-            captured.bytes.reserve(READ_BYTES);
+            if captured.bytes.capacity() - captured.bytes.len() < READ_BYTES {
+                // Memory that is not written to costs nothing, and a later copy would.
+                captured.bytes.reserve(LARGE_PIPE_BYTES);
+            }
             rustix::io::read(&self.pipe, spare_capacity(&mut captured.bytes))
         } else {
             // Most tasks print little, and need no room for a whole read.

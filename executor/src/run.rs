@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use crate::config::ExecutorConfig;
 use crate::files_node::ExecutorFilesNode;
 use crate::leftovers;
-use crate::leftovers::cgroup::Cgroup;
+use crate::leftovers::cgroup::{Cgroup, EnteringCgroup};
 use crate::leftovers::copies::{self, CopyFolders};
 use crate::leftovers::guardian::Guardian;
 use crate::leftovers::incarnation::Incarnation;
@@ -117,10 +117,7 @@ async fn live(
     };
     // After the guardian, which must not be a member.
     let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
-    let group = Cgroup::enter(&marker, is_gone);
-    if let Err(e) = &group {
-        tracing::debug!("cannot make a control group ({e}); processes left by tasks are found by their environment");
-    }
+    let group = EnteringCgroup::begin(marker.clone(), is_gone);
     let access = tokio::select! {
         access = access => access,
         _ = stop.wait() => return Ok(()),
@@ -175,6 +172,7 @@ async fn live(
         store: store.clone(),
         storage: storage.clone(),
         strays: strays.ok(),
+        group,
         stop: stop.clone(),
         floor_bytes: config.limits.floor_bytes,
         movers,
@@ -199,7 +197,7 @@ async fn live(
     while Arc::strong_count(&host.runner) > 1 && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
     }
-    if group.is_err() || group.is_ok_and(Cgroup::leave) {
+    if host.runner.group.wait().as_ref().map_or(true, Cgroup::leave) {
         leftovers::end(&host.runner.marker);
     }
     let _ = sandbox::remove(&host.config.sandbox_folder());

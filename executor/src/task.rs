@@ -17,6 +17,7 @@ use eyas_wire::executor::{AssignedInput, Assignment};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::leftovers::cgroup::EnteringCgroup;
 use crate::leftovers::copies::CopyFolders;
 use crate::process::strays::Strays;
 use crate::process::{self, ProcessControl, ProcessEnd};
@@ -96,6 +97,8 @@ pub(crate) struct TaskRunner {
     pub storage: Storage,
     /// `None` where the system cannot find stray processes.
     pub strays: Option<Strays>,
+    /// The control group that this process enters while it joins the cluster.
+    pub group: EnteringCgroup,
     /// The order to this executor to stop.
     pub stop: StopSignal,
     /// With less free space than this the node counts as short of disk.
@@ -329,6 +332,8 @@ impl TaskRunner {
         let timeout = run.task.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let capture_bytes = run.task.template.capture_bytes;
+        // Without a group, the processes of tasks are found by their environment.
+        let _ = self.group.wait();
         let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &run.control, &marks));
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));

@@ -165,6 +165,14 @@ pub enum FromClient {
     },
     /// List or change the cluster's keys. Answered by `Keys` or `Access`.
     Keys(KeysRequest),
+    /// Like `Watch` with results, from a client on the dispatcher's host. For results whose captured output is in a
+    /// file, the answer is `ResultsHere`, and the client reads the file.
+    WatchHere {
+        /// The job to watch.
+        job: JobId,
+        /// Number of results to skip.
+        from: u64,
+    },
 }
 
 impl FromClient {
@@ -263,6 +271,46 @@ pub enum ToClient {
     Keys(Vec<KeyView>),
     /// An access file.
     Access(SecretText),
+    /// Results in the order of their arrival. The captured output of some is in a file.
+    ResultsHere(Box<ResultsHere>),
+}
+
+/// Results with captured output in a file of the dispatcher's host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultsHere {
+    /// Results in the order of their arrival.
+    pub results: Vec<TaskResult>,
+    /// The file with the output of the job's tasks.
+    pub file: OutputFile,
+    /// Where the output of some of the results is in the file.
+    pub outputs: Vec<OutputInFile>,
+}
+
+/// A file with captured output. A client that sees other files than the dispatcher, as in a container, finds another
+/// file at the path, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputFile {
+    /// Absolute path.
+    pub path: Name,
+    /// Number of the device that has the file.
+    pub device: u64,
+    /// Number of the file on the device.
+    pub inode: u64,
+}
+
+/// The place of a task's captured output in a file: standard output, then standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputInFile {
+    /// Index of the result in the message.
+    pub result: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Length of standard output.
+    pub stdout_bytes: u64,
+    /// Length of standard error.
+    pub stderr_bytes: u64,
+    /// Beginning of the BLAKE3 hash of both.
+    pub checksum: [u8; 16],
 }
 
 /// Times and reads of some of a job's tasks. Only of tasks that succeeded, and ran instead of being reused.

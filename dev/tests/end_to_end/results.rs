@@ -23,6 +23,24 @@ fn each_tasks_output_comes_whole() {
 }
 
 #[test]
+fn large_and_small_output_come_whole_and_stay() {
+    // Output of 64 KiB and more is in a file of the dispatcher, and the client reads it there.
+    const SCRIPT: &str = "if [ $(($0 % 2)) = 0 ]; then echo $0; else yes $0 | head -c $((100000 + $0)); fi";
+    let cluster = Cluster::start(&[&["--slots", "4"]]);
+    let output = |number: usize| match number % 2 {
+        0 => format!("{number}\n"),
+        _ => format!("{number}\n").repeat(100_000)[..100_000 + number].to_owned(),
+    };
+    let words = ["run", "--keep-order", "--array", "1-13", "--", "sh", "-c", SCRIPT, "{}"];
+    let done = cluster.run(&words).exits(0);
+    assert!(done.stdout == (1..=13).map(output).collect::<String>(), "{} bytes", done.stdout.len());
+    for number in [1, 2, 13] {
+        let log = cluster.run(&["task", "log", &format!("1.{}", number - 1)]).exits(0);
+        assert!(log.stdout == output(number), "{} bytes of task {number}", log.stdout.len());
+    }
+}
+
+#[test]
 fn results_come_in_order_if_that_is_asked() {
     let home = Home::new();
     // The first task ends last: it waits for a file that the last task writes.

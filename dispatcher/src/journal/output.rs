@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use eyas_jobs::{Entry, JobEnd, output_bytes};
-use eyas_types::{JobId, Outcome, TaskResult};
+use eyas_types::{JobId, Name, Outcome, TaskResult};
+use eyas_wire::client::{OutputFile, OutputInFile};
 use redb::{Database, ReadableDatabase, ReadableTable, Table};
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +25,9 @@ pub(super) const OUTPUT_BESIDE_BYTES: u64 = 64 << 10;
 
 /// The place of a result's captured output in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct OutputPlace {
+pub(crate) struct OutputPlace {
     /// Index of the result in its entry.
-    pub end: u32,
+    pub(super) end: u32,
     offset: u64,
     stdout_bytes: u64,
     stderr_bytes: u64,
@@ -35,8 +37,15 @@ pub(super) struct OutputPlace {
 
 impl OutputPlace {
     /// The same output, of the result at another index in its entry.
-    pub fn of_end(self, end: u32) -> Self {
+    pub(super) fn of_end(self, end: u32) -> Self {
         OutputPlace { end, ..self }
+    }
+
+    /// The place for a client that reads the file itself, unless the result is one of the first `skipped` in its entry.
+    pub fn for_client(self, skipped: u32) -> Option<OutputInFile> {
+        let OutputPlace { end, offset, stdout_bytes, stderr_bytes, checksum } = self;
+        let result = end.checked_sub(skipped)?;
+        Some(OutputInFile { result, offset, stdout_bytes, stderr_bytes, checksum })
     }
 }
 
@@ -98,6 +107,14 @@ impl OutputFiles {
             }
         }
         Ok(())
+    }
+
+    /// The file of a job, for a client that reads it itself.
+    pub fn for_client(&self, job: JobId) -> Result<OutputFile, JournalProblem> {
+        let path = std::path::absolute(self.path(job))?;
+        let found = fs::metadata(&path).map_err(|_| self.damaged(job, "missing"))?;
+        let path = Name::from(path.as_os_str().as_bytes());
+        Ok(OutputFile { path, device: found.dev(), inode: found.ino() })
     }
 
     pub fn append(&self) -> Appending<'_> {

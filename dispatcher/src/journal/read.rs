@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use eyas_jobs::{Entry, JobSpec, JobSummary, Replay};
 use eyas_types::JobId;
+use eyas_wire::client::OutputFile;
 use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +96,32 @@ impl Journal {
         }
         entries.extend(self.results(job, unread, to)?);
         Ok(entries)
+    }
+
+    /// Results of a job from entry `from` on and before entry `to`, and the places of captured output that is not in
+    /// the database.
+    pub fn results_and_places(
+        &self,
+        job: JobId,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<(Entry, Vec<OutputPlace>)>, JournalError> {
+        let read = || -> Result<_, JournalProblem> {
+            let results = self.database.begin_read()?.open_table(RESULTS)?;
+            let rows = results.range((job.0, from)..(job.0, to))?;
+            let entries = rows.map(|row| {
+                let (key, row) = row?;
+                let StoredEntry { entry, outputs } = StoredEntry::decode(job, key.value().1, row.value())?;
+                Ok((entry, outputs))
+            });
+            entries.collect()
+        };
+        read().map_err(|problem| self.error(problem))
+    }
+
+    /// The file with captured output of a job.
+    pub fn output_file(&self, job: JobId) -> Result<OutputFile, JournalError> {
+        self.outputs.for_client(job).map_err(|problem| self.error(problem))
     }
 
     /// Results of a job from entry `from` on and before entry `to`, with all captured output.

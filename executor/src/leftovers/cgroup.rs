@@ -8,6 +8,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use rustix::process::Pid;
 
@@ -56,9 +58,42 @@ impl Cgroup {
     }
 
     /// Moves this process out of the group, before its other members are killed. Whether it has left.
-    pub fn leave(self) -> bool {
+    pub fn leave(&self) -> bool {
         let left = self.folder.parent().map(|parent| fs::write(parent.join(MEMBERS), "0"));
         left.is_some_and(|left| left.is_ok())
+    }
+}
+
+/// Enters a group on a thread of its own: the kernel may take 10 ms. The executor joins the cluster meanwhile, and the
+/// first task waits.
+pub(crate) struct EnteringCgroup {
+    thread: Mutex<Option<JoinHandle<io::Result<Cgroup>>>>,
+    entered: OnceLock<io::Result<Cgroup>>,
+}
+
+impl EnteringCgroup {
+    /// Begins what [`Cgroup::enter`] does.
+    pub fn begin(name: String, is_gone: impl Fn(&str) -> bool + Send + 'static) -> Self {
+        let enter = move || {
+            let entered = Cgroup::enter(&name, is_gone);
+            if let Err(e) = &entered {
+                tracing::debug!("cannot make a control group ({e}); processes of tasks are found by their environment");
+            }
+            entered
+        };
+        let thread = std::thread::Builder::new().name("control-group".into()).spawn(enter);
+        let failed = thread.as_ref().err().map(|e| io::Error::from(e.kind()));
+        let entered = failed.map_or_else(OnceLock::new, |e| OnceLock::from(Err(e)));
+        EnteringCgroup { thread: Mutex::new(thread.ok()), entered }
+    }
+
+    /// Waits until this process has entered the group, or cannot.
+    pub fn wait(&self) -> &io::Result<Cgroup> {
+        self.entered.get_or_init(|| {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let broken = || io::Error::other("its thread has panicked");
+            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| Err(broken()))
+        })
     }
 }
 
