@@ -349,6 +349,12 @@ impl<'a> Reservation<'a> {
         self.chunks.store.begin(self.wanted.object, self.wanted.size_bytes, false)
     }
 
+    /// The chunk is stored. The caller reports it to the owner of the store.
+    fn stored(mut self) -> ObjectId {
+        self.is_open = false;
+        self.wanted.object
+    }
+
     fn finish(mut self, result: Result<(), ChunkError>) -> Result<(), ChunkError> {
         if result.is_err() {
             // The content that arrived is not the content that was wanted.

@@ -34,7 +34,7 @@ use calls::{ANSWER_DEADLINE, Calls};
 pub use error::{FilesError, FilesErrorKind};
 use gather::GATHER_DEADLINE;
 pub use gather::Gathering;
-use groups::{Groups, OutgoingSmallChunk};
+use groups::{Groups, OutgoingSmallChunk, WantedSmallChunk};
 pub use near::{ChunkContent, NearNode, OpenChunk};
 pub use read::Reading;
 pub use recover::Recovery;
@@ -62,6 +62,7 @@ struct Inner {
     calls: Arc<Calls>,
     operations: Groups<FileOperation>,
     small_chunks: Groups<OutgoingSmallChunk>,
+    small_reads: Groups<WantedSmallChunk>,
     peers: Peers,
     /// Addresses to ask when none of the known nodes answers.
     seeds: Vec<SocketAddr>,
@@ -145,10 +146,12 @@ impl DfsClient {
         let gathers_until = Instant::now() + GATHER_DEADLINE;
         let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
         let (operations, small_chunks) = (Groups::new(calls.clone()), Groups::new(calls.clone()));
+        let small_reads = Groups::new(calls.clone());
         Ok(DfsClient(Arc::new(Inner {
             calls,
             operations,
             small_chunks,
+            small_reads,
             peers,
             seeds,
             known,
@@ -402,6 +405,7 @@ impl DfsClient {
         self.0.calls.keep(&known_addresses);
         self.0.operations.keep(&known_addresses);
         self.0.small_chunks.keep(&known_addresses);
+        self.0.small_reads.keep(&known_addresses);
         *self.lock() = fresh;
         Ok(())
     }

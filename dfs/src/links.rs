@@ -3,23 +3,20 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_session::{Access, Session, SessionError, dial};
 use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_wire::Role;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
 
 use crate::protocol::ToPeer;
 
 /// Maximum number of messages that wait for one node. Further ones are lost.
 const MAX_WAITING: usize = 4096;
-
-/// Maximum number of messages that are sent together.
-const MAX_TOGETHER: usize = 256;
 
 /// Pause after a failed connection attempt. Messages wait in the meantime, or are lost.
 const REDIAL: Duration = Duration::from_millis(200);
@@ -35,7 +32,9 @@ pub(crate) struct NodeLinks {
 
 struct Link {
     address: SocketAddr,
-    waiting: mpsc::Sender<ToPeer>,
+    messages: mpsc::UnboundedSender<Vec<ToPeer>>,
+    /// Space for further messages.
+    space: Arc<Semaphore>,
 }
 
 impl NodeLinks {
@@ -43,16 +42,20 @@ impl NodeLinks {
         NodeLinks { node, system, access, runtime: Handle::current(), links: Mutex::default() }
     }
 
-    /// Sends a message to a node at `address`.
-    pub fn send(&self, to: NodeId, address: SocketAddr, message: ToPeer) {
+    /// Sends messages to a node at `address`.
+    pub fn send(&self, to: NodeId, address: SocketAddr, mut messages: Vec<ToPeer>) {
         let mut links = self.links();
         let link = links.entry(to).or_insert_with(|| self.link(address));
-        if link.address != address || link.waiting.is_closed() {
+        if link.address != address || link.messages.is_closed() {
             *link = self.link(address);
         }
-        if link.waiting.try_send(message).is_err() {
-            tracing::debug!(%to, "dropped a message: too many wait for this node");
+        let space = link.space.available_permits();
+        if messages.len() > space {
+            tracing::debug!(%to, "dropped {} messages: too many wait for this node", messages.len() - space);
+            messages.truncate(space);
         }
+        link.space.forget_permits(messages.len());
+        let _ = link.messages.send(messages);
     }
 
     /// Closes connections to nodes that are not `alive`.
@@ -61,10 +64,10 @@ impl NodeLinks {
     }
 
     fn link(&self, address: SocketAddr) -> Link {
-        let (waiting, messages) = mpsc::channel(MAX_WAITING);
-        let access = self.access.of_node(address);
-        self.runtime.spawn(carry((self.node, self.system), access, messages));
-        Link { address, waiting }
+        let (messages, waiting) = mpsc::unbounded_channel();
+        let (access, space) = (self.access.of_node(address), Arc::new(Semaphore::new(MAX_WAITING)));
+        self.runtime.spawn(carry((self.node, self.system), access, waiting, space.clone()));
+        Link { address, messages, space }
     }
 
     fn links(&self) -> MutexGuard<'_, HashMap<NodeId, Link>> {
@@ -74,10 +77,18 @@ impl NodeLinks {
 }
 
 /// Sends messages until the channel is closed.
-async fn carry(own: (NodeId, FileSystemId), access: Access, mut messages: mpsc::Receiver<ToPeer>) {
+async fn carry(
+    own: (NodeId, FileSystemId),
+    access: Access,
+    mut waiting: mpsc::UnboundedReceiver<Vec<ToPeer>>,
+    space: Arc<Semaphore>,
+) {
     let mut session = None;
-    let mut together = Vec::new();
-    while messages.recv_many(&mut together, MAX_TOGETHER).await > 0 {
+    while let Some(mut together) = waiting.recv().await {
+        while let Ok(more) = waiting.try_recv() {
+            together.extend(more);
+        }
+        space.add_permits(together.len());
         let carried = async {
             let session = match &mut session {
                 Some(session) => session,
@@ -90,7 +101,6 @@ async fn carry(own: (NodeId, FileSystemId), access: Access, mut messages: mpsc::
             session = None;
             sleep(REDIAL).await;
         }
-        together.clear();
     }
 }
 

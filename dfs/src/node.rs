@@ -42,9 +42,9 @@ const PORT_TRIES: usize = 16;
 /// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
 const BACKLOG: i32 = 1024;
 
-/// Maximum number of inputs that wait for the ring's thread. When it is reached, messages of other nodes are lost, and
-/// clients are told to ask again.
-const MAX_QUEUED_INPUTS: usize = 1 << 16;
+/// Maximum number of inputs that wait for the ring's thread, each of them the messages of a frame or the operations of a
+/// request. When it is reached, messages of other nodes are lost, and clients are told to ask again.
+const MAX_QUEUED_INPUTS: usize = 1 << 12;
 
 /// Interval at which a node publishes its free space and makes its list of chunks durable.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -334,17 +334,27 @@ impl NodeShared {
     /// Passes an event to the ring's thread. If the thread is overloaded the event is dropped; such events are
     /// repeated.
     pub fn tell(&self, event: Event) {
-        if self.told.try_send(RingInput::Event(event)).is_err() {
-            tracing::debug!("dropped an event: the ring's thread is overloaded or has ended");
+        self.tell_all(vec![event]);
+    }
+
+    /// Passes events to the ring's thread, in order.
+    pub fn tell_all(&self, events: Vec<Event>) {
+        if !events.is_empty() && self.told.try_send(RingInput::Events(events)).is_err() {
+            tracing::debug!("dropped events: the ring's thread is overloaded or has ended");
         }
     }
 
     /// Sends a message to another node, if its address is known.
     pub fn send(&self, to: NodeId, message: ToPeer) {
+        self.send_all(to, vec![message]);
+    }
+
+    /// Sends messages to another node, in order.
+    pub fn send_all(&self, to: NodeId, messages: Vec<ToPeer>) {
         let address = self.neighbours().get(&to).map(|neighbour| neighbour.address);
         match address {
-            Some(address) => self.links.send(to, address, message),
-            None => tracing::trace!(%to, "dropped a message to a node that is not alive"),
+            Some(address) => self.links.send(to, address, messages),
+            None => tracing::trace!(%to, "dropped messages to a node that is not alive"),
         }
     }
 
@@ -367,8 +377,8 @@ struct NodeEffects {
 }
 
 impl RingEffects for NodeEffects {
-    fn send(&self, to: NodeId, message: RingMessage) {
-        self.shared.send(to, ToPeer::Ring(message));
+    fn send(&self, to: NodeId, messages: Vec<RingMessage>) {
+        self.shared.send_all(to, messages.into_iter().map(ToPeer::Ring).collect());
     }
 
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
@@ -393,7 +403,7 @@ impl RingEffects for NodeEffects {
             };
             // This event is not repeated and must not be dropped, so it waits for space in the queue. It fails only
             // when the thread has ended.
-            tokio::task::spawn_blocking(move || drop(shared.told.send(RingInput::Event(event))));
+            tokio::task::spawn_blocking(move || drop(shared.told.send(RingInput::Events(vec![event]))));
         });
     }
 

@@ -64,8 +64,9 @@ pub(crate) enum RequestBody {
     Operate(FileOperation),
     /// Store a chunk: fetch it from a peer that has it or is receiving it, or let the client push it. Answered by
     /// [`ResponseBody::Ready`] when its space is reserved and the client may push it, and by [`ResponseBody::Stored`]
-    /// when it is stored.
-    Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
+    /// when it is stored. With `is_durable`, the node begins at once to write it to the disk, as a
+    /// [`Sync`](RequestBody::Sync) will follow.
+    Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr>, is_durable: bool },
     /// Report of missing or damaged replicas of a file that the node leads. Not answered.
     Bad { name: FileName, objects: Vec<ObjectId>, node: NodeId },
     /// What the node has of these chunks, after reading them if `thoroughly` is set. Answered by
@@ -84,6 +85,8 @@ pub(crate) enum RequestBody {
     StoreAll { chunks: Vec<SmallChunk>, is_durable: bool },
     /// Force chunks to the disk. Answered by [`ResponseBody::Synced`].
     Sync { objects: Vec<ObjectId> },
+    /// Read small chunks. Answered by [`ResponseBody::Contents`].
+    Contents { objects: Vec<ObjectId> },
 }
 
 /// A chunk that is sent within a request.
@@ -136,6 +139,19 @@ pub(crate) enum ResponseBody {
     Synced {
         failure: Option<String>,
     },
+    /// One value for each chunk.
+    Contents(Vec<SmallContent>),
+}
+
+/// The content of a small chunk as a node has it. The reader checks it against the checksum of the chunk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SmallContent {
+    /// The whole content.
+    Whole(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// The node does not have the chunk, or it was damaged.
+    Missing,
+    /// The node cannot read the chunk now: the reason, for a person.
+    Failed(String),
 }
 
 /// State of a chunk on a node.

@@ -18,7 +18,8 @@ pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &R
 
 fn only_reads(what: &RequestBody) -> bool {
     match what {
-        RequestBody::Membership | RequestBody::Usage | RequestBody::Check { .. } => true,
+        RequestBody::Membership | RequestBody::Usage => true,
+        RequestBody::Check { .. } | RequestBody::Contents { .. } => true,
         RequestBody::Operate(operation) => is_look(operation),
         RequestBody::OperateAll(operations) => operations.iter().all(is_look),
         RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
@@ -34,6 +35,8 @@ fn is_look(operation: &FileOperation) -> bool {
 fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     match what {
         RequestBody::Membership => true,
+        // Only those who may read the record of a file know the ids of its chunks.
+        RequestBody::Contents { .. } => true,
         RequestBody::Operate(operation) => permits(scope, operation),
         RequestBody::OperateAll(operations) => operations.iter().all(|operation| permits(scope, operation)),
         // A chunk belongs to no file before its file is created, and is deleted if it never does.
@@ -95,6 +98,7 @@ mod tests {
             (all(["/sky.csv", "/other.csv"]), [true, true, false, false]),
             (RequestBody::StoreAll { chunks: Vec::new(), is_durable: true }, [true, false, true, false]),
             (RequestBody::Sync { objects: Vec::new() }, [true, false, true, false]),
+            (RequestBody::Contents { objects: Vec::new() }, [true, true, true, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),

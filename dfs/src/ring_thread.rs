@@ -3,7 +3,7 @@
 //! Inputs that arrive while the thread saves are decided together and saved together, so that they share one slow
 //! write to disk. No message and no answer is sent before the changes that it depends on are durable.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -20,18 +20,18 @@ const MAX_TOGETHER: usize = 4096;
 
 /// An input of the thread.
 pub(crate) enum RingInput {
-    /// An event.
-    Event(Event),
-    /// A client requests an operation and waits for the answer.
-    Asked(FileOperation, oneshot::Sender<Result<FileAnswer, Refusal>>),
+    /// Events, in order.
+    Events(Vec<Event>),
+    /// A client requests operations and waits for all answers.
+    Asked(Vec<FileOperation>, oneshot::Sender<Vec<Result<FileAnswer, Refusal>>>),
     /// The thread has to end.
     End,
 }
 
 /// Carries out effects of the decider.
 pub(crate) trait RingEffects: Send + 'static {
-    /// Sends a message to a node.
-    fn send(&self, to: NodeId, message: RingMessage);
+    /// Sends messages to a node, in order.
+    fn send(&self, to: NodeId, messages: Vec<RingMessage>);
     /// Fetches a chunk from one of these nodes, and reports the outcome as an event.
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
     /// Asks all members for good replicas of a file's chunks.
@@ -58,8 +58,17 @@ pub(crate) struct RingThread<H> {
     /// The start of the clock of `now_us`.
     began_us: u64,
     effects: Vec<Effect>,
-    waiting: HashMap<u64, oneshot::Sender<Result<FileAnswer, Refusal>>>,
+    /// Clients that wait, by the number of their first request. The requests of a client have consecutive numbers.
+    waiting: BTreeMap<u64, WaitingClient>,
     next_request: u64,
+}
+
+/// A client that waits until all its requests are answered.
+struct WaitingClient {
+    answers: Vec<Option<Result<FileAnswer, Refusal>>>,
+    /// Number of requests without an answer.
+    open: usize,
+    all: oneshot::Sender<Vec<Result<FileAnswer, Refusal>>>,
 }
 
 impl<H: RingEffects> RingThread<H> {
@@ -74,7 +83,7 @@ impl<H: RingEffects> RingThread<H> {
     ) -> Self {
         let (began_us, mut effects) = (running_us(), Vec::new());
         let node = RingNode::new(config, saved, 0, &mut effects);
-        let waiting = HashMap::new();
+        let waiting = BTreeMap::new();
         RingThread { node, database, shell, inputs, state, began_us, effects, waiting, next_request: 0 }
     }
 
@@ -85,25 +94,32 @@ impl<H: RingEffects> RingThread<H> {
             let due = Duration::from_micros(self.node.next_timeout_us().saturating_sub(self.now_us()));
             let first = match self.inputs.recv_timeout(due) {
                 Ok(input) => input,
-                Err(RecvTimeoutError::Timeout) => RingInput::Event(Event::Tick),
+                Err(RecvTimeoutError::Timeout) => RingInput::Events(vec![Event::Tick]),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            let mut events = VecDeque::new();
-            let more = std::iter::from_fn(|| self.inputs.try_recv().ok()).take(MAX_TOGETHER);
-            for input in std::iter::once(first).chain(more) {
+            let (mut events, mut next) = (VecDeque::new(), Some(first));
+            while let Some(input) = next {
                 match input {
-                    RingInput::Event(event) => events.push_back(event),
-                    RingInput::Asked(op, answer) => {
-                        let request = self.next_request;
-                        self.next_request += 1;
-                        self.waiting.insert(request, answer);
-                        events.push_back(Event::Requested { request, operation: op });
-                    }
+                    RingInput::Events(more) => events.extend(more),
+                    RingInput::Asked(operations, all) => events.extend(self.begin(operations, all)),
                     RingInput::End => return Ok(()),
                 }
+                next = if events.len() < MAX_TOGETHER { self.inputs.try_recv().ok() } else { None };
             }
             self.process(events)?;
         }
+    }
+
+    /// Numbers the requests of a client.
+    fn begin(
+        &mut self,
+        operations: Vec<FileOperation>,
+        all: oneshot::Sender<Vec<Result<FileAnswer, Refusal>>>,
+    ) -> impl Iterator<Item = Event> + use<H> {
+        let (first, open) = (self.next_request, operations.len());
+        self.next_request += open as u64;
+        self.waiting.insert(first, WaitingClient { answers: vec![None; open], open, all });
+        (first..).zip(operations).map(|(request, operation)| Event::Requested { request, operation })
     }
 
     /// Decides these events, and carries out the effects.
@@ -131,10 +147,11 @@ impl<H: RingEffects> RingThread<H> {
                 }
             })?;
         }
-        let mut dropped = Vec::new();
+        let (mut dropped, mut messages) = (Vec::new(), BTreeMap::<NodeId, Vec<RingMessage>>::new());
         for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::Drop { object } => dropped.push(object),
+                Effect::Send { to, message } => messages.entry(to).or_default().push(message),
                 effect => {
                     // Chunks are deleted before they are fetched or searched anew. Nothing else depends on it, so that
                     // the chunks of many removed files are deleted together.
@@ -146,6 +163,7 @@ impl<H: RingEffects> RingThread<H> {
             }
         }
         self.shell.drop(&dropped);
+        messages.into_iter().for_each(|(to, messages)| self.shell.send(to, messages));
         self.state.send_if_modified(|state| {
             let is_settled = self.node.is_settled();
             let number = |view: Option<&View>| view.map(|view| view.number);
@@ -160,19 +178,29 @@ impl<H: RingEffects> RingThread<H> {
 
     fn apply(&mut self, effect: Effect) {
         match effect {
-            // Done before.
-            Effect::Save(_) | Effect::Drop { .. } => {}
-            Effect::Send { to, message } => self.shell.send(to, message),
-            Effect::Answer { request, answer } => {
-                if let Some(waiting) = self.waiting.remove(&request) {
-                    // The client may no longer be waiting.
-                    let _ = waiting.send(answer);
-                }
-            }
+            // Done before, or afterwards.
+            Effect::Save(_) | Effect::Drop { .. } | Effect::Send { .. } => {}
+            Effect::Answer { request, answer } => self.answered(request, answer),
             Effect::Fetch { object, size_bytes, checksum, from } => {
                 self.shell.fetch(object, size_bytes, checksum, from);
             }
             Effect::Search { name, objects } => self.shell.search(name, objects),
+        }
+    }
+
+    /// Answers the client if this is the last one of its requests.
+    fn answered(&mut self, request: u64, answer: Result<FileAnswer, Refusal>) {
+        let Some((&first, client)) = self.waiting.range_mut(..=request).next_back() else { return };
+        let Some(open) = client.answers.get_mut((request - first) as usize).filter(|open| open.is_none()) else {
+            return;
+        };
+        *open = Some(answer);
+        client.open -= 1;
+        if client.open == 0
+            && let Some(client) = self.waiting.remove(&first)
+        {
+            // The client may no longer be waiting.
+            let _ = client.all.send(client.answers.into_iter().flatten().collect());
         }
     }
 

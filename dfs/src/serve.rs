@@ -12,7 +12,7 @@ use eyas_types::access::Principal;
 use eyas_types::dfs::NodeId;
 use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, block_in_place};
 
 use crate::chunks::{ChunkError, ChunkSpec};
 use crate::node::NodeShared;
@@ -68,11 +68,12 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
             // The peer connects again with its new key.
             _ = standing.ends() => return Ok(()),
         };
+        let mut events = Vec::new();
         for message in messages {
             let from = *said;
             match (message, from) {
                 (ToPeer::From(node, system), None) if system == shared.identity.system => *said = Some(node),
-                (ToPeer::Ring(message), Some(from)) => shared.tell(Event::Received { from, message }),
+                (ToPeer::Ring(message), Some(from)) => events.push(Event::Received { from, message }),
                 (ToPeer::Audit { name, objects }, Some(from)) => {
                     let missing = shared.chunks.audited(&objects).await;
                     if !missing.is_empty() {
@@ -101,6 +102,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
                 }
             }
         }
+        shared.tell_all(events);
     }
 }
 
@@ -163,18 +165,16 @@ impl Client {
     async fn serve(&self, what: RequestBody) {
         let reply = match what {
             RequestBody::Membership => ResponseBody::Membership(self.shared.node, self.shared.membership()),
-            RequestBody::Operate(operation) => ResponseBody::Operated(self.operate(operation).await),
-            RequestBody::OperateAll(operations) => {
-                // All of them are in the ring's queue before the first answer is awaited.
-                let answered: Vec<_> = operations.into_iter().map(|operation| self.operate(operation)).collect();
-                let mut answers = Vec::with_capacity(answered.len());
-                for answer in answered {
-                    answers.push(answer.await);
-                }
-                ResponseBody::OperatedAll(answers)
+            RequestBody::Operate(operation) => {
+                let answer = self.operate(vec![operation]).await.pop();
+                ResponseBody::Operated(answer.expect("each operation has an answer"))
             }
-            RequestBody::Store { object, size_bytes, checksum, from } => {
+            RequestBody::OperateAll(operations) => ResponseBody::OperatedAll(self.operate(operations).await),
+            RequestBody::Store { object, size_bytes, checksum, from, is_durable } => {
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
+                if stored.is_ok() && is_durable {
+                    block_in_place(|| self.shared.chunks.start_writing(object));
+                }
                 ResponseBody::Stored { failure: stored.err().map(|error| error.to_string()) }
             }
             RequestBody::StoreAll { chunks, is_durable } => {
@@ -183,6 +183,9 @@ impl Client {
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }
+            }
+            RequestBody::Contents { objects } => {
+                ResponseBody::Contents(block_in_place(|| self.shared.chunks.contents(&objects)))
             }
             RequestBody::Bad { name, objects, node } => {
                 return self.shared.tell(Event::BadReplicas { name, objects, node });
@@ -201,18 +204,19 @@ impl Client {
         self.reply(reply).await;
     }
 
-    /// Puts an operation in the queue of the ring's thread at once. Returns the future answer.
-    fn operate(&self, operation: FileOperation) -> impl Future<Output = Result<FileAnswer, Refusal>> + use<> {
-        let (answer, answered) = oneshot::channel();
+    /// Has the ring's thread carry out operations. Returns one answer for each of them.
+    async fn operate(&self, operations: Vec<FileOperation>) -> Vec<Result<FileAnswer, Refusal>> {
+        if operations.is_empty() {
+            return Vec::new();
+        }
+        let (count, (all, answered)) = (operations.len(), oneshot::channel());
         let is_busy =
-            matches!(self.shared.told.try_send(RingInput::Asked(operation, answer)), Err(TrySendError::Full(_)));
-        async move {
-            match answered.await {
-                Ok(answer) => answer,
-                Err(_) if is_busy => Err(Refusal::Busy),
-                // The node has left the file system; other nodes lead in another view.
-                Err(_) => Err(Refusal::OtherView { view: 0 }),
-            }
+            matches!(self.shared.told.try_send(RingInput::Asked(operations, all)), Err(TrySendError::Full(_)));
+        match answered.await {
+            Ok(answers) => answers,
+            Err(_) if is_busy => vec![Err(Refusal::Busy); count],
+            // The node has left the file system; other nodes lead in another view.
+            Err(_) => vec![Err(Refusal::OtherView { view: 0 }); count],
         }
     }
 

@@ -34,6 +34,11 @@ pub trait ChunkSpace: Send + Sync + 'static {
     /// not arrived.
     fn arrived(&self, chunk: ObjectId, is_here: bool);
 
+    /// The chunks of these reservations are all in the store.
+    fn arrived_all(&self, chunks: &[ObjectId]) {
+        chunks.iter().for_each(|chunk| self.arrived(*chunk, true));
+    }
+
     /// A chunk need not stay any longer.
     fn release(&self, chunk: ObjectId);
 

@@ -118,7 +118,11 @@ impl ChunkSpace for StoreRoom {
     }
 
     fn arrived(&self, chunk: ObjectId, is_here: bool) {
-        self.with_core(|core| core.lock().chunk_arrived(chunk, is_here));
+        self.with_core(|core| core.lock().chunks_arrived(&[chunk], is_here));
+    }
+
+    fn arrived_all(&self, chunks: &[ObjectId]) {
+        self.with_core(|core| core.lock().chunks_arrived(chunks, true));
     }
 
     fn release(&self, chunk: ObjectId) {

@@ -343,19 +343,26 @@ impl DfsSession {
     }
 
     async fn rebalance(&self, folder: &str) -> Result<(), CliError> {
-        let mut moved = 0;
-        for listing in self.files.list(&rooted(folder.trim_end_matches('/'))).await? {
-            let rebalanced = match self.files.stat(&listing.name).await {
-                Ok(file) => self.files.rebalance(&file).await,
-                Err(error) => Err(error),
-            };
-            match rebalanced {
-                Ok(count) => moved += count,
-                // The file was removed or written meanwhile; a new version is placed on the right nodes when written.
-                Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::Changed) => {}
-                Err(error) => return Err(error.into()),
+        let listed = self.files.list(&rooted(folder.trim_end_matches('/'))).await?;
+        let names: Vec<FileName> = listed.iter().map(|listing| listing.name.clone()).collect();
+        let rebalance = |listing: Listing| {
+            let files = self.files.clone();
+            async move {
+                let rebalanced = match files.stat(&listing.name).await {
+                    Ok(file) => files.rebalance(&file).await,
+                    Err(error) => Err(error),
+                };
+                match rebalanced {
+                    // The file was removed or written meanwhile; a new version is placed on the right nodes when
+                    // written.
+                    Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::Changed) => Ok(0),
+                    rebalanced => Ok(rebalanced?),
+                }
             }
-        }
+        };
+        let cost = |listing: &Listing| many::cost_to_move(listing.size_bytes);
+        let outcome = FilesOutcome::of(listed, cost, rebalance, |_| {}).await;
+        let moved: u64 = outcome.all_or_why("rebalanced", |place| names[place].to_string())?.into_iter().sum();
         match self.json {
             true => show::json("moved", &moved)?,
             false => say!("{} moved", format_count(moved, "replica")),

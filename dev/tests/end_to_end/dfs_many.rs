@@ -74,16 +74,16 @@ fn two_thousand_files_go_in_and_come_out_again() {
 #[test]
 fn a_failure_in_the_middle_says_what_was_stored() {
     let cluster = cluster(2);
-    make(&cluster, 1500);
+    make(&cluster, 4000);
     cluster.run(&["dfs", "put", "many/03/f0300", "/many/03/f0300"]).exits(0);
     let put = cluster.run(&["--json", "dfs", "put", "-r", "many", "/many"]).exits(1);
     let put = put.says(&[
-        "of 1500 files were stored",
+        "of 4000 files were stored",
         "many/03/f0300: there is a file /many/03/f0300 already",
         "after it were not begun",
     ]);
     let stored = put.json("files").as_array().unwrap().len();
-    assert!((1..1500).contains(&stored));
+    assert!((1..4000).contains(&stored));
     let names = listed(&cluster);
     assert_eq!(names.len(), stored + 1, "what it says is what there is");
     all_are_whole(&cluster, &names);

@@ -3,20 +3,24 @@
 
 use std::sync::Arc;
 
-use eyas_store::{Checksum, StoreErrorKind};
+use eyas_store::{Checksum, Seal, StoreErrorKind};
 use eyas_types::ObjectId;
 use tokio::task::block_in_place;
 
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks, OwnedChunk, Reservation};
+use crate::client::SMALL_CHUNK_BYTES;
 use crate::database::OwnChunk;
-use crate::protocol::{SmallChunk, StoreFailure};
+use crate::protocol::{SmallChunk, SmallContent, StoreFailure};
+
+/// Maximum number of bytes of chunks in an answer to a reader.
+const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
 impl NodeChunks {
     /// Stores small chunks. If `is_durable` is set, they are on the disk when this returns. Returns one value for each
     /// chunk.
     pub async fn store_all(&self, chunks: &[SmallChunk], is_durable: bool) -> Vec<Result<(), StoreFailure>> {
         let mut results = vec![Ok(()); chunks.len()];
-        let mut written: Vec<(usize, Option<Reservation<'_>>, OwnedEntry)> = Vec::new();
+        let mut reserved = Vec::with_capacity(chunks.len());
         // All groups reserve space in one order, so that no two of them wait for each other.
         let mut order: Vec<usize> = (0..chunks.len()).collect();
         order.sort_by_key(|place| chunks[*place].object);
@@ -25,14 +29,22 @@ impl NodeChunks {
             let (place, chunk) = (same[0], &chunks[same[0]]);
             let size_bytes = chunk.content.len() as u64;
             let wanted = ChunkSpec { object: chunk.object, size_bytes, checksum: chunk.checksum };
-            match self.write(wanted, &chunk.content).await {
-                Ok(reservation) => {
-                    let own = OwnChunk { size_bytes, checksum: chunk.checksum };
-                    written.push((place, reservation, (chunk.object, own)));
-                }
+            match self.prepare(wanted).await {
+                Ok(reservation) => reserved.push((place, wanted, reservation)),
                 Err(error) => results[place] = Err(failure(&error)),
             }
         }
+        let mut written: Vec<(usize, Option<Reservation<'_>>, OwnedEntry)> = Vec::with_capacity(reserved.len());
+        // Another thread takes over the tasks of this one meanwhile, so the files are written in one go.
+        block_in_place(|| {
+            for (place, wanted, reservation) in reserved {
+                let ChunkSpec { object, size_bytes, checksum } = wanted;
+                match reservation.map_or(Ok(None), |reservation| self.write(reservation, &chunks[place].content)) {
+                    Ok(reservation) => written.push((place, reservation, (object, OwnChunk { size_bytes, checksum }))),
+                    Err(error) => results[place] = Err(failure(&error)),
+                }
+            }
+        });
         let entries: Vec<OwnedEntry> = written.iter().map(|(.., entry)| *entry).collect();
         let recorded = match is_durable && !entries.is_empty() {
             true => self.durable.sync(entries.clone()).await,
@@ -42,19 +54,55 @@ impl NodeChunks {
             self.store.mark_irreplaceable(entries.iter().map(|(object, _)| *object));
             self.own().extend(entries.iter().map(|(object, own)| (*object, OwnedChunk::audited_now(*own))));
         }
+        let mut arrived = Vec::with_capacity(written.len());
         for (place, reservation, _) in written {
-            if let Err(error) = &recorded {
-                results[place] = Err(failure(error));
-            }
-            if let Some(reservation) = reservation {
-                // The result is reported above.
-                let _ = reservation.finish(recorded.as_ref().copied().map_err(|_| ChunkError::NoSource));
+            match (&recorded, reservation) {
+                (Ok(()), reservation) => arrived.extend(reservation.map(Reservation::stored)),
+                (Err(error), reservation) => {
+                    results[place] = Err(failure(error));
+                    // The result is reported above.
+                    drop(reservation.map(|reservation| reservation.finish(Err(ChunkError::NoSource))));
+                }
             }
         }
+        self.room.arrived_all(&arrived);
         for same in order.chunk_by(is_same) {
             same[1..].iter().for_each(|place| results[*place] = results[same[0]].clone());
         }
         results
+    }
+
+    /// Reads small chunks of this node. Returns one value for each chunk. Blocks.
+    pub fn contents(&self, objects: &[ObjectId]) -> Vec<SmallContent> {
+        let (mut contents, mut answer_bytes) = (Vec::with_capacity(objects.len()), 0);
+        for object in objects {
+            let size_bytes = self.own().get(object).map_or(0, |own| own.chunk.size_bytes);
+            answer_bytes += size_bytes;
+            contents.push(match size_bytes <= SMALL_CHUNK_BYTES as u64 && answer_bytes <= MAX_ANSWER_BYTES {
+                true => self.content(*object),
+                false => SmallContent::Failed(format!("an answer has at most {MAX_ANSWER_BYTES} bytes")),
+            });
+        }
+        contents
+    }
+
+    fn content(&self, object: ObjectId) -> SmallContent {
+        // A task of this node may have written to the chunk through its link.
+        if !self.is_own(object) || self.store.verify_seal(object) != Seal::Intact {
+            return SmallContent::Missing;
+        }
+        match self.store.content(object) {
+            Ok(content) => SmallContent::Whole(content),
+            Err(error) if error.kind == StoreErrorKind::NotHere => SmallContent::Missing,
+            Err(error) => SmallContent::Failed(error.to_string()),
+        }
+    }
+
+    /// Begins to write a chunk to the disk, so that [`sync`](Self::sync) has less to wait for.
+    pub fn start_writing(&self, object: ObjectId) {
+        if let Err(error) = self.store.start_writing(object) {
+            tracing::debug!(%object, %error, "a chunk is not written to the disk before it is synced");
+        }
     }
 
     /// Forces chunks of this node to the disk.
@@ -67,15 +115,15 @@ impl NodeChunks {
         self.durable.sync(entries).await
     }
 
-    /// Writes a chunk to the store. `None` if it is there already.
-    async fn write(&self, wanted: ChunkSpec, content: &[u8]) -> Result<Option<Reservation<'_>>, ChunkError> {
-        let Some(reservation) = self.prepare(wanted).await? else { return Ok(None) };
-        if Checksum::of(content).0 != wanted.checksum {
-            return reservation.finish(Err(ChunkError::OtherPush)).map(|()| None);
+    /// Writes a chunk to the store. Blocks.
+    fn write<'a>(&self, place: Reservation<'a>, content: &[u8]) -> Result<Option<Reservation<'a>>, ChunkError> {
+        let ChunkSpec { object, checksum, .. } = place.wanted;
+        if Checksum::of(content).0 != checksum {
+            return place.finish(Err(ChunkError::OtherPush)).map(|()| None);
         }
-        match block_in_place(|| self.store.put(wanted.object, content)) {
-            Ok(_) => Ok(Some(reservation)),
-            Err(error) => reservation.finish(Err(error.into())).map(|()| None),
+        match self.store.put(object, content) {
+            Ok(_) => Ok(Some(place)),
+            Err(error) => place.finish(Err(error.into())).map(|()| None),
         }
     }
 }

@@ -45,7 +45,7 @@ impl DfsClient {
         let source = chunk.replicas.iter().find_map(|node| known.members.get(node));
         let (Some(source), false) = (source, further.is_empty()) else { return chunk.replicas.clone() };
         let Chunk { object, size_bytes, checksum, .. } = *chunk;
-        let moving = OutgoingChunk { object, size_bytes, checksum, content: Arc::default() };
+        let moving = OutgoingChunk { object, size_bytes, checksum, is_durable: false, content: Arc::default() };
         let stored = self.chain(&moving, Some(source), &further).await;
         let stored: Vec<_> =
             stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_ring::{FileAnswer, FileOperation, Refusal};
+use eyas_types::ObjectId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -15,10 +16,10 @@ use tokio::time::timeout;
 use crate::client::calls::{ANSWER_DEADLINE, Calls};
 use crate::client::error::FilesError;
 use crate::client::unexpected;
-use crate::protocol::{RequestBody, ResponseBody, SmallChunk, StoreFailure};
+use crate::protocol::{RequestBody, ResponseBody, SmallChunk, SmallContent, StoreFailure};
 
 /// Maximum number of requests in a group.
-const MAX_TOGETHER: usize = 256;
+const MAX_TOGETHER: usize = 512;
 
 /// A group is sent when its content has this size, bytes.
 const FULL_BYTES: usize = 1 << 20;
@@ -104,6 +105,37 @@ impl Grouped for OutgoingSmallChunk {
     fn answers(response: ResponseBody) -> Option<Vec<Self::Answer>> {
         match response {
             ResponseBody::StoredAll(answers) => Some(answers),
+            _ => None,
+        }
+    }
+}
+
+/// A small chunk that is to be read.
+pub(crate) struct WantedSmallChunk {
+    pub object: ObjectId,
+    pub size_bytes: u64,
+}
+
+impl Grouped for WantedSmallChunk {
+    type Answer = SmallContent;
+
+    const DEADLINE: Duration = ANSWER_DEADLINE;
+
+    fn size_bytes(&self) -> usize {
+        self.size_bytes as usize
+    }
+
+    fn goes_with(&self, _: &Self) -> bool {
+        true
+    }
+
+    fn request(group: Vec<Self>) -> RequestBody {
+        RequestBody::Contents { objects: group.into_iter().map(|wanted| wanted.object).collect() }
+    }
+
+    fn answers(response: ResponseBody) -> Option<Vec<Self::Answer>> {
+        match response {
+            ResponseBody::Contents(contents) => Some(contents),
             _ => None,
         }
     }
@@ -218,8 +250,6 @@ async fn send<T: Grouped>(calls: Arc<Calls>, address: SocketAddr, group: Vec<Wai
 mod tests {
     use std::collections::VecDeque;
 
-    use eyas_types::ObjectId;
-
     use super::*;
 
     fn chunk(number: u8, size_bytes: usize, is_durable: bool) -> Waiting<OutgoingSmallChunk> {
@@ -242,7 +272,8 @@ mod tests {
     #[test]
     fn groups_are_bounded_in_number_and_bytes() {
         assert_eq!(groups([chunk(1, 10, true)]), [1]);
-        assert_eq!(groups((0..600).map(|_| chunk(1, 10, true))), [MAX_TOGETHER, MAX_TOGETHER, 600 - 2 * MAX_TOGETHER]);
+        let many = 2 * MAX_TOGETHER + 100;
+        assert_eq!(groups((0..many).map(|_| chunk(1, 10, true))), [MAX_TOGETHER, MAX_TOGETHER, 100]);
         // A group is closed by the chunk that fills it.
         assert_eq!(groups((0..5).map(|_| chunk(1, FULL_BYTES / 2, true))), [2, 2, 1]);
         assert_eq!(groups([chunk(1, 3 * FULL_BYTES, true), chunk(2, 1, true)]), [1, 1]);

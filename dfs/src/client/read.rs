@@ -9,11 +9,13 @@ use std::time::Instant;
 
 use eyas_store::Checksum;
 use eyas_transfer::PeerErrorKind;
-use eyas_types::dfs::{Chunk, NodeId};
+use eyas_types::dfs::Chunk;
 use tokio::task::JoinHandle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{DfsClient, File};
+use crate::client::groups::WantedSmallChunk;
+use crate::client::{DfsClient, File, SMALL_CHUNK_BYTES};
+use crate::protocol::{Member, SmallContent};
 
 /// Number of chunks that are fetched ahead.
 const CHUNKS_AHEAD: usize = 4;
@@ -140,8 +142,13 @@ impl DfsClient {
         range: Range<u64>,
     ) -> Result<Vec<u8>, FilesError> {
         let mut tried = Vec::new();
-        for (node, addr) in self.in_order(chunk, place) {
-            match self.part_from(addr, chunk, range.clone()).await {
+        for member in self.in_order(chunk, place) {
+            let node = member.node;
+            let read = match range == (0..chunk.size_bytes) && chunk.size_bytes <= SMALL_CHUNK_BYTES as u64 {
+                true => self.small_from(&member, chunk).await,
+                false => self.part_from(member.transfer, chunk, range.clone()).await,
+            };
+            match read {
                 Ok(part) => return Ok(part),
                 Err(BadPart { is_bad, why }) => {
                     if is_bad {
@@ -161,13 +168,31 @@ impl DfsClient {
         Err(FilesError::new(FilesErrorKind::Lost, message))
     }
 
+    /// Reads a small chunk from one replica, with other small chunks that are read meanwhile.
+    async fn small_from(&self, member: &Member, chunk: &Chunk) -> Result<Vec<u8>, BadPart> {
+        let Member { node, address, .. } = *member;
+        let wanted = WantedSmallChunk { object: chunk.object, size_bytes: chunk.size_bytes };
+        match self.0.small_reads.ask(address, wanted).await {
+            Ok(SmallContent::Whole(content)) if Checksum::of(&content).0 == chunk.checksum => Ok(content),
+            Ok(SmallContent::Whole(_)) => {
+                Err(BadPart { is_bad: true, why: format!("node {node} has other content for it") })
+            }
+            Ok(SmallContent::Missing) => Err(BadPart { is_bad: true, why: format!("node {node} does not have it") }),
+            Ok(SmallContent::Failed(why)) => {
+                Err(BadPart { is_bad: false, why: format!("node {node} cannot read it: {why}") })
+            }
+            Err(error) => Err(BadPart { is_bad: false, why: error.message }),
+        }
+    }
+
     /// Reads from one replica. The error says whether the replica is bad, and why.
     async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, BadPart> {
-        let mut part = Vec::with_capacity((range.end - range.start) as usize);
+        let mut part = Vec::new();
         let mut at = range.start;
         while at < range.end {
             let length = RANGE_BYTES.min(range.end - at);
             match self.0.peers.read_range(addr, chunk.object, at, length).await {
+                Ok(bytes) if part.is_empty() => part = bytes,
                 Ok(bytes) => part.extend_from_slice(&bytes),
                 Err(error) => {
                     let is_bad = matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
@@ -186,17 +211,17 @@ impl DfsClient {
     /// The holders of a chunk in the order in which they are tried: the node on this machine, other nodes on this
     /// machine, then the fastest. Equal ones are ordered differently for each chunk and client, to distribute the
     /// load.
-    fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<(NodeId, SocketAddr)> {
+    fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<Member> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
-        let mut holders: Vec<_> = alive.map(|member| (member.node, member.transfer)).collect();
+        let mut holders: Vec<Member> = alive.copied().collect();
         if !holders.is_empty() {
             let first = self.0.turn.wrapping_add(place) % holders.len();
             holders.rotate_left(first);
         }
-        holders.sort_by_cached_key(|(node, addr)| {
-            let magnitude = self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2();
-            (Some(*node) != self.near(), self.0.own_address != Some(addr.ip()), magnitude)
+        holders.sort_by_cached_key(|Member { node, transfer, .. }| {
+            let magnitude = self.0.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros().checked_ilog2();
+            (Some(*node) != self.near(), self.0.own_address != Some(transfer.ip()), magnitude)
         });
         holders
     }

@@ -328,7 +328,7 @@ impl DfsClient {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
         let object = Chunk::object_of(id, size_bytes, checksum);
         let content = Arc::new(content);
-        let chunk = OutgoingChunk { object, size_bytes, checksum, content };
+        let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content };
         let (mut replicas, mut full, mut failed) = (Vec::<Member>::new(), BTreeSet::new(), BTreeSet::new());
         let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
         loop {
@@ -358,7 +358,7 @@ impl DfsClient {
                 self.pause(&mut pause).await;
             }
             let stored = match size_bytes <= SMALL_CHUNK_BYTES as u64 {
-                true => self.send_small(&chunk, further, is_durable).await,
+                true => self.send_small(&chunk, further).await,
                 false => self.chain(&chunk, replicas.first(), further).await,
             };
             for (member, stored) in stored {
@@ -383,13 +383,8 @@ impl DfsClient {
     }
 
     /// Stores a small chunk on these nodes, with other small chunks that are on their way.
-    async fn send_small(
-        &self,
-        chunk: &OutgoingChunk,
-        to: &[&Member],
-        is_durable: bool,
-    ) -> Vec<(Member, Result<(), FilesError>)> {
-        let OutgoingChunk { object, checksum, .. } = *chunk;
+    async fn send_small(&self, chunk: &OutgoingChunk, to: &[&Member]) -> Vec<(Member, Result<(), FilesError>)> {
+        let OutgoingChunk { object, checksum, is_durable, .. } = *chunk;
         let send = |member: &&Member| {
             let chunk = SmallChunk { object, checksum, content: chunk.content.to_vec() };
             (**member, self.0.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }))
@@ -452,9 +447,9 @@ impl DfsClient {
         chunk: &OutgoingChunk,
         from: Option<SocketAddr>,
     ) -> Result<Option<Replies>, FilesError> {
-        let OutgoingChunk { object, size_bytes, checksum, .. } = *chunk;
-        let mut replies =
-            self.0.calls.ask(member.address, RequestBody::Store { object, size_bytes, checksum, from }).await?;
+        let OutgoingChunk { object, size_bytes, checksum, is_durable, .. } = *chunk;
+        let request = RequestBody::Store { object, size_bytes, checksum, from, is_durable };
+        let mut replies = self.0.calls.ask(member.address, request).await?;
         let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match ready? {
             ResponseBody::Ready => Ok(Some(replies)),
@@ -511,6 +506,7 @@ pub(crate) struct OutgoingChunk {
     pub object: ObjectId,
     pub size_bytes: u64,
     pub checksum: u64,
+    pub is_durable: bool,
     /// Empty if a node has the chunk already.
     pub content: Arc<Vec<u8>>,
 }
@@ -525,14 +521,15 @@ fn cut(
     mut take: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), FilesError> {
     let bad = |error: eyas_blocks::format::BadContent| FilesError::invalid(error.to_string());
-    let (mut fresh, mut chunk) = (begun, Vec::new());
-    let mut buffer = vec![0; buffer_bytes];
+    let (mut buffer, mut chunk) = (begun, Vec::new());
     loop {
-        let mut bytes = &fresh[..];
+        let mut bytes = &buffer[..];
         while let Some(end) = cutter.cut(bytes).map_err(bad)? {
             chunk.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end..];
-            if !take(std::mem::take(&mut chunk)) {
+            // The next chunk is about as long. A vector that grows is copied again and again.
+            let next = Vec::with_capacity(chunk.len() + buffer_bytes);
+            if !take(std::mem::replace(&mut chunk, next)) {
                 return Ok(());
             }
         }
@@ -542,6 +539,7 @@ fn cut(
                 format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: check that this is its format");
             return Err(FilesError::invalid(message));
         }
+        buffer.resize(buffer_bytes, 0);
         let read = loop {
             match source.read(&mut buffer) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -552,8 +550,7 @@ fn cut(
         if read == 0 {
             break;
         }
-        fresh.clear();
-        fresh.extend_from_slice(&buffer[..read]);
+        buffer.truncate(read);
     }
     let _: Ending = cutter.finish().map_err(bad)?;
     if !chunk.is_empty() {

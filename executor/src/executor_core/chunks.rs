@@ -39,22 +39,26 @@ impl ExecutorCore {
         self.settle();
     }
 
-    /// A chunk with a reservation is here, or has not come.
-    pub fn chunk_arrived(&mut self, object: ObjectId, is_here: bool) {
-        let Some(ActiveFetch { size_bytes, .. }) = self.fetching.remove(&object) else {
-            // The reservation was made in an earlier session, or between two sessions.
-            if let (true, Presence::Ready { size_bytes, .. }) = (is_here, self.runner.store.presence(object)) {
-                self.chunks_found(vec![(object, size_bytes)]);
+    /// Chunks with reservations are all here, or none has come.
+    pub fn chunks_arrived(&mut self, objects: &[ObjectId], is_here: bool) {
+        let mut others = Vec::new();
+        for object in objects.iter().copied() {
+            let Some(ActiveFetch { size_bytes, .. }) = self.fetching.remove(&object) else {
+                // The reservation was made in an earlier session, or between two sessions.
+                if let (true, Presence::Ready { size_bytes, .. }) = (is_here, self.runner.store.presence(object)) {
+                    self.chunks_found(vec![(object, size_bytes)]);
+                }
+                continue;
+            };
+            if is_here {
+                self.tell(FromExecutor::Stored { object, size_bytes });
             }
-            return;
-        };
-        if is_here {
-            self.tell(FromExecutor::Stored { object, size_bytes });
+            let waiting = self.reservations.remove(&object).unwrap_or_default();
+            others.extend(waiting.into_iter().map(|waiting| (object, waiting)));
+            self.events.push_back(Event::Given { object, is_here });
         }
-        let others = self.reservations.remove(&object).unwrap_or_default();
-        self.events.push_back(Event::Given { object, is_here });
         self.settle();
-        for ChunkReservation { size_bytes, reserved } in others {
+        for (object, ChunkReservation { size_bytes, reserved }) in others {
             if is_here {
                 // The requester may be gone.
                 let _ = reserved.send(Ok(()));

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::error::CliError;
 
 /// Maximum number of files under way.
-const FILES_TOGETHER: usize = 1024;
+const FILES_TOGETHER: usize = 2048;
 
 /// Maximum cost of all files under way, bytes. A file that costs more goes alone.
 const BYTES_TOGETHER: u64 = 64 << 20;
@@ -34,9 +34,18 @@ pub(super) fn cost_to_put(path: &Path) -> u64 {
     }
 }
 
-/// The cost of reading a file.
+/// The cost of reading a file: small files share their groups.
 pub(super) fn cost_to_read(size_bytes: u64) -> u64 {
-    size_bytes.clamp(BUFFER_BYTES / 4, LARGE_FILE_BYTES)
+    match size_bytes <= SMALL_CHUNK_BYTES as u64 {
+        true => size_bytes,
+        false => size_bytes.clamp(BUFFER_BYTES / 4, LARGE_FILE_BYTES),
+    }
+}
+
+/// The cost of moving replicas of a file from node to node. Nothing of them is in memory here, but each chunk has a
+/// transfer.
+pub(super) fn cost_to_move(size_bytes: u64) -> u64 {
+    size_bytes.clamp(BUFFER_BYTES, LARGE_FILE_BYTES)
 }
 
 /// Bounds the source files that are opened at the same time.
@@ -173,9 +182,9 @@ mod tests {
                     Ok(number)
                 }
             };
-            let outcome = FilesOutcome::of((0..2000).collect(), |_| bytes, act, |_| {}).await;
+            let outcome = FilesOutcome::of((0..4000).collect(), |_| bytes, act, |_| {}).await;
             let all = outcome.all_or_why("stored", |place| place.to_string()).unwrap();
-            assert!(all.into_iter().eq(0..2000), "in the order of the items");
+            assert!(all.into_iter().eq(0..4000), "in the order of the items");
             assert!((1..=bound).contains(&most.load(Ordering::Relaxed)), "{bytes}: {most:?}");
         }
     }
