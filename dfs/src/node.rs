@@ -42,8 +42,8 @@ const PORT_TRIES: usize = 16;
 /// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
 const BACKLOG: i32 = 1024;
 
-/// Maximum number of inputs that wait for the ring's thread, each of them the messages of a frame or the operations of a
-/// request. When it is reached, messages of other nodes are lost, and clients are told to ask again.
+/// Maximum number of inputs that wait for the ring's thread, each of them the messages of a frame or the operations of
+/// a request. When it is reached, messages of other nodes are lost, and clients are told to ask again.
 const MAX_QUEUED_INPUTS: usize = 1 << 12;
 
 /// Interval at which a node publishes its free space and makes its list of chunks durable.

@@ -5,7 +5,7 @@ use std::fs::File as LocalFile;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use eyas_client::cluster_files;
 use eyas_client::files::{
@@ -248,11 +248,12 @@ impl DfsSession {
             _ => {}
         }
         let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let landing = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempfile_in(folder);
+        // The process's umask takes its bits away.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let mut builder = tempfile::Builder::new();
+        let landing = builder.prefix(".eyas-").suffix(".tmp").permissions(mode).tempfile_in(folder);
         let mut landing = landing.map_err(cannot)?;
         self.copy(file, landing.as_file_mut(), place, is_alone).await?;
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666 & !umask());
-        landing.as_file().set_permissions(mode).map_err(cannot)?;
         match force {
             true => landing.persist(place).map(drop).map_err(|e| cannot(e.error))?,
             false => landing.persist_noclobber(place).map(drop).map_err(|e| cannot(e.error))?,
@@ -482,14 +483,4 @@ fn of(source: &Path, error: FilesError) -> CliError {
         FilesErrorKind::Invalid | FilesErrorKind::Local => format!("{}: {error}", source.display()).into(),
         _ => error.into(),
     }
-}
-
-/// The mode bits that the process removes from files that it creates.
-fn umask() -> u32 {
-    static MASK: LazyLock<u32> = LazyLock::new(|| {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-        mask.unwrap_or(0o022)
-    });
-    *MASK
 }

@@ -56,7 +56,9 @@ pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<
 /// Opens a source and reads its beginning. Its format is guessed, unless it is given. Blocks.
 pub(super) fn begin(source: &Path, format: Option<Format>) -> Result<Beginning, CliError> {
     let (mut rest, size_bytes) = open(source)?;
-    let mut content = Vec::new();
+    // With room for one byte more, the end of a small file is found without further reads.
+    let small_bytes = size_bytes.unwrap_or(0).min(SMALL_CHUNK_BYTES as u64);
+    let mut content = Vec::with_capacity(small_bytes as usize + 1);
     (&mut rest).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
     let format = format.unwrap_or_else(|| guess(source, &content));
     Ok(Beginning { content, rest, size_bytes, format })
