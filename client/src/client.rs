@@ -1,11 +1,13 @@
 //! A client's connection to a dispatcher.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{DfsClient, FilesError, NearNode};
+use eyas_dfs::{DfsClient, FilesError, FilesStorage, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
+use eyas_store::{StorageError, StorageErrorKind};
 use eyas_types::dfs::NodeId;
 use eyas_types::{Input, InputFrom, JobId, TaskItem};
 use eyas_wire::Role;
@@ -14,6 +16,7 @@ use eyas_wire::frame::MAX_FRAME_BYTES;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
 use thiserror::Error;
 
+use crate::clusters::Cluster;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
 use crate::output_file::{OutputFileError, OutputReader};
 
@@ -71,6 +74,21 @@ pub enum ClientError {
     /// Captured output cannot be read from the dispatcher's file.
     #[error(transparent)]
     Output(#[from] OutputFileError),
+}
+
+/// The files of a cluster, as sources of inputs. The dispatcher is dialled when the first of them is used.
+pub(crate) fn files_storage(cluster: Cluster) -> FilesStorage {
+    fn failed(error: impl Display) -> StorageError {
+        StorageError::new(StorageErrorKind::NotFound, error.to_string())
+    }
+    FilesStorage::new(move || {
+        let cluster = cluster.clone();
+        async move {
+            let access = cluster.access().map_err(failed)?;
+            let mut client = Client::connect(&access).await.map_err(failed)?;
+            client.files().await.map_err(failed)
+        }
+    })
 }
 
 /// An event of a watched job, in the order in which they happen.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use eyas_store::emulation::Limits;
 use eyas_store::{Storage, StorageError, name_of, path_of, url_of};
@@ -12,6 +13,8 @@ use eyas_types::{
 };
 use thiserror::Error;
 
+use crate::client::files_storage;
+use crate::clusters::Cluster;
 use crate::globs::find;
 use crate::sources::SourceError;
 
@@ -129,6 +132,12 @@ impl Draft {
     /// Calls `see` with the progress from time to time, until the dispatcher has accepted the job.
     pub fn seen_by(mut self, see: impl FnMut(SubmitProgress) + Send + 'static) -> Self {
         self.see = Box::new(see);
+        self
+    }
+
+    /// Gives the draft access to the files of a cluster, `eyas:///PATH`.
+    pub fn on_cluster(self, cluster: &Cluster) -> Self {
+        self.storage.provide_files(Arc::new(files_storage(cluster.clone())));
         self
     }
 

@@ -29,7 +29,7 @@ fn literal_prefix(pattern: &[u8]) -> &[u8] {
 /// # Errors
 /// If nothing matches, or a folder or bucket cannot be listed.
 pub(crate) async fn find(storage: &Storage, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
-    if pattern.starts_with(b"s3://") && is_pattern(pattern) {
+    if (pattern.starts_with(b"s3://") || pattern.starts_with(b"eyas:///")) && is_pattern(pattern) {
         return find_objects(storage, name, pattern).await;
     }
     let (name, sought) = (name.clone(), pattern.clone());

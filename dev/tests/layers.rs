@@ -40,7 +40,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-dfs", "eyas-types", "files, their records, nodes"),
     ("eyas-dfs", "eyas-wire", "nodes and clients greet each other as what they are"),
     ("eyas-dfs", "eyas-session", "nodes dial each other, clients dial nodes"),
-    ("eyas-dfs", "eyas-store", "chunks are objects of the node's store"),
+    ("eyas-dfs", "eyas-store", "chunks are objects of the node's store; files of the cluster are persistent storage"),
     ("eyas-dfs", "eyas-transfer", "chunks come and go like other objects"),
     ("eyas-dfs", "eyas-ring", "the decider each node is the shell of"),
     ("eyas-dfs", "eyas-blocks", "cuts files at the borders of their records"),

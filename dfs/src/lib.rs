@@ -19,9 +19,10 @@ mod runs;
 mod sealer;
 mod serve;
 mod space;
+mod storage;
 
 pub use client::{
-    ChunkContent, DfsClient, File, FilesError, FilesErrorKind, Gathering, LostChunk, NearNode, OpenChunk, Reading,
+    ChunkContent, DfsClient, File, FilesError, FilesErrorKind, Gathering, HiddenFile, LostChunk, NearNode, OpenChunk, Reading,
     Recovery, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions,
 };
 pub use database::DatabaseError;
@@ -31,3 +32,4 @@ pub use node::{DfsNode, NodeError, Site};
 pub use protocol::{DfsMembership, Member, Usage};
 pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
 pub use space::{BoxedFuture, ChunkSpace, SpaceError};
+pub use storage::FilesStorage;

@@ -280,6 +280,7 @@ impl DispatcherCore {
         let caching = self.caching;
         let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files };
         self.executors.send(id, welcome);
+        self.executors.tell_files_nodes(id);
         let _ = reply.send(id);
         if self.stopping_us.is_some() {
             self.executors.send(id, ToExecutor::Stop);

@@ -136,6 +136,20 @@ impl ConnectedExecutors {
         }
     }
 
+    /// Tells a new executor some nodes of the file system. If it has a node itself and few are known, tells it to the
+    /// others too.
+    pub fn tell_files_nodes(&mut self, id: ExecutorId) {
+        let nodes = self.files_nodes(None);
+        if nodes.is_empty() {
+            return;
+        }
+        let is_news = self.get(id).is_some_and(|entry| entry.files.is_some_and(|node| nodes.contains(&node)));
+        let to: Vec<_> = if is_news { self.present.keys().copied().collect() } else { vec![id] };
+        for executor in to {
+            self.send(executor, ToExecutor::FilesNodes(nodes.clone()));
+        }
+    }
+
     pub fn leave(&mut self, id: ExecutorId) -> Option<ConnectedExecutor> {
         let gone = self.present.remove(&id)?;
         self.names.remove(&gone.name);

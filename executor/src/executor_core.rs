@@ -293,7 +293,7 @@ impl ExecutorCore {
                 tracing::warn!("the dispatcher has welcomed this executor twice")
             }
             // The session handles these.
-            ToExecutor::Key { .. } | ToExecutor::Trust(_) => {}
+            ToExecutor::Key { .. } | ToExecutor::Trust(_) | ToExecutor::FilesNodes(_) => {}
             ToExecutor::Token { job, access } => self.runner.tokens.keep(job, access),
             ToExecutor::Heard => self.lease.answered(),
             ToExecutor::Template { job, template, spec } => {

@@ -13,6 +13,7 @@
 //! | `process` | one process group: start, capture, time limit, suspension, termination, strays |
 //! | `leftovers` | processes of executors that died: the guardian, control groups, names of processes |
 
+mod cluster_files;
 mod config;
 mod executor_core;
 mod files_node;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{NodeError, Site};
+use eyas_dfs::{NearNode, NodeError, Site};
 use eyas_session::private::PrivateError;
 use eyas_session::{Access, DataKeys, SessionError};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 
+use crate::cluster_files::{self, KnownFilesNodes};
 use crate::config::ExecutorConfig;
 use crate::files_node::ExecutorFilesNode;
 use crate::leftovers;
@@ -159,6 +160,13 @@ async fn live(
         store.mark_irreplaceable([]);
         None
     };
+    let files_nodes = Arc::new(KnownFilesNodes::default());
+    let near = files.as_ref().map(|files| {
+        let announced = files.announced();
+        files_nodes.learn([announced.address]);
+        NearNode { node: announced.node, store: Some(config.store_folder()) }
+    });
+    storage.provide_files(Arc::new(cluster_files::storage(access.clone(), files_nodes.clone(), near)));
     let runner = Arc::new(TaskRunner {
         name: config.name.clone(),
         marker,
@@ -179,7 +187,7 @@ async fn live(
         deliveries: Arc::new(Semaphore::new(MAX_DELIVERIES)),
     });
     let fetcher = Fetcher::new(store, storage, peers.clone());
-    let host = SessionHost { config, access, runner, fetcher, peers, server: Arc::new(server), files };
+    let host = SessionHost { config, access, runner, fetcher, peers, server: Arc::new(server), files, files_nodes };
     let mut held = found;
     loop {
         match host.serve(session, &held, &mut stop).await? {

@@ -13,6 +13,7 @@ use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use eyas_wire::trust::SecretText;
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
+use crate::cluster_files::KnownFilesNodes;
 use crate::config::ExecutorConfig;
 use crate::executor_core::{CoreHandle, tick_every};
 use crate::files_node::ExecutorFilesNode;
@@ -44,6 +45,7 @@ pub(crate) struct SessionHost {
     pub peers: Peers,
     pub server: Arc<PeerServer>,
     pub files: Option<ExecutorFilesNode>,
+    pub files_nodes: Arc<KnownFilesNodes>,
 }
 
 /// How a session ended.
@@ -84,7 +86,7 @@ impl SessionHost {
         let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
         let welcome = async {
             loop {
-                let commands = self.take_keys(reader.next().await?);
+                let commands = self.take_own(reader.next().await?);
                 if !commands.is_empty() {
                     return Ok(commands);
                 }
@@ -139,7 +141,7 @@ impl SessionHost {
             core.lock().commands(first.collect());
             while !core.lock().stopped {
                 match reader.next().await {
-                    Ok(commands) => core.lock().commands(self.take_keys(commands)),
+                    Ok(commands) => core.lock().commands(self.take_own(commands)),
                     Err(why) => return SessionEnd::Lost(why),
                 }
             }
@@ -188,16 +190,23 @@ impl SessionHost {
         Ok(ended)
     }
 
-    /// Adopts the keys and the trust among the commands; returns the other commands.
-    fn take_keys(&self, commands: Vec<ToExecutor>) -> Vec<ToExecutor> {
-        let is_of_keys = |command: &ToExecutor| matches!(command, ToExecutor::Key { .. } | ToExecutor::Trust(_));
-        if !commands.iter().any(is_of_keys) {
+    /// Adopts the keys, the trust and the nodes of the file system among the commands; returns the commands for the
+    /// core.
+    fn take_own(&self, commands: Vec<ToExecutor>) -> Vec<ToExecutor> {
+        let is_own = |command: &ToExecutor| {
+            matches!(command, ToExecutor::Key { .. } | ToExecutor::Trust(_) | ToExecutor::FilesNodes(_))
+        };
+        if !commands.iter().any(is_own) {
             return commands;
         }
         let credentials = self.access.credentials();
         let other = |command| match command {
             ToExecutor::Trust(trust) => {
                 credentials.learn(*trust);
+                None
+            }
+            ToExecutor::FilesNodes(nodes) => {
+                self.files_nodes.learn(nodes);
                 None
             }
             ToExecutor::Key { certificate, key: SecretText(key) } => {

@@ -95,12 +95,13 @@ impl StorageErrorKind {
 }
 
 impl StorageError {
-    pub(crate) fn new(kind: StorageErrorKind, message: impl Into<String>) -> Self {
+    /// An error with a message for a person.
+    pub fn new(kind: StorageErrorKind, message: impl Into<String>) -> Self {
         StorageError { kind, message: message.into() }
     }
 
     /// The content at `url` is no longer the promised version.
-    pub(crate) fn changed(url: impl std::fmt::Display, how: impl std::fmt::Display) -> Self {
+    pub fn changed(url: impl std::fmt::Display, how: impl std::fmt::Display) -> Self {
         let message = format!(
             "`{url}` changed while the job was running ({how}), so its tasks would not all see the same data. Submit \
              the job again to use the new version"
@@ -132,7 +133,7 @@ impl StorageError {
     }
 
     /// The local side of a transfer failed.
-    pub(crate) fn local(doing: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
+    pub fn local(doing: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let kind = if is_full(&error) { StorageErrorKind::Full } else { StorageErrorKind::Local };
         StorageError::new(kind, format!("{doing}: {error}"))

@@ -43,5 +43,5 @@ pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence, Seal};
 pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
-pub use storage::{Copied, Prepared, Spot, Storage, remove_copies};
+pub use storage::{ClusterFiles, Copied, FileParts, Prepared, Spot, Storage, StoredContent, remove_copies};
 pub use url::url_of;

@@ -3,16 +3,18 @@
 //! An object is read at exactly the version that its job was promised, which is checked before and after the read. A
 //! file is written completely or not at all. Temporary failures are retried a bounded number of times.
 
+mod cluster;
 mod file;
 mod remote;
 mod sink;
 
+pub use cluster::{ClusterFiles, FileParts, StoredContent};
 pub use file::remove_copies;
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use eyas_types::name::scheme_of;
@@ -50,6 +52,8 @@ struct Inner {
     limits: Limits,
     remote: Remote,
     order: Option<Arc<dyn ReadOrder>>,
+    /// The files of the cluster, for processes that belong to one.
+    files: OnceLock<Arc<dyn ClusterFiles>>,
     /// A part of the names of hidden copies.
     mark: String,
 }
@@ -64,12 +68,30 @@ impl Storage {
     /// The same, but fetches wait for their turns if an `order` is given. The hidden copies of outputs have `mark` in
     /// their names, by which [`remove_copies`] finds them when this process has been killed.
     pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>, mark: String) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order, mark }))
+        Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order, files: OnceLock::new(), mark }))
     }
 
     /// The same, but retries after a shorter silence of the server.
     pub fn impatient(limits: Limits, silence: Duration) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None, mark: String::new() }))
+        Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None, files: OnceLock::new(), mark: String::new() }))
+    }
+
+    /// Gives access to the files of a cluster. The first call counts.
+    pub fn provide_files(&self, files: Arc<dyn ClusterFiles>) {
+        let _ = self.0.files.set(files);
+    }
+
+    fn files(&self, url: &[u8]) -> Result<&Arc<dyn ClusterFiles>, StorageError> {
+        self.0.files.get().ok_or_else(|| cluster::not_connected(url))
+    }
+
+    /// Parses a URL. A request to shared storage waits until the emulation permits it.
+    async fn request<'a>(&self, url: &'a [u8]) -> Result<SourceUrl<'a>, StorageError> {
+        let parsed = SourceUrl::of(url)?;
+        if !matches!(parsed, SourceUrl::Cluster(_)) {
+            self.0.limits.request().await;
+        }
+        Ok(parsed)
     }
 
     /// The current version of the object at `url`. `executable` overrides the mode of a file; objects of other storage
@@ -78,8 +100,7 @@ impl Storage {
     /// # Errors
     /// `NotFound`, `Denied`, `Unreachable`; `Invalid` if `url` names no file, or something without a version.
     pub async fn stat(&self, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
-        self.0.limits.request().await;
-        match SourceUrl::of(url)? {
+        match self.request(url).await? {
             SourceUrl::File(path) => {
                 let (path, url) = (path.to_path_buf(), url.clone());
                 blocking(move || retry_blocking(|| file::stat(&path, &url, executable))).await
@@ -88,15 +109,22 @@ impl Storage {
                 let version = self.0.remote.stat(text_of(url)?).await?;
                 Ok(ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) })
             }
+            SourceUrl::Cluster(name) => Ok(cluster::object(url, self.files(url)?.stat(name).await?, executable)),
         }
     }
 
-    /// The URLs of a bucket's objects that begin with `prefix`. With the URL of the bucket alone, all of its objects.
-    /// Only buckets can be listed.
+    /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's files. With the URL of
+    /// the bucket alone, all of its objects. Folders on file systems cannot be listed.
     ///
     /// # Errors
-    /// `Denied`, `Unreachable`; `Invalid` if `prefix` is not in a bucket.
+    /// `Denied`, `Unreachable`; `Invalid` if `prefix` is neither in a bucket nor in the cluster.
     pub async fn list(&self, prefix: &Name) -> Result<Vec<Name>, StorageError> {
+        if let Some(start) = prefix.strip_prefix(b"eyas://") {
+            let start = text_of(start)?;
+            let folder = start.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let names = self.files(prefix)?.list(folder).await?.into_iter().filter(|name| name.starts_with(start));
+            return Ok(names.map(|name| Name::from(format!("eyas://{name}"))).collect());
+        }
         self.0.limits.request().await;
         let found = self.0.remote.list(text_of(prefix)?).await?;
         Ok(found.into_iter().map(Name::from).collect())
@@ -123,7 +151,7 @@ impl Storage {
             }
             let stat = |url: &Name| match SourceUrl::of(url)? {
                 SourceUrl::File(path) => retry_blocking(|| file::stat(path, url, None)),
-                SourceUrl::Http(_) | SourceUrl::S3 { .. } => unreachable!("all of them are files"),
+                _ => unreachable!("all of them are files"),
             };
             return blocking(move || urls.iter().map(stat).collect()).await;
         }
@@ -145,7 +173,7 @@ impl Storage {
             let spot = |url: Name| {
                 let at = match SourceUrl::of(&url)? {
                     SourceUrl::File(path) => Some(retry_blocking(|| file::locate(path, &url, &mut folders))?),
-                    SourceUrl::S3 { .. } => None,
+                    SourceUrl::S3 { .. } | SourceUrl::Cluster(_) => None,
                     SourceUrl::Http(_) => {
                         let how = "eyas only reads from http; write to a path or to s3://bucket/key";
                         let message = format!("cannot write `{url}`: {how}");
@@ -165,16 +193,19 @@ impl Storage {
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
     pub async fn copy(&self, file: &Path, spot: &Spot) -> Result<Copied, StorageError> {
-        self.0.limits.request().await;
-        match &spot.path {
-            Some(path) => {
+        match (self.request(&spot.url).await?, &spot.path) {
+            (SourceUrl::Cluster(name), _) => {
+                let content = cluster::store(self.files(&spot.url)?.as_ref(), name, file).await?;
+                Ok(Copied(CopiedAt::Cluster { content, url: spot.url.clone() }))
+            }
+            (_, Some(path)) => {
                 let (from, path, url) = (file.to_path_buf(), path.clone(), spot.url.clone());
                 let shared = self.0.clone();
                 let copy = move || file::copy(&from, &path, &url, &shared.limits, &shared.mark);
                 let copied = here(move || retry_blocking(copy));
                 Ok(Copied(CopiedAt::File(Box::new(copied.await?))))
             }
-            None => Ok(Copied(CopiedAt::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
+            (_, None) => Ok(Copied(CopiedAt::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
         }
     }
 
@@ -187,16 +218,17 @@ impl Storage {
         match copied.0 {
             CopiedAt::File(file) => here(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await,
             CopiedAt::S3 { file, url } => Ok(Prepared(At::S3 { file, url })),
+            CopiedAt::Cluster { content, url } => Ok(Prepared(At::Cluster { content, url })),
         }
     }
 
     /// Creates a folder if it does not exist.
     ///
     /// # Errors
-    /// As [`Storage::copy`]; `Invalid` for a bucket, which has no folders.
+    /// As [`Storage::copy`]; `Invalid` for buckets and the cluster's files, which have no folders.
     pub async fn make_folder(&self, spot: &Spot) -> Result<(), StorageError> {
         let Some(path) = spot.path.clone() else {
-            let message = format!("cannot make the folder `{}`: a bucket has none", spot.url);
+            let message = format!("cannot make the folder `{}`: there are only files", spot.url);
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         };
         let url = spot.url.clone();
@@ -212,7 +244,12 @@ impl Storage {
     pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => here(move || file.publish()).await,
-            At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
+            At::Cluster { content, url } if may_appear() => {
+                Ok(cluster::object(&url, content.publish().await?, None))
+            }
+            At::File(_) | At::Cluster { .. } => {
+                Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"))
+            }
             At::S3 { file, url } => self.0.remote.put(&file, &url, &self.0.limits, may_appear).await,
         }
     }
@@ -222,8 +259,8 @@ impl Storage {
             let message = format!("`{}` has another size than was announced to the store", spec.source);
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         }
-        self.0.limits.request().await;
-        match SourceUrl::of(&spec.source)? {
+        match self.request(&spec.source).await? {
+            SourceUrl::Cluster(name) => cluster::read(self.files(&spec.source)?.as_ref(), name, spec, into).await,
             SourceUrl::File(path) => {
                 let (path, spec, limits) = (path.to_path_buf(), spec.clone(), self.0.limits.clone());
                 let (order, runtime) = (self.0.order.clone(), Handle::current());
@@ -302,6 +339,10 @@ enum CopiedAt {
         file: PathBuf,
         url: String,
     },
+    Cluster {
+        content: Box<dyn StoredContent>,
+        url: Name,
+    },
 }
 
 impl Copied {
@@ -320,6 +361,10 @@ enum At {
     S3 {
         file: PathBuf,
         url: String,
+    },
+    Cluster {
+        content: Box<dyn StoredContent>,
+        url: Name,
     },
 }
 

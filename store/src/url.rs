@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
+use eyas_types::dfs::FileName;
 use eyas_types::name::scheme_of;
+use eyas_types::object::is_kept_name;
 use eyas_types::{Name, shown};
 
 use crate::error::{StorageError, StorageErrorKind};
@@ -18,6 +20,8 @@ pub(crate) enum SourceUrl<'a> {
     Http(&'a str),
     /// An object in an S3 bucket.
     S3 { bucket: &'a str, key: &'a str },
+    /// The name of a file of the cluster.
+    Cluster(&'a str),
 }
 
 impl<'a> SourceUrl<'a> {
@@ -48,11 +52,16 @@ impl<'a> SourceUrl<'a> {
                 }
                 _ => wrong("has no bucket or no key: write s3://bucket/key"),
             },
-            b"eyas" => Err(StorageError::new(
+            b"eyas" if is_kept_name(url) => Err(StorageError::new(
                 StorageErrorKind::NotFound,
                 format!("`{}` is kept in the cluster alone, and no executor that has it gave it", shown(url)),
             )),
-            _ => wrong("has a scheme that eyas cannot read: there are file, http, https and s3"),
+            b"eyas" => {
+                let name = &text_of(url)?[b"eyas://".len()..];
+                name.parse::<FileName>().map_err(|error| invalid(url, &format!("names no file: {}", error.problem)))?;
+                Ok(SourceUrl::Cluster(name))
+            }
+            _ => wrong("has a scheme that eyas cannot read: there are file, http, https, s3 and eyas"),
         }
     }
 }
@@ -104,6 +113,7 @@ mod tests {
             ("file:///x", "file:///x"),
             ("http://h/x?y=1#z", "http://h/x?y=1#z"),
             ("s3://b/k/l", "s3://b/k/l"),
+            ("eyas:///data/a b.csv", "eyas:///data/a b.csv"),
             ("/a://b", "file:///a://b"),
         ] {
             assert_eq!(url_of(given).unwrap(), url);
@@ -122,6 +132,8 @@ mod tests {
             ("s3://bucket/a//b", "empty part"),
             ("http:///x", "host"),
             ("/a\0b", "zero byte"),
+            ("eyas:///", "it is empty"),
+            ("eyas:///a/../b", "are not resolved"),
         ] {
             let error = url_of(wrong).unwrap_err();
             assert_eq!(error.kind, StorageErrorKind::Invalid);

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ObjectId, TaskId};
 use crate::name::{Name, scheme_of};
 
-/// Prefix of the source of a kept output: an object that is in stores of executors only.
-const KEPT: &str = "eyas://";
+/// Scheme of what the cluster itself stores. A kept output is `eyas://JOB/TASK/FILE`: an object that is in stores of
+/// executors only. A file of the cluster's file system is `eyas:///PATH`.
+const CLUSTER: &str = "eyas://";
 
 /// Distinguishes the contents that one source has at different times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,8 +42,9 @@ impl Version {
 /// An object: the source of its content, and the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
-    /// A URL: `file:///path`, `http(s)://…` or `s3://bucket/key`; `eyas://job/task/path` for a kept output. The path of
-    /// a `file` or `eyas` URL is not percent-encoded, and may have any bytes. All other URLs are UTF-8.
+    /// A URL: `file:///path`, `http(s)://…` or `s3://bucket/key`; `eyas:///path` for a file of the cluster, and
+    /// `eyas://job/task/path` for a kept output. The path of a `file` URL or kept output is not percent-encoded, and
+    /// may have any bytes. All other URLs are UTF-8.
     pub source: Name,
     /// The version at submission. Tasks never read another version.
     pub version: Version,
@@ -60,19 +62,19 @@ impl ObjectSpec {
         checksum: &str,
         executable: bool,
     ) -> Self {
-        let mut source = Name::from(format!("{KEPT}{}/{}/", task.job, task.index));
+        let mut source = Name::from(format!("{CLUSTER}{}/{}/", task.job, task.index));
         source.push(file);
         ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, executable }
     }
 
     /// The name that the task has given the file, if the object is a kept output.
     pub fn kept_file(&self) -> Option<&[u8]> {
-        self.source.strip_prefix(KEPT.as_bytes())?.splitn(3, |byte| *byte == b'/').nth(2)
+        kept_name(&self.source)?.splitn(3, |byte| *byte == b'/').nth(2)
     }
 
     /// Whether the object is a kept output: it is in stores of executors only, and is lost with its last replica.
     pub fn is_kept(&self) -> bool {
-        self.source.starts_with(KEPT.as_bytes())
+        kept_name(&self.source).is_some()
     }
 
     /// The object's id, a digest of source and version.
@@ -96,4 +98,14 @@ impl ObjectSpec {
         let path = &path[..path.len() - slashes];
         path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
     }
+}
+
+/// The part of a kept output's URL after `eyas://`.
+fn kept_name(url: &[u8]) -> Option<&[u8]> {
+    url.strip_prefix(CLUSTER.as_bytes()).filter(|name| !name.starts_with(b"/"))
+}
+
+/// Whether a URL is the name of a kept output.
+pub fn is_kept_name(url: &[u8]) -> bool {
+    kept_name(url).is_some()
 }

@@ -170,6 +170,9 @@ pub enum ToExecutor {
         /// The file system of its node, if the executor has a node.
         files: Option<FilesPlace>,
     },
+    /// Addresses of some nodes of the file system, for executors that read and write its files. Sent again when there
+    /// are more, if there were few.
+    FilesNodes(Vec<SocketAddr>),
     /// The executor is refused, with the reason for a person. The last message.
     Refused(String),
     /// The executor's key from now on; its present key is about to expire.

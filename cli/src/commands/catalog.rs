@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::object::is_kept_name;
 use eyas_client::types::{Name, ObjectId};
 use eyas_client::view::ObjectView;
 use eyas_client::{Client, Draft};
@@ -31,7 +32,7 @@ pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Res
     let source = match id {
         Some(_) => Name::default(),
         // The `eyas://` name of a kept output is its source.
-        None if object.starts_with(b"eyas://") => object.clone(),
+        None if is_kept_name(&object) => object.clone(),
         None if object.is_url() => url_of(&object)?,
         None => {
             let path: PathBuf = std::env::current_dir()?.join(path_of(&object)).components().collect();
@@ -40,8 +41,8 @@ pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Res
     };
     let mut client = connect(global).await?;
     let mut objects = ask_catalog(&mut client, id, source).await?;
-    if objects.is_empty() && id.is_none() && !object.starts_with(b"eyas://") {
-        objects = find_by_version(&mut client, &object).await?;
+    if objects.is_empty() && id.is_none() && !is_kept_name(&object) {
+        objects = find_by_version(&mut client, &object, global).await?;
     }
     if objects.is_empty() {
         return Err(
@@ -65,8 +66,12 @@ async fn ask_catalog(client: &mut Client, object: Option<ObjectId>, source: Name
 
 /// Looks up an object by its id, which is made from its source and present version. The dispatcher knows an object that
 /// no job reads only by its id.
-async fn find_by_version(client: &mut Client, source: &Name) -> Result<Vec<ObjectView>, CliError> {
-    let mut draft = Draft::new("catalog");
+async fn find_by_version(
+    client: &mut Client,
+    source: &Name,
+    global: &GlobalArgs,
+) -> Result<Vec<ObjectView>, CliError> {
+    let mut draft = Draft::new("catalog").on_cluster(&global.cluster()?);
     if draft.look_up(std::slice::from_ref(source)).await.is_err() {
         return Ok(Vec::new());
     }

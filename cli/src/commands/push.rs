@@ -6,6 +6,7 @@ use clap::Args;
 use eyas_client::Draft;
 use eyas_client::messages::PushRequest;
 use eyas_client::types::units::{format_bytes, format_count};
+use eyas_client::types::object::is_kept_name;
 use eyas_client::types::{Distribution, Name};
 use eyas_client::view::{PushView, RecipientView};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -18,7 +19,7 @@ use crate::{show, words};
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// Paths, URLs or patterns, as for inputs of tasks; or eyas:// names of outputs that are kept in the cluster
+    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE for outputs that are kept in the cluster
     #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
     objects: Vec<Name>,
     /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a (may be repeated)
@@ -34,8 +35,8 @@ pub(crate) struct PushArgs {
 
 /// Handles `eyas push`. The command succeeds if all executors have all objects.
 pub(crate) async fn push(args: PushArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| name.starts_with(b"eyas://"));
-    let mut draft = Draft::new("push");
+    let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| is_kept_name(name));
+    let mut draft = Draft::new("push").on_cluster(&global.cluster()?);
     for pattern in &names {
         let found = draft.find(pattern).await?;
         draft.look_up(&found).await?;

@@ -44,7 +44,7 @@ const MAX_REPORT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Args)]
 pub(crate) struct RunArgs {
     /// Run one task for each file that matches GLOB; the task reads this file (may be repeated). Write the pattern in
-    /// quotes; s3://BUCKET/PATTERN matches objects. A command without a placeholder gets {} as its last word
+    /// quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of the cluster. A command without a placeholder gets {} as its last word
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
     each: Vec<Name>,
     /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder gets {} as its last
@@ -162,7 +162,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         home().map_err(|e| format!("{e}; or skip the report with --report none"))?;
     }
     let drafted = tokio::select! {
-        draft = draft(&args, &progress) => draft.map(Some),
+        draft = draft(&args, global, &progress) => draft.map(Some),
         () = interrupt.received() => Ok(None),
     };
     let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
@@ -213,11 +213,14 @@ impl RunArgs {
     }
 }
 
-async fn draft(args: &RunArgs, progress: &ProgressDisplay) -> Result<Draft, CliError> {
+async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) -> Result<Draft, CliError> {
     let program = args.command.first().map_or("noop".into(), |program| {
         String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
     });
     let mut draft = Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
+    if global.names_cluster() {
+        draft = draft.on_cluster(&global.cluster()?);
+    }
     let output = |word: &Name| match words::split_once(word) {
         Some((file, to)) => OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() },
         None => OutputFields { file: word.clone(), ..OutputFields::default() },

@@ -64,8 +64,9 @@ async fn submit_file(
     progress: &ProgressDisplay,
     interrupt: &mut Interrupt,
 ) -> Result<Option<(Client, JobId)>, CliError> {
+    let cluster = global.cluster()?;
     let mut draft = tokio::select! {
-        draft = read_job_file(&args.file, args.priority, progress.preparing()) => draft?,
+        draft = read_job_file(&args.file, args.priority, &cluster, progress.preparing()) => draft?,
         () = interrupt.received() => return Ok(None),
     };
     if args.reuse {

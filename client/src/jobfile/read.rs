@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
 use super::{Known, TaskFields, check_terms};
+use crate::clusters::Cluster;
 use crate::draft::{Draft, SubmitProgress};
 use crate::sources::MAX_LINE_BYTES;
 
@@ -51,13 +52,14 @@ type LocatedTasks = Vec<(usize, TaskFields)>;
 
 /// Reads a job file. If its name ends in `.jsonl` or `.ndjson`, it has a task on each line; otherwise it is TOML. Tasks
 /// without a priority get `priority`, else that of the file, else 0. `see` is shown the progress until the job is
-/// accepted.
+/// accepted. Files of the cluster are those of `cluster`.
 ///
 /// # Errors
 /// The first mistake, with its line.
 pub async fn read_job_file(
     file: &str,
     priority: Option<i32>,
+    cluster: &Cluster,
     see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
     let wrong = |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
@@ -71,7 +73,7 @@ pub async fn read_job_file(
         read_toml(&text).map_err(wrong)?
     };
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
-    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).seen_by(see);
+    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).on_cluster(cluster).seen_by(see);
     draft.reuse = head.reuse;
     draft.distribute(head.distribution);
     let mut known = Known::default();

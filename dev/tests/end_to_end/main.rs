@@ -33,6 +33,7 @@ mod main_job;
 mod map;
 mod matchmaking;
 mod messages;
+mod name_space;
 mod node_ends;
 mod outputs;
 mod overlap;

@@ -68,11 +68,11 @@ impl WriteOptions {
 }
 
 /// A file that is being written.
-struct Draft<'a> {
-    name: &'a FileName,
-    id: FileId,
-    replication: u8,
-    is_durable: bool,
+pub(super) struct Draft<'a> {
+    pub name: &'a FileName,
+    pub id: FileId,
+    pub replication: u8,
+    pub is_durable: bool,
 }
 
 /// A piece of the source.
@@ -205,7 +205,7 @@ impl DfsClient {
 
     /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file has `before` chunks
     /// already.
-    async fn store_all(
+    pub(super) async fn store_all(
         &self,
         draft: &Draft<'_>,
         cutter: Cutter,
@@ -571,6 +571,6 @@ pub(crate) fn random() -> Result<u128, FilesError> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-fn now_us() -> u64 {
+pub(super) fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }

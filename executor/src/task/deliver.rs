@@ -16,6 +16,7 @@ use std::sync::Arc;
 use eyas_store::{
     Checksum, Copied, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, url_of,
 };
+use eyas_types::name::scheme_of;
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{Name, ObjectId, ObjectSpec, OutputSpec, PlaceId, Status};
@@ -298,7 +299,9 @@ fn destination(run: &TaskRun, with: &Expansion<'_>, spec: &OutputSpec, is_glob: 
     Some(place)
 }
 
+/// The folder without the slashes at its end. The scheme of a URL stays whole.
 fn without_slashes(folder: &[u8]) -> &[u8] {
-    let slashes = folder.iter().rev().take_while(|byte| **byte == b'/').count();
+    let path = scheme_of(folder).map_or(folder, |(_, path)| path);
+    let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
     &folder[..folder.len() - slashes]
 }

@@ -289,7 +289,7 @@ impl Remote {
         match SourceUrl::of(url.as_bytes())? {
             SourceUrl::Http(_) => Ok((self.page(url)?, PAGE)),
             SourceUrl::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
-            SourceUrl::File(_) => unreachable!("files are read with system calls"),
+            SourceUrl::File(_) | SourceUrl::Cluster(_) => unreachable!("they are not remote"),
         }
     }
 

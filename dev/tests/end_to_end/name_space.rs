@@ -1,0 +1,98 @@
+//! Files of the cluster as inputs, items and outputs of tasks.
+
+use crate::dfs::{joined, lines};
+use crate::support::{Cluster, Home};
+
+const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
+
+/// Three nodes of the file system, and an executor without a node.
+fn cluster() -> Cluster {
+    let cluster = Cluster::start(&[NODE, NODE, NODE, &["--label", "files=no"]]);
+    joined(&cluster, 3);
+    cluster
+}
+
+#[test]
+fn files_of_the_cluster_are_inputs_items_and_outputs() {
+    let cluster = cluster();
+    let (large, small) = (lines(20_000), "1\n2\n");
+    cluster.write("large.csv", &large);
+    cluster.write("small.csv", small);
+    cluster.write("odd", "x");
+    cluster.run(&["dfs", "put", "large.csv", "/data/large.csv", "--chunk-size", "64KiB"]).exits(0);
+    cluster.run(&["dfs", "put", "small.csv", "/data/small [1].csv"]).exits(0);
+    cluster.run(&["dfs", "put", "odd", "/data/deep/other.csv"]).exits(0);
+    for place in ["has(node.labels.files)", "!has(node.labels.files)"] {
+        let input = "eyas:///data/large.csv";
+        let words = ["run", "--requirements", place, "--sandbox", "-i", input, "--", "cat", "large.csv"];
+        assert_eq!(cluster.run(&words).exits(0).stdout, large, "{place}");
+    }
+    // The name of a file is not a pattern, even if it has brackets; `*` does not match in subfolders.
+    let count = ["-k", "-o", "n=eyas:///counts/{/.}", "--", "sh", "-c", "wc -l < \"$1\" | tee n", "x", "{}"];
+    let each = |pattern| cluster.run(&[&["run", "--each", pattern], &count[..]].concat()).exits(0).stdout;
+    assert_eq!(each("eyas:///data/small [1].csv"), "2\n");
+    assert_eq!(each("eyas:///data/*.csv"), "20000\n2\n");
+    assert_eq!(cluster.run(&["dfs", "cat", "/counts/large"]).exits(0).stdout, "20000\n");
+    // A later job replaces an output.
+    let words = ["run", "--array", "1-1", "-o", "n=eyas:///counts/large", "--", "sh", "-c", "echo new > n"];
+    cluster.run(&words).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/counts/large"]).exits(0).stdout, "new\n");
+    // Content that does not have the format of its extension is stored as it is.
+    let words = ["run", "--array", "1-1", "-o", "n=eyas:///counts/open.csv", "--", "sh", "-c", "printf 'a,\"b' > n"];
+    cluster.run(&words).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/counts/open.csv"]).exits(0).stdout, "a,\"b");
+    // Of two tasks with one output, one fails.
+    let words = ["run", "--array", "1-2", "-o", "n=eyas:///counts/both", "--", "sh", "-c", "echo $1 > n", "x", "{}"];
+    cluster.run(&words).exits(1).says(&["eyas:///counts/both"]);
+    cluster.run(&["push", "eyas:///data/*.csv"]).exits(0).says(&["2 objects"]);
+    let objects = cluster.ask(&["catalog", "show", "eyas:///data/large.csv"], "objects");
+    assert_eq!(objects[0]["size_bytes"], large.len(), "{objects}");
+}
+
+#[test]
+fn a_job_reads_the_version_that_it_was_promised() {
+    let mut cluster = cluster();
+    cluster.write("a", "first\n");
+    cluster.write("b", "second\n");
+    cluster.run(&["dfs", "put", "a", "/a"]).exits(0);
+    let replace = |cluster: &Cluster, file| {
+        cluster.run(&["dfs", "rm", "/a"]).exits(0);
+        cluster.run(&["dfs", "put", file, "/a"]).exits(0);
+    };
+    let task = |late| {
+        format!(
+            "[[task]]\ncommand = ['cat', 'a']\nfolder = 'sandbox'\ninputs = ['eyas:///a']\n\
+             requirements = \"has(node.labels.late) && node.labels.late == '{late}'\"\n"
+        )
+    };
+    cluster.write("job.toml", task("1"));
+    let overwritten = cluster.submit("job.toml");
+    replace(&cluster, "b");
+    cluster.add_executor(&["--label", "late=1"]);
+    cluster.run(&["job", "wait", &overwritten]).exits(1);
+    let failed = cluster.run(&["task", "show", &format!("{overwritten}.0")]).exits(0).stdout;
+    assert!(failed.contains("`eyas:///a` changed while the job was running"), "{failed}");
+    // The same content is the same version.
+    cluster.write("job.toml", task("2"));
+    let same = cluster.submit("job.toml");
+    replace(&cluster, "b");
+    cluster.add_executor(&["--label", "late=2"]);
+    cluster.run(&["job", "wait", &same]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", &format!("{same}.0")]).exits(0).stdout, "second\n");
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let cluster = cluster();
+    cluster.run(&["run", "-i", "eyas:///none", "--", "true"]).exits(1).says(&["no file /none"]);
+    cluster.run(&["run", "--each", "eyas:///none/*", "--", "cat"]).exits(1).says(&["no file matches"]);
+    cluster.run(&["run", "-i", "eyas:///a/../b", "--", "true"]).exits(1).says(&["not resolved"]);
+    // The root is a folder.
+    cluster.run(&["run", "--array", "1-1", "-o", "n=eyas:///", "--", "touch", "n"]).exits(0);
+    assert_eq!(cluster.ask(&["dfs", "ls"], "files")[0]["name"], "/n");
+    let without = Cluster::start(&[&[]]);
+    without.run(&["run", "-i", "eyas:///a", "--", "true"]).exits(1).says(&["--dfs"]);
+    let words = ["run", "--array", "1-1", "-o", "n=eyas:///a", "--", "touch", "n"];
+    without.run(&words).exits(1).says(&["--dfs"]);
+    Home::new().eyas(&["run", "-i", "eyas:///a", "--", "true"]).exits(1).says(&["--cluster"]);
+}
