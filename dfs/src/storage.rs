@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 
 use eyas_store::{ClusterFiles, FileParts, StorageError, StorageErrorKind, StoredContent};
 use eyas_types::Version;
-use eyas_types::dfs::{FileName, FileRecord, Format};
+use eyas_types::dfs::{Chunk, FileName, FileRecord, Format};
 use tokio::sync::OnceCell;
 
 use crate::client::{DfsClient, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
@@ -52,7 +52,7 @@ impl ClusterFiles for FilesStorage {
     async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError> {
         let client = self.client().await?;
         let file = client.stat(&named(name)?).await?;
-        if version_of(&file.record) != *version {
+        if !is_at(&file.record, version) {
             return Err(StorageError::changed(format_args!("eyas://{name}"), "it has other content"));
         }
         Ok(Box::new(client.read_range(&file, offset..file.record.size_bytes())))
@@ -98,15 +98,31 @@ fn named(name: &str) -> Result<FileName, StorageError> {
     })
 }
 
-/// The version of a file: a digest of the sizes and checksums of its chunks. A file that is renamed, or written again
-/// with the same content, keeps its version.
+/// The version of a file: its chunk if it has only one, otherwise a digest of the sizes and checksums of its chunks.
 fn version_of(record: &FileRecord) -> Version {
-    let mut hasher = blake3::Hasher::new();
-    for chunk in &record.chunks {
-        hasher.update(&chunk.size_bytes.to_le_bytes()).update(&chunk.checksum.to_le_bytes());
+    match &record.chunks[..] {
+        [Chunk { object, checksum, size_bytes, .. }] => {
+            Version::Chunk { chunk: *object, checksum: *checksum, size_bytes: *size_bytes }
+        }
+        chunks => {
+            let mut hasher = blake3::Hasher::new();
+            for chunk in chunks {
+                hasher.update(&chunk.size_bytes.to_le_bytes()).update(&chunk.checksum.to_le_bytes());
+            }
+            let digest = hasher.finalize().to_hex();
+            Version::Etag { etag: digest[..32].to_owned(), size_bytes: record.size_bytes() }
+        }
     }
-    let digest = hasher.finalize().to_hex();
-    Version::Etag { etag: digest[..32].to_owned(), size_bytes: record.size_bytes() }
+}
+
+/// Whether a file has the content of this version. A file that was written again with the same content has it too.
+fn is_at(record: &FileRecord, version: &Version) -> bool {
+    match (version, version_of(record)) {
+        (Version::Chunk { checksum, size_bytes, .. }, Version::Chunk { checksum: now, size_bytes: bytes_now, .. }) => {
+            (*checksum, *size_bytes) == (now, bytes_now)
+        }
+        (version, now) => *version == now,
+    }
 }
 
 impl From<FilesError> for StorageError {

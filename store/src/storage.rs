@@ -73,7 +73,13 @@ impl Storage {
 
     /// The same, but retries after a shorter silence of the server.
     pub fn impatient(limits: Limits, silence: Duration) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None, files: OnceLock::new(), mark: String::new() }))
+        Storage(Arc::new(Inner {
+            limits,
+            remote: Remote::new(silence),
+            order: None,
+            files: OnceLock::new(),
+            mark: String::new(),
+        }))
     }
 
     /// Gives access to the files of a cluster. The first call counts.
@@ -244,9 +250,7 @@ impl Storage {
     pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => here(move || file.publish()).await,
-            At::Cluster { content, url } if may_appear() => {
-                Ok(cluster::object(&url, content.publish().await?, None))
-            }
+            At::Cluster { content, url } if may_appear() => Ok(cluster::object(&url, content.publish().await?, None)),
             At::File(_) | At::Cluster { .. } => {
                 Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"))
             }

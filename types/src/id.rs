@@ -29,13 +29,17 @@ pub enum IdError {
     Node(String),
 }
 
-/// The id of an object: the first 128 bits of BLAKE3 over its source and version. A changed file has another id.
+/// The id of an object: the first 128 bits of BLAKE3 over its source and version. A changed file has another id. A file
+/// of the cluster that is one chunk has the chunk's id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 16]);
 
 impl ObjectId {
     /// The id of `source` (a URL) at `version`.
     pub fn of(source: &(impl AsRef<[u8]> + ?Sized), version: &Version) -> Self {
+        if let Version::Chunk { chunk, .. } = version {
+            return *chunk;
+        }
         let source = source.as_ref();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(source.len() as u64).to_le_bytes());
@@ -51,6 +55,7 @@ impl ObjectId {
                 hasher.update(etag.as_bytes());
                 hasher.update(&size_bytes.to_le_bytes());
             }
+            Version::Chunk { .. } => unreachable!("it has an id"),
         }
         let mut id = [0; 16];
         id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

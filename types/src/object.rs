@@ -28,13 +28,25 @@ pub enum Version {
         /// Size of the content.
         size_bytes: u64,
     },
+    /// Version of a file of the cluster that has one chunk. The object is that chunk, so nodes that store the chunk
+    /// have the object.
+    Chunk {
+        /// The chunk.
+        chunk: ObjectId,
+        /// CRC-64/NVME of the content.
+        checksum: u64,
+        /// Size of the content.
+        size_bytes: u64,
+    },
 }
 
 impl Version {
     /// Size of the content at this version.
     pub fn size_bytes(&self) -> u64 {
         match self {
-            Version::Modified { size_bytes, .. } | Version::Etag { size_bytes, .. } => *size_bytes,
+            Version::Modified { size_bytes, .. }
+            | Version::Etag { size_bytes, .. }
+            | Version::Chunk { size_bytes, .. } => *size_bytes,
         }
     }
 }
@@ -77,7 +89,7 @@ impl ObjectSpec {
         kept_name(&self.source).is_some()
     }
 
-    /// The object's id, a digest of source and version.
+    /// The object's id: a digest of source and version, or the id of the chunk.
     pub fn id(&self) -> ObjectId {
         ObjectId::of(&self.source, &self.version)
     }

@@ -66,11 +66,7 @@ async fn ask_catalog(client: &mut Client, object: Option<ObjectId>, source: Name
 
 /// Looks up an object by its id, which is made from its source and present version. The dispatcher knows an object that
 /// no job reads only by its id.
-async fn find_by_version(
-    client: &mut Client,
-    source: &Name,
-    global: &GlobalArgs,
-) -> Result<Vec<ObjectView>, CliError> {
+async fn find_by_version(client: &mut Client, source: &Name, global: &GlobalArgs) -> Result<Vec<ObjectView>, CliError> {
     let mut draft = Draft::new("catalog").on_cluster(&global.cluster()?);
     if draft.look_up(std::slice::from_ref(source)).await.is_err() {
         return Ok(Vec::new());

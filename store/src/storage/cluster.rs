@@ -14,7 +14,7 @@ use crate::error::{StorageError, StorageErrorKind};
 /// The files of a cluster. Names begin with `/`.
 #[async_trait::async_trait]
 pub trait ClusterFiles: Send + Sync {
-    /// The present version of a file. The same content has the same version.
+    /// The present version of a file.
     async fn stat(&self, name: &str) -> Result<Version, StorageError>;
 
     /// The names of the files in a folder and its subfolders. The root is the empty text.
@@ -70,6 +70,7 @@ pub(super) fn object(url: &Name, version: Version, executable: Option<bool>) -> 
 
 pub(super) fn not_connected(url: &[u8]) -> StorageError {
     let url = shown(url);
-    let message = format!("`{url}` is a file of a cluster, and this command uses none: name the cluster with --cluster");
+    let message =
+        format!("`{url}` is a file of a cluster, and this command uses none: name the cluster with --cluster");
     StorageError::new(StorageErrorKind::Invalid, message)
 }
