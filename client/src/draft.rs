@@ -268,6 +268,19 @@ impl Draft {
         Ok(Input { from: InputFrom::Object(object), name: None })
     }
 
+    /// An input for each block of a file of the cluster, `eyas:///PATH`, in its order.
+    ///
+    /// # Errors
+    /// If the file is missing, or is none of the cluster.
+    pub async fn blocks(&mut self, url: &Name) -> Result<Vec<Input>, DraftError> {
+        let blocks = self.storage.blocks(&self.url(url)?).await?;
+        let first = self.objects.len() as u32;
+        self.objects.extend(blocks);
+        (self.see)(SubmitProgress::Sources(self.objects.len() as u64));
+        let input = |object| Input { from: InputFrom::Object(object), name: None };
+        Ok((first..self.objects.len() as u32).map(input).collect())
+    }
+
     /// Adds an object, and returns its index.
     fn add_object(&mut self, path_or_url: &Name, object: ObjectSpec) -> u32 {
         self.objects.push(object);

@@ -63,12 +63,14 @@ pub struct TaskFields {
     pub noop: bool,
     /// Patterns: one task for each file, which the task reads.
     pub each: OneOrMore,
+    /// Patterns of files of the cluster: one task for each of their blocks, which the task reads.
+    pub each_block: OneOrMore,
     /// One task for each line of this file.
     pub each_line: Option<Name>,
     /// Text at which lines are split into columns.
     pub separator: Option<String>,
     /// Whether a command without a placeholder for the item gets `{}` as its last word, as with GNU parallel; `true` if
-    /// missing. Applies to `each` and `each_line`.
+    /// missing. Applies to `each`, `each_block` and `each_line`.
     pub append: Option<bool>,
     /// One task for each number of this range.
     pub array: Option<String>,
@@ -150,6 +152,8 @@ impl InputFields {
 enum Items {
     One,
     Files(Vec<Name>),
+    /// The file of each block, and the input.
+    Blocks(Vec<(Name, Input)>),
     Lines(Vec<ListLine>),
     Numbers(Numbers),
 }
@@ -193,16 +197,22 @@ impl TaskFields {
         let place = draft.template(template)?;
         let first = draft.len() as u32;
         match items {
-            Items::One => self.add_task(draft, known, place, Vec::new()).await?,
+            Items::One => self.add_task(draft, known, place, Vec::new(), None).await?,
             Items::Files(files) => {
                 draft.look_up(&files).await?;
                 for file in files {
-                    self.add_task(draft, known, place, vec![file]).await?;
+                    let input = draft.input(&file).await?;
+                    self.add_task(draft, known, place, vec![file], Some(input)).await?;
+                }
+            }
+            Items::Blocks(blocks) => {
+                for (file, block) in blocks {
+                    self.add_task(draft, known, place, vec![file], Some(block)).await?;
                 }
             }
             Items::Lines(lines) => {
                 for line in lines {
-                    self.add_task(draft, known, place, line.columns).await?;
+                    self.add_task(draft, known, place, line.columns, None).await?;
                 }
             }
             Items::Numbers(numbers) if !self.inputs.iter().any(InputFields::is_of_item) => {
@@ -210,7 +220,7 @@ impl TaskFields {
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
-                    self.add_task(draft, known, place, vec![number.to_string().into()]).await?;
+                    self.add_task(draft, known, place, vec![number.to_string().into()], None).await?;
                 }
             }
         }
@@ -226,7 +236,8 @@ impl TaskFields {
     /// Whether a command without a placeholder for the item gets one. Numbers are never added: most commands would take
     /// them for an argument.
     fn is_item_appended(&self) -> bool {
-        self.append.unwrap_or(true) && (!self.each.0.is_empty() || self.each_line.is_some())
+        let has_items = !self.each.0.is_empty() || !self.each_block.0.is_empty() || self.each_line.is_some();
+        self.append.unwrap_or(true) && has_items
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
@@ -309,7 +320,8 @@ impl TaskFields {
     }
 
     async fn items(&self, draft: &mut Draft) -> Result<Items, TaskFieldsError> {
-        let given = [!self.each.0.is_empty(), self.each_line.is_some(), self.array.is_some()];
+        let (each, each_block) = (!self.each.0.is_empty(), !self.each_block.0.is_empty());
+        let given = [each, each_block, self.each_line.is_some(), self.array.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(TaskFieldsError::SeveralItems);
         }
@@ -323,7 +335,16 @@ impl TaskFields {
             let lines = read.await.map_err(|e| TaskFieldsError::Broken(e.to_string()))??;
             return Ok(Items::Lines(lines));
         }
-        if self.each.0.is_empty() {
+        if each_block {
+            let mut blocks = Vec::new();
+            for pattern in &self.each_block.0 {
+                for file in draft.find(pattern).await? {
+                    blocks.extend(draft.blocks(&file).await?.into_iter().map(|block| (file.clone(), block)));
+                }
+            }
+            return Ok(Items::Blocks(blocks));
+        }
+        if !each {
             return Ok(Items::One);
         }
         let mut files = Vec::new();
@@ -333,14 +354,16 @@ impl TaskFields {
         Ok(Items::Files(files))
     }
 
+    /// Adds a task. With `input`, the first column names this input.
     async fn add_task(
         &self,
         draft: &mut Draft,
         known: &Known,
         template: u16,
         columns: Vec<Name>,
+        input: Option<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let item = self.item(draft, known, template, columns).await?;
+        let item = self.item(draft, known, template, columns, input).await?;
         draft.task(item)?;
         draft.pause().await;
         Ok(())
@@ -352,11 +375,11 @@ impl TaskFields {
         known: &Known,
         template: u16,
         columns: Vec<Name>,
+        input: Option<Input>,
     ) -> Result<TaskItem, TaskFieldsError> {
         let mut values: Vec<_> = columns.into_iter().map(|text| Value { text, input: None }).collect();
-        let mut inputs = Vec::new();
-        if !self.each.0.is_empty() {
-            inputs.push(draft.input(&values[0].text).await?);
+        let mut inputs = Vec::from_iter(input);
+        if !inputs.is_empty() {
             values[0].input = Some(0);
         }
         for fields in self.inputs.iter().filter(|fields| fields.is_of_item()) {

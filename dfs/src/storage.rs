@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{Read, Seek};
+use std::ops::Range;
 
 use eyas_store::{ClusterFiles, FileParts, StorageError, StorageErrorKind, StoredContent};
 use eyas_types::Version;
@@ -44,6 +45,11 @@ impl ClusterFiles for FilesStorage {
         Ok(version_of(&file.record))
     }
 
+    async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError> {
+        let file = self.client().await?.stat(&named(name)?).await?;
+        Ok(file.record.chunks.iter().map(version_of_chunk).collect())
+    }
+
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         let listed = self.client().await?.list(folder).await?;
         Ok(listed.into_iter().map(|listing| listing.name.as_str().to_owned()).collect())
@@ -52,10 +58,9 @@ impl ClusterFiles for FilesStorage {
     async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError> {
         let client = self.client().await?;
         let file = client.stat(&named(name)?).await?;
-        if !is_at(&file.record, version) {
-            return Err(StorageError::changed(format_args!("eyas://{name}"), "it has other content"));
-        }
-        Ok(Box::new(client.read_range(&file, offset..file.record.size_bytes())))
+        let part = part_of(&file.record, version)
+            .ok_or_else(|| StorageError::changed(format_args!("eyas://{name}"), "it has other content"))?;
+        Ok(Box::new(client.read_range(&file, part.start + offset..part.end)))
     }
 
     async fn store(&self, name: &str, mut content: std::fs::File) -> Result<Box<dyn StoredContent>, StorageError> {
@@ -101,9 +106,7 @@ fn named(name: &str) -> Result<FileName, StorageError> {
 /// The version of a file: its chunk if it has only one, otherwise a digest of the sizes and checksums of its chunks.
 fn version_of(record: &FileRecord) -> Version {
     match &record.chunks[..] {
-        [Chunk { object, checksum, size_bytes, .. }] => {
-            Version::Chunk { chunk: *object, checksum: *checksum, size_bytes: *size_bytes }
-        }
+        [chunk] => version_of_chunk(chunk),
         chunks => {
             let mut hasher = blake3::Hasher::new();
             for chunk in chunks {
@@ -115,14 +118,22 @@ fn version_of(record: &FileRecord) -> Version {
     }
 }
 
-/// Whether a file has the content of this version. A file that was written again with the same content has it too.
-fn is_at(record: &FileRecord, version: &Version) -> bool {
-    match (version, version_of(record)) {
-        (Version::Chunk { checksum, size_bytes, .. }, Version::Chunk { checksum: now, size_bytes: bytes_now, .. }) => {
-            (*checksum, *size_bytes) == (now, bytes_now)
-        }
-        (version, now) => *version == now,
-    }
+fn version_of_chunk(chunk: &Chunk) -> Version {
+    Version::Chunk { chunk: chunk.object, checksum: chunk.checksum, size_bytes: chunk.size_bytes }
+}
+
+/// The part of a file that has the content of this version: a chunk, or the whole file. Content that was written again
+/// counts.
+fn part_of(record: &FileRecord, version: &Version) -> Option<Range<u64>> {
+    let Version::Chunk { chunk: object, checksum, size_bytes } = version else {
+        return (version_of(record) == *version).then(|| 0..record.size_bytes());
+    };
+    let is_it = |chunk: &&Chunk| chunk.object == *object;
+    let has_it = |chunk: &&Chunk| (chunk.checksum, chunk.size_bytes) == (*checksum, *size_bytes);
+    let chunk = record.chunks.iter().find(is_it).or_else(|| record.chunks.iter().find(has_it))?;
+    let before = record.chunks.iter().take_while(|other| other.object != chunk.object);
+    let start = before.map(|chunk| chunk.size_bytes).sum();
+    Some(start..start + size_bytes)
 }
 
 impl From<FilesError> for StorageError {

@@ -119,6 +119,19 @@ impl Storage {
         }
     }
 
+    /// The blocks of a file of the cluster, in its order: some whole records each.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`; `Invalid` if `url` names no file of the cluster.
+    pub async fn blocks(&self, url: &Name) -> Result<Vec<ObjectSpec>, StorageError> {
+        let SourceUrl::Cluster(name) = SourceUrl::of(url)? else {
+            let message = format!("`{url}` has no blocks: only files of the cluster, eyas:///PATH, have");
+            return Err(StorageError::new(StorageErrorKind::Invalid, message));
+        };
+        let blocks = self.files(url)?.blocks(name).await?;
+        Ok(blocks.into_iter().map(|version| cluster::object(url, version, None)).collect())
+    }
+
     /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's files. With the URL of
     /// the bucket alone, all of its objects. Folders on file systems cannot be listed.
     ///

@@ -45,8 +45,17 @@ const MAX_REPORT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 pub(crate) struct RunArgs {
     /// Run one task for each file that matches GLOB; the task reads this file (may be repeated). Write the pattern in
     /// quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of the cluster. A command without a placeholder gets {} as its last word
-    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
+    #[arg(
+        long,
+        value_name = "GLOB",
+        conflicts_with_all = ["each_block", "each_line", "array"],
+        value_parser = words::name()
+    )]
     each: Vec<Name>,
+    /// Run one task for each block of the files of the cluster that match GLOB, eyas:///PATTERN; the task reads this
+    /// block, which has whole records (may be repeated)
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
+    each_block: Vec<Name>,
     /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder gets {} as its last
     /// word
     #[arg(long, value_name = "FILE", conflicts_with = "array", value_parser = words::name())]
@@ -208,7 +217,9 @@ impl RunArgs {
         match &self.each_line {
             Some(file) if *file == "-" => "standard input has no lines".into(),
             Some(file) => format!("{file} has no lines"),
-            None => "name files with --each, lines with --each-line or numbers with --array".into(),
+            None => {
+                "name files with --each, blocks with --each-block, lines with --each-line or numbers with --array".into()
+            }
         }
     }
 }
@@ -230,6 +241,7 @@ async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) 
         command: CommandWords(args.command.clone()),
         noop: args.noop,
         each: OneOrMore(args.each.clone()),
+        each_block: OneOrMore(args.each_block.clone()),
         each_line: args.each_line.clone(),
         separator: args.colsep.clone(),
         append: args.no_append.then_some(false),

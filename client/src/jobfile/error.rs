@@ -99,7 +99,9 @@ pub enum TaskFieldsError {
     #[error("a task cannot have {0} cpus: write a number from 0.001 to 1000000")]
     Cpus(f64),
     /// More than one source of items.
-    #[error("a task has one of `each`, `each_line` and `array`: leave the others out, or write several tasks")]
+    #[error(
+        "a task has one of `each`, `each_block`, `each_line` and `array`: leave the others out, or write several tasks"
+    )]
     SeveralItems,
     /// An input names a task that no earlier table has.
     #[error("no earlier task has the id `{0}`: write the task with that id before the tasks that read its outputs")]

@@ -50,14 +50,48 @@ fn files_of_the_cluster_are_inputs_items_and_outputs() {
 }
 
 #[test]
+fn tasks_go_to_the_chunks_of_their_files() {
+    let cluster = Cluster::start(&[NODE; 3]);
+    joined(&cluster, 3);
+    for number in 0..20 {
+        cluster.write(&format!("many/{number}.txt"), lines(number));
+    }
+    cluster.run(&["dfs", "put", "-r", "many", "/many", "--replicas", "1"]).exits(0);
+    let each = ["run", "-k", "--each", "eyas:///many/*.txt", "--", "wc", "-l"];
+    let counted = cluster.run(&each).exits(0).says(&["100% from local stores"]).stdout;
+    let counts = counted.lines().map(|line| line.split_once(' ').unwrap().0.parse::<usize>().unwrap());
+    assert_eq!(counts.sum::<usize>(), (0..20).sum());
+    let large = lines(20_000);
+    cluster.write("large.txt", &large);
+    cluster.run(&["dfs", "put", "large.txt", "/large.txt", "--chunk-size", "64KiB", "--replicas", "1"]).exits(0);
+    let blocks = ["run", "-k", "--each-block", "eyas:///large.txt", "--", "cat"];
+    let read = cluster.run(&blocks).exits(0).says(&["100% from local stores"]);
+    assert_eq!(read.stdout, large);
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = ['sh', '-c', 'wc -l < \"$1\" > n', 'x']\neach_block = 'eyas:///large.txt'\n\
+         outputs = [{ file = 'n', to = 'eyas:///counts/{#}' }]\n",
+    );
+    let job = cluster.submit("job.toml");
+    cluster.run(&["job", "wait", &job]).exits(0);
+    let counted = cluster.run(&["dfs", "cat", "/counts/*"]).exits(0).stdout;
+    assert!(counted.lines().count() > 10, "{counted}");
+    assert_eq!(counted.lines().map(|line| line.parse::<usize>().unwrap()).sum::<usize>(), 20_000);
+    cluster.run(&["run", "--each-block", "large.txt", "--", "cat"]).exits(1).says(&["eyas:///PATH"]);
+}
+
+#[test]
 fn a_job_reads_the_version_that_it_was_promised() {
     let mut cluster = cluster();
-    cluster.write("a", "first\n");
-    cluster.write("b", "second\n");
-    cluster.run(&["dfs", "put", "a", "/a"]).exits(0);
+    cluster.write("a", lines(3000));
+    cluster.write("b", lines(4000));
+    let put = |cluster: &Cluster, file| {
+        cluster.run(&["dfs", "put", file, "/a", "--chunk-size", "16KiB"]).exits(0);
+    };
+    put(&cluster, "a");
     let replace = |cluster: &Cluster, file| {
         cluster.run(&["dfs", "rm", "/a"]).exits(0);
-        cluster.run(&["dfs", "put", file, "/a"]).exits(0);
+        put(cluster, file);
     };
     let task = |late| {
         format!(
@@ -78,7 +112,7 @@ fn a_job_reads_the_version_that_it_was_promised() {
     replace(&cluster, "b");
     cluster.add_executor(&["--label", "late=2"]);
     cluster.run(&["job", "wait", &same]).exits(0);
-    assert_eq!(cluster.run(&["task", "log", &format!("{same}.0")]).exits(0).stdout, "second\n");
+    assert_eq!(cluster.run(&["task", "log", &format!("{same}.0")]).exits(0).stdout, lines(4000));
 }
 
 #[test]

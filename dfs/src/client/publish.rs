@@ -7,7 +7,7 @@ use eyas_ring::{FileAnswer, FileOperation};
 use eyas_types::dfs::{FileId, FileName, FileRecord};
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::write::{Draft, now_us, random};
+use crate::client::write::{FileDraft, now_us, random};
 use crate::client::{DfsClient, File, WriteOptions, unexpected};
 
 /// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
@@ -31,7 +31,7 @@ impl DfsClient {
         options: WriteOptions,
     ) -> Result<HiddenFile, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
-        let draft = Draft { name, id: FileId(random()?), replication, is_durable };
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
         let cutter = Cutter::new(format, chunk_bytes);
         let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
         let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };

@@ -68,7 +68,7 @@ impl WriteOptions {
 }
 
 /// A file that is being written.
-pub(super) struct Draft<'a> {
+pub(super) struct FileDraft<'a> {
     pub name: &'a FileName,
     pub id: FileId,
     pub replication: u8,
@@ -98,7 +98,7 @@ impl DfsClient {
             return Err(FilesError::exists(name));
         }
         let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
-        let draft = Draft { name, id: FileId(random()?), replication, is_durable };
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
         let cutter = Cutter::new(format, chunk_bytes);
         let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
         self.create(&draft, options, chunks).await
@@ -119,7 +119,7 @@ impl DfsClient {
             return Err(FilesError::exists(name));
         }
         let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
-        let draft = Draft { name, id: FileId(random()?), replication, is_durable };
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
         cut(Cutter::new(format, chunk_bytes), std::io::empty(), content, 1, |piece| {
@@ -138,7 +138,7 @@ impl DfsClient {
     }
 
     /// Makes a file appear whose chunks are stored.
-    async fn create(&self, draft: &Draft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Result<File, FilesError> {
+    async fn create(&self, draft: &FileDraft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Result<File, FilesError> {
         let (name, WriteOptions { format, chunk_bytes, replication, .. }) = (draft.name.clone(), options);
         let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
         let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
@@ -169,7 +169,7 @@ impl DfsClient {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::resume(format, chunk_bytes, offset);
-        let draft = Draft { name, id, replication, is_durable: true };
+        let draft = FileDraft { name, id, replication, is_durable: true };
         let more = self.store_all(&draft, cutter, source, last, kept.len(), see).await?;
         kept.extend(more);
         let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record.clone() };
@@ -207,7 +207,7 @@ impl DfsClient {
     /// already.
     pub(super) async fn store_all(
         &self,
-        draft: &Draft<'_>,
+        draft: &FileDraft<'_>,
         cutter: Cutter,
         source: impl Read + Send + 'static,
         begun: Vec<u8>,
@@ -215,7 +215,7 @@ impl DfsClient {
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
-        let Draft { name, id, replication, is_durable } = *draft;
+        let FileDraft { name, id, replication, is_durable } = *draft;
         self.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
@@ -273,7 +273,7 @@ impl DfsClient {
 
     /// Forces the large chunks of a file to the disks of their nodes, if the file is to be durable. Small chunks are
     /// durable when they are stored.
-    async fn sync(&self, draft: &Draft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
+    async fn sync(&self, draft: &FileDraft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
         let is_large = |chunk: &&Chunk| chunk.size_bytes > SMALL_CHUNK_BYTES as u64;
         if !draft.is_durable || !chunks.iter().any(|chunk| is_large(&chunk)) {
             return Ok(());

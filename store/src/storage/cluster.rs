@@ -17,10 +17,13 @@ pub trait ClusterFiles: Send + Sync {
     /// The present version of a file.
     async fn stat(&self, name: &str) -> Result<Version, StorageError>;
 
+    /// The versions of the blocks of a file, in its order. Each is an object of its own: some whole records.
+    async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError>;
+
     /// The names of the files in a folder and its subfolders. The root is the empty text.
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError>;
 
-    /// Opens a file at a version, to be read from an offset to its end.
+    /// Opens a file, or one of its blocks, at a version, to be read from an offset to its end.
     async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError>;
 
     /// Stores the content of a file that is to have this name. The content is durable then, and not visible yet.
