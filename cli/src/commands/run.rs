@@ -217,9 +217,8 @@ impl RunArgs {
         match &self.each_line {
             Some(file) if *file == "-" => "standard input has no lines".into(),
             Some(file) => format!("{file} has no lines"),
-            None => {
-                "name files with --each, blocks with --each-block, lines with --each-line or numbers with --array".into()
-            }
+            None => "name files with --each, blocks with --each-block, lines with --each-line or numbers with --array"
+                .into(),
         }
     }
 }

@@ -138,7 +138,12 @@ impl DfsClient {
     }
 
     /// Makes a file appear whose chunks are stored.
-    async fn create(&self, draft: &FileDraft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Result<File, FilesError> {
+    async fn create(
+        &self,
+        draft: &FileDraft<'_>,
+        options: WriteOptions,
+        chunks: Vec<Chunk>,
+    ) -> Result<File, FilesError> {
         let (name, WriteOptions { format, chunk_bytes, replication, .. }) = (draft.name.clone(), options);
         let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
         let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
