@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use eyas_types::ObjectId;
-use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::checksum::Checksum;
@@ -24,12 +24,19 @@ impl ObjectStore {
     /// # Errors
     /// `Full` or `Io` for failures of the disk.
     pub fn put(&self, id: ObjectId, content: &[u8]) -> Result<Checksum, StoreError> {
+        let name = self.new_partial();
+        let failed = |errno: Errno| StoreError::io(format!("cannot store object {id}"), errno);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(self.partial(), &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        let written = write_all(&file, content).and_then(|()| seal(&file, false)).map_err(failed);
+        drop(file);
         let checksum = Checksum::of(content);
         let entry = IndexEntry { size_bytes: content.len() as u64, checksum, executable: false, verified: true };
-        if self.contains(id) || !self.put_new(id, content, entry)? {
-            self.put_again(id, content, entry)?;
+        let published = written.and_then(|()| self.publish(&name, id, entry));
+        if !matches!(published, Ok(true)) {
+            self.discard_partial(&name);
         }
-        Ok(checksum)
+        published.map(|_| checksum)
     }
 
     /// The content of an object. Blocks.
@@ -42,48 +49,6 @@ impl ObjectStore {
         let failed = |error| StoreError::io(format!("cannot read object {id}"), error);
         opened.file.read_exact(&mut content).map_err(failed)?;
         Ok(content)
-    }
-
-    /// Writes an object that is not here under its own name, which costs half of a file that is renamed. A file that a
-    /// crash leaves incomplete has no seal, so the next start finds it. Returns `false` if a file has the name.
-    fn put_new(&self, id: ObjectId, content: &[u8], entry: IndexEntry) -> Result<bool, StoreError> {
-        let failed = |errno: Errno| StoreError::io(format!("cannot store object {id}"), errno);
-        let name = file_name(id, entry.size_bytes, entry.checksum);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let create = || rustix::fs::openat(self.objects(), &name, flags, Mode::RUSR | Mode::WUSR);
-        let created = match create() {
-            Err(Errno::NOENT) => {
-                self.make_folder(id);
-                create()
-            }
-            created => created,
-        };
-        let file = match created {
-            Err(Errno::EXIST) => return Ok(false),
-            created => created.map_err(failed)?,
-        };
-        if let Err(errno) = write_all(&file, content).and_then(|()| seal(&file, false)) {
-            // If this fails, the next start removes the file.
-            let _ = rustix::fs::unlinkat(self.objects(), &name, AtFlags::empty());
-            return Err(failed(errno));
-        }
-        self.insert(id, entry);
-        Ok(true)
-    }
-
-    /// Writes an object of which another copy may be here, and publishes it in place of that copy.
-    fn put_again(&self, id: ObjectId, content: &[u8], entry: IndexEntry) -> Result<(), StoreError> {
-        let name = self.new_partial();
-        let failed = |errno: Errno| StoreError::io(format!("cannot store object {id}"), errno);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(self.partial(), &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        let written = write_all(&file, content).and_then(|()| seal(&file, false)).map_err(failed);
-        drop(file);
-        let published = written.and_then(|()| self.publish(&name, id, entry));
-        if !matches!(published, Ok(true)) {
-            self.discard_partial(&name);
-        }
-        published.map(drop)
     }
 
     /// Begins to write an object to the disk, and does not wait until it is there.

@@ -7,9 +7,8 @@
 //! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
-//! Content is published by rename; small content that is in memory is written under its own name and then sealed. It is
-//! synced only where the caller asks for it (`durable.rs`). A crash of the process loses nothing that was acknowledged;
-//! a power failure may leave zeros under a valid name of an object that was not synced. So objects that
+//! Content is published by rename, and synced only where the caller asks for it (`durable.rs`). A crash of the process
+//! loses nothing; a power failure may leave zeros under a valid name of an object that was not synced. So objects that
 //! are found at open count as unverified, and are read once against their checksum before they are used. An object
 //! that does not match is removed and reported as missing, since it can be fetched again. Damaged copies of objects
 //! that are marked as irreplaceable are kept.
@@ -383,37 +382,23 @@ impl ObjectStore {
         let name = file_name(id, entry.size_bytes, entry.checksum);
         let rename = || rustix::fs::renameat(&self.0.partial, partial, &self.0.objects, &name);
         let renamed = match rename() {
+            // This is the first object in its folder. Creating all 256 folders at open would take longer than a short
+            // job.
             Err(Errno::NOENT) => {
-                self.make_folder(id);
+                let _ = rustix::fs::mkdirat(&self.0.objects, folder_name(id), Mode::from_bits_truncate(0o777));
                 rename()
             }
             other => other,
         };
         renamed.map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
-        self.insert_into(&mut index, id, entry);
-        Ok(true)
-    }
-
-    /// Registers an object whose file has its name.
-    pub(crate) fn insert(&self, id: ObjectId, entry: IndexEntry) {
-        self.insert_into(&mut self.index(), id, entry);
-    }
-
-    fn insert_into(&self, index: &mut Index, id: ObjectId, entry: IndexEntry) {
-        let before = index.insert(id, entry);
+        index.insert(id, entry);
         self.0.damaged.forget(id);
-        let is_other = |before: &IndexEntry| (before.size_bytes, before.checksum) != (entry.size_bytes, entry.checksum);
-        if let Some(before) = before.filter(is_other) {
+        if let Some(before) = before.filter(|before| !same(*before)) {
             let old = file_name(id, before.size_bytes, before.checksum);
             // If this fails, the file stays until the next open, which keeps one of the two.
             let _ = rustix::fs::unlinkat(&self.0.objects, old, AtFlags::empty());
         }
-    }
-
-    /// Makes the folder of an object's file, for the first object in it. Creating all 256 folders at open would take
-    /// longer than a short job.
-    pub(crate) fn make_folder(&self, id: ObjectId) {
-        let _ = rustix::fs::mkdirat(&self.0.objects, folder_name(id), Mode::from_bits_truncate(0o777));
+        Ok(true)
     }
 
     pub(crate) fn discard_partial(&self, partial: &str) {
