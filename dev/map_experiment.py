@@ -20,6 +20,7 @@ Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -151,15 +152,20 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
             continue
         peers = {name: command for name, command in beside.items() if name != "DuckDB" or has_duckdb()}
         times: dict[str, list[float]] = {name: [] for name in [*binaries, *peers]}
+        environments = {
+            name: {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)} for name in binaries
+        }
+        commands: dict[str, str | list[str]] = {}
         for name, binary in binaries.items():
-            environment = {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)}
-            with Nodes(binary, asked.nodes, folder, environment):
-                text_program = str(binary.with_name("eyas-text"))
-                command = [str(binary), "map", *[word.replace(str(TEXT), text_program) for word in words]]
-                for _ in range(asked.runs):
-                    times[name].append(timed(command, folder, environment, asked.cpuacct))
-                    for peer, peer_command in peers.items():
-                        times[peer].append(timed(peer_command, folder, environment, asked.cpuacct))
+            text_program = str(binary.with_name("eyas-text"))
+            commands[name] = [str(binary), "map", *[word.replace(str(TEXT), text_program) for word in words]]
+        commands |= peers
+        with contextlib.ExitStack() as clusters:
+            for name, binary in binaries.items():
+                clusters.enter_context(Nodes(binary, asked.nodes, folder, environments[name]))
+            for _, (name, command) in itertools.product(range(asked.runs), commands.items()):
+                environment = environments.get(name, {**os.environ, "LC_ALL": "C"})
+                times[name].append(timed(command, folder, environment, asked.cpuacct))
         for name, run_s in times.items():
             median = statistics.median(run_s)
             ratios = [f"{statistics.median(times[eyas]) / median:.2f}" for eyas in binaries]

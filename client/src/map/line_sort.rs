@@ -162,7 +162,7 @@ struct LineSorter {
     scratch: PathBuf,
     max_bytes: usize,
     max_lines: usize,
-    /// The different lines, one after the other.
+    /// The different lines, one after the other, each with a line feed.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// Indices into `entries`, found by the hash of the line.
@@ -201,7 +201,7 @@ impl LineSorter {
         let head = Head::of(line, buffered);
         if !self.is_counting {
             self.make_room(line)?;
-            self.push(line, head);
+            self.push(line, buffered, head);
             return Ok(());
         }
         let hash = self.hasher.hash(line, head);
@@ -221,20 +221,26 @@ impl LineSorter {
             hasher.hash(line_of(bytes, entry), entry.head)
         };
         self.table.insert_unique(hash, self.entries.len() as u32, hash_again);
-        self.push(line, head);
+        self.push(line, buffered, head);
         Ok(())
     }
 
-    fn push(&mut self, line: &[u8], head: Head) {
+    fn push(&mut self, line: &[u8], buffered: &[u8], head: Head) {
         // A batch has fewer bytes than 32 bits count, and so has a line.
         let (start, length) = (self.bytes.len() as u32, line.len() as u32);
         self.entries.push(Entry { head, start, length, count: 1 });
-        self.bytes.extend_from_slice(line);
+        match with_line_feed(line, buffered) {
+            Some(whole) => self.bytes.extend_from_slice(whole),
+            None => {
+                self.bytes.extend_from_slice(line);
+                self.bytes.push(b'\n');
+            }
+        }
     }
 
     /// Spills the batch if it has no room for this line.
     fn make_room(&mut self, line: &[u8]) -> io::Result<()> {
-        let is_full = self.entries.len() >= self.max_lines || self.bytes.len() + line.len() > self.max_bytes;
+        let is_full = self.entries.len() >= self.max_lines || self.bytes.len() + line.len() >= self.max_bytes;
         if is_full && !self.entries.is_empty() { self.spill() } else { Ok(()) }
     }
 
@@ -277,12 +283,18 @@ impl LineSorter {
         if self.files.is_empty() {
             self.table = HashTable::new();
             self.sort();
-            return self.entries.iter().try_for_each(|entry| repeat(line_of(&self.bytes, entry), entry.count, output));
+            return self.entries.iter().try_for_each(|entry| {
+                let line = &self.bytes[entry.start as usize..][..=entry.length as usize];
+                if entry.count == 1 { output.write_all(line) } else { repeat(line, entry.count, output) }
+            });
         }
         self.spill()?;
         let files = std::mem::take(&mut self.files);
         drop(self);
-        merge(files, |line, count| repeat(line, count, output))
+        merge(files, |line, count| match count {
+            1 => output.write_all(line).and_then(|()| output.write_all(b"\n")),
+            _ => repeat(&[line, b"\n"].concat(), count, output),
+        })
     }
 }
 
@@ -317,12 +329,13 @@ fn line_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     &bytes[entry.start as usize..][..entry.length as usize]
 }
 
+/// The line with its line feed, if that follows in the buffer. `buffered` begins with the line.
+pub(super) fn with_line_feed<'a>(line: &[u8], buffered: &'a [u8]) -> Option<&'a [u8]> {
+    buffered.get(..=line.len()).filter(|whole| whole.ends_with(b"\n"))
+}
+
+/// Writes a line with its line feed several times.
 fn repeat(line: &[u8], count: u64, output: &mut impl Write) -> io::Result<()> {
-    if count == 1 {
-        output.write_all(line)?;
-        return output.write_all(b"\n");
-    }
-    let line = [line, b"\n"].concat();
     let together = (REPEATED_BYTES / line.len()).clamp(1, count as usize);
     let block = line.repeat(together);
     for _ in 0..count / together as u64 {

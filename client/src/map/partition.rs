@@ -10,7 +10,7 @@ use std::path::Path;
 
 use memchr::memchr;
 
-use super::line_sort::{self, read_lines};
+use super::line_sort::{self, read_lines, with_line_feed};
 
 /// Maximum number of reducers of a job. Partitioning opens one temporary file for each reducer.
 pub const MAX_REDUCERS: u32 = 256;
@@ -33,10 +33,12 @@ pub(crate) fn partition(
     let open = |_| Ok(BufWriter::with_capacity(memory, tempfile::tempfile_in(scratch)?));
     let mut files = (0..partitions).map(open).collect::<io::Result<Vec<BufWriter<File>>>>()?;
     for source in sources {
-        read_lines(BufReader::with_capacity(line_sort::BUFFER_BYTES, source), |line, _| {
+        read_lines(BufReader::with_capacity(line_sort::BUFFER_BYTES, source), |line, buffered| {
             let file = &mut files[partition_of(line, partitions) as usize];
-            file.write_all(line)?;
-            file.write_all(b"\n")
+            match with_line_feed(line, buffered) {
+                Some(whole) => file.write_all(whole),
+                None => file.write_all(line).and_then(|()| file.write_all(b"\n")),
+            }
         })?;
     }
     let (mut parts, mut ends, mut end): (Box<dyn Read + Send>, _, _) = (Box::new(io::empty()), Vec::new(), 0);
