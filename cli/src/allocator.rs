@@ -6,8 +6,9 @@
 
 /// Free memory that each arena of the allocator keeps.
 const KEPT_BYTES: i32 = 16 << 20;
-/// Allocations of this size and more are mapped each by itself, and go back to the system when they are freed.
-const MAPPED_FROM_BYTES: i32 = 4 << 20;
+/// Allocations of this size and more are mapped each by itself, and go back to the system when they are freed. The
+/// buffers of chunks of the default size, 4 to 5 MiB, are smaller.
+const MAPPED_FROM_BYTES: i32 = 8 << 20;
 
 /// Applies the settings. Other C libraries have other allocators, and none of these settings.
 pub(crate) fn keep_memory() {
