@@ -2,6 +2,7 @@
 //! looked up once, however many tasks read it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -279,6 +280,16 @@ impl Draft {
         (self.see)(SubmitProgress::Sources(self.objects.len() as u64));
         let input = |object| Input { from: InputFrom::Object(object), name: None };
         Ok((first..self.objects.len() as u32).map(input).collect())
+    }
+
+    /// An input that is some bytes of a file of the cluster, `eyas:///PATH`: those of `range` that the file has.
+    ///
+    /// # Errors
+    /// If the file is missing, is none of the cluster, or has none of these bytes.
+    pub async fn part(&mut self, url: &Name, range: Range<u64>) -> Result<Input, DraftError> {
+        let part = self.storage.part(&self.url(url)?, range).await?;
+        self.objects.push(part);
+        Ok(Input { from: InputFrom::Object(self.objects.len() as u32 - 1), name: None })
     }
 
     /// Adds an object, and returns its index.

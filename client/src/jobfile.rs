@@ -46,7 +46,7 @@ mod values;
 pub use error::{JobFileError, TaskFieldsError};
 pub use output::{Keep, OutputFields};
 pub use read::read_job_file;
-pub use values::{Bytes, CommandWords, Duration, OneOrMore};
+pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore};
 
 /// Processors that a task may have.
 pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
@@ -117,6 +117,8 @@ pub enum InputFields {
         path: Name,
         /// Name in the sandbox.
         name: Option<Name>,
+        /// The bytes of the file that the task reads, such as `0-1GiB`; all if missing.
+        range: Option<String>,
         /// Whether it is copied ahead to all executors that may run the tasks.
         #[serde(default)]
         broadcast: bool,
@@ -396,34 +398,36 @@ impl TaskFields {
         values: &mut [Value],
         inputs: &mut Vec<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let (path, name, broadcast) =
-            match fields {
-                InputFields::Path(path) => (path, None, false),
-                InputFields::Named { path, name, broadcast } => (path, name.clone(), *broadcast),
-                InputFields::Output { task, output, index, name } => {
-                    let (first, count, template) =
-                        *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
-                    let producer = &draft.templates[usize::from(template)];
-                    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
-                    let place = producer.outputs.iter().position(is_it);
-                    let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
-                        task: task.clone(),
-                        output: output.clone().unwrap_or_default(),
-                    })?;
-                    let indices = match index {
-                        Some(index) if *index >= count => {
-                            return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
-                        }
-                        Some(index) => first + index..first + index + 1,
-                        None => first..first + count,
-                    };
-                    inputs.extend(indices.map(|task| Input {
+        let (path, name, range, broadcast) = match fields {
+            InputFields::Path(path) => (path, None, None, false),
+            InputFields::Named { path, name, range, broadcast } => (path, name.clone(), range.as_deref(), *broadcast),
+            InputFields::Output { task, output, index, name } => {
+                let (first, count, template) =
+                    *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
+                let producer = &draft.templates[usize::from(template)];
+                let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
+                let place = producer.outputs.iter().position(is_it);
+                let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
+                    task: task.clone(),
+                    output: output.clone().unwrap_or_default(),
+                })?;
+                let indices = match index {
+                    Some(index) if *index >= count => {
+                        return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
+                    }
+                    Some(index) => first + index..first + index + 1,
+                    None => first..first + count,
+                };
+                inputs.extend(
+                    indices.map(|task| Input {
                         from: InputFrom::Output { task, output: place as u16 },
                         name: name.clone(),
-                    }));
-                    return Ok(());
-                }
-            };
+                    }),
+                );
+                return Ok(());
+            }
+        };
+        let range = range.map(str::parse::<ByteRange>).transpose()?;
         let parsed = Template::parse(path);
         if usize::from(parsed.highest_column()) > values.len() {
             return Err(TaskFieldsError::Column {
@@ -442,7 +446,9 @@ impl TaskFields {
                 let values: Vec<_> = values.iter().map(escape).collect();
                 let pattern = parsed.expand(&Expansion { values: &values, ..with });
                 let found = find(&draft.storage, &source, &pattern).await?;
-                draft.look_up(&found).await?;
+                if range.is_none() {
+                    draft.look_up(&found).await?;
+                }
                 found
             }
         };
@@ -450,7 +456,10 @@ impl TaskFields {
             return Err(TaskFieldsError::NameOfSeveral { path: path.clone(), files: sources.len() });
         }
         for found in sources {
-            let mut input = draft.input(&found).await?;
+            let mut input = match range {
+                Some(ByteRange { first, end }) => draft.part(&found, first..end).await?,
+                None => draft.input(&found).await?,
+            };
             input.name = name.clone();
             if broadcast {
                 draft.broadcast(&input);

@@ -36,8 +36,8 @@ pub use draft::{Draft, DraftError, SubmitProgress};
 pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
-    Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields,
-    TaskFieldsError, read_job_file,
+    ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,
+    OutputFields, TaskFields, TaskFieldsError, read_job_file,
 };
 pub use map::{
     MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError, Reduce, ReduceTask, Shuffle,

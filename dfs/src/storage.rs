@@ -50,6 +50,20 @@ impl ClusterFiles for FilesStorage {
         Ok(file.record.chunks.iter().map(version_of_chunk).collect())
     }
 
+    async fn part(&self, name: &str, range: Range<u64>) -> Result<Version, StorageError> {
+        let record = self.client().await?.stat(&named(name)?).await?.record;
+        let all = record.size_bytes();
+        let part = range.start..range.end.min(all);
+        if part.is_empty() {
+            let (from, to) = (range.start, range.end);
+            let message = format!("`eyas://{name}` has {all} bytes, and none of those from {from} to {to}");
+            return Err(StorageError::new(StorageErrorKind::Invalid, message));
+        }
+        let chunk = places(&record).find(|(_, place)| *place == part).map(|(chunk, _)| chunk);
+        let (offset, size_bytes) = (part.start, part.end - part.start);
+        Ok(chunk.map_or_else(|| Version::Part { etag: digest_of(&record), offset, size_bytes }, version_of_chunk))
+    }
+
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         let listed = self.client().await?.list(folder).await?;
         Ok(listed.into_iter().map(|listing| listing.name.as_str().to_owned()).collect())
@@ -103,18 +117,11 @@ fn named(name: &str) -> Result<FileName, StorageError> {
     })
 }
 
-/// The version of a file: its chunk if it has only one, otherwise a digest of the sizes and checksums of its chunks.
+/// The version of a file: its chunk if it has only one, otherwise a digest of its content.
 fn version_of(record: &FileRecord) -> Version {
     match &record.chunks[..] {
         [chunk] => version_of_chunk(chunk),
-        chunks => {
-            let mut hasher = blake3::Hasher::new();
-            for chunk in chunks {
-                hasher.update(&chunk.size_bytes.to_le_bytes()).update(&chunk.checksum.to_le_bytes());
-            }
-            let digest = hasher.finalize().to_hex();
-            Version::Etag { etag: digest[..32].to_owned(), size_bytes: record.size_bytes() }
-        }
+        _ => Version::Etag { etag: digest_of(record), size_bytes: record.size_bytes() },
     }
 }
 
@@ -122,18 +129,38 @@ fn version_of_chunk(chunk: &Chunk) -> Version {
     Version::Chunk { chunk: chunk.object, checksum: chunk.checksum, size_bytes: chunk.size_bytes }
 }
 
-/// The part of a file that has the content of this version: a chunk, or the whole file. Content that was written again
-/// counts.
+/// A digest of the content of a file: of the sizes and checksums of its chunks.
+fn digest_of(record: &FileRecord) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for chunk in &record.chunks {
+        hasher.update(&chunk.size_bytes.to_le_bytes()).update(&chunk.checksum.to_le_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// The chunks of a file, and the bytes of the file that are in each.
+fn places(record: &FileRecord) -> impl Iterator<Item = (&Chunk, Range<u64>)> {
+    let mut end = 0;
+    record.chunks.iter().map(move |chunk| {
+        let start = end;
+        end += chunk.size_bytes;
+        (chunk, start..end)
+    })
+}
+
+/// The bytes of a file that have this version. Content that was written again counts.
 fn part_of(record: &FileRecord, version: &Version) -> Option<Range<u64>> {
-    let Version::Chunk { chunk: object, checksum, size_bytes } = version else {
-        return (version_of(record) == *version).then(|| 0..record.size_bytes());
-    };
-    let is_it = |chunk: &&Chunk| chunk.object == *object;
-    let has_it = |chunk: &&Chunk| (chunk.checksum, chunk.size_bytes) == (*checksum, *size_bytes);
-    let chunk = record.chunks.iter().find(is_it).or_else(|| record.chunks.iter().find(has_it))?;
-    let before = record.chunks.iter().take_while(|other| other.object != chunk.object);
-    let start = before.map(|chunk| chunk.size_bytes).sum();
-    Some(start..start + size_bytes)
+    match version {
+        Version::Chunk { chunk: object, checksum, size_bytes } => {
+            let is_it = |(chunk, _): &(&Chunk, _)| chunk.object == *object;
+            let has_it = |(chunk, _): &(&Chunk, _)| (chunk.checksum, chunk.size_bytes) == (*checksum, *size_bytes);
+            places(record).find(is_it).or_else(|| places(record).find(has_it)).map(|(_, place)| place)
+        }
+        Version::Part { etag, offset, size_bytes } => {
+            (digest_of(record) == *etag).then(|| *offset..offset + size_bytes)
+        }
+        version => (version_of(record) == *version).then(|| 0..record.size_bytes()),
+    }
 }
 
 impl From<FilesError> for StorageError {
@@ -148,5 +175,44 @@ impl From<FilesError> for StorageError {
             FilesErrorKind::Local => StorageErrorKind::Local,
         };
         StorageError::new(kind, error.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::dfs::{FileId, NodeId};
+
+    fn file(chunks: &[(u64, u64)]) -> FileRecord {
+        let id = FileId(7);
+        let chunk = |(checksum, size_bytes): &(u64, u64)| Chunk {
+            object: Chunk::object_of(id, *size_bytes, *checksum),
+            size_bytes: *size_bytes,
+            checksum: *checksum,
+            replicas: vec![NodeId(1)],
+        };
+        let chunks = chunks.iter().map(chunk).collect();
+        FileRecord { id, format: Format::Whole, chunk_bytes: 10, replication: 1, modified_us: 0, chunks }
+    }
+
+    #[test]
+    fn versions_name_the_bytes_that_they_were_made_for() {
+        let (one, many) = (file(&[(1, 10)]), file(&[(1, 10), (2, 20), (3, 5)]));
+        assert!(matches!(version_of(&one), Version::Chunk { chunk, .. } if chunk == one.chunks[0].object));
+        assert_eq!(part_of(&one, &version_of(&one)), Some(0..10));
+        assert_eq!(part_of(&many, &version_of(&many)), Some(0..35));
+        let second = version_of_chunk(&many.chunks[1]);
+        assert_eq!(part_of(&many, &second), Some(10..30));
+        let part = |record| Version::Part { etag: digest_of(record), offset: 5, size_bytes: 20 };
+        assert_eq!(part_of(&many, &part(&many)), Some(5..25));
+        let other = file(&[(1, 10), (9, 20), (3, 5)]);
+        for version in [version_of(&many), second.clone(), part(&many)] {
+            assert_eq!(part_of(&other, &version), None);
+        }
+        // The same content is found again in a file that was written anew.
+        let mut again = many.clone();
+        again.chunks.iter_mut().for_each(|chunk| chunk.object.0[0] ^= 1);
+        assert_eq!(part_of(&again, &second), Some(10..30));
+        assert_eq!(part_of(&again, &part(&many)), Some(5..25));
     }
 }

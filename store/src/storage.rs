@@ -12,6 +12,7 @@ pub use cluster::{ClusterFiles, FileParts, StoredContent};
 pub use file::remove_copies;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -124,12 +125,17 @@ impl Storage {
     /// # Errors
     /// `NotFound`, `Unreachable`; `Invalid` if `url` names no file of the cluster.
     pub async fn blocks(&self, url: &Name) -> Result<Vec<ObjectSpec>, StorageError> {
-        let SourceUrl::Cluster(name) = SourceUrl::of(url)? else {
-            let message = format!("`{url}` has no blocks: only files of the cluster, eyas:///PATH, have");
-            return Err(StorageError::new(StorageErrorKind::Invalid, message));
-        };
-        let blocks = self.files(url)?.blocks(name).await?;
+        let blocks = self.files(url)?.blocks(cluster::name_of(url)?).await?;
         Ok(blocks.into_iter().map(|version| cluster::object(url, version, None)).collect())
+    }
+
+    /// Some bytes of a file of the cluster: those of `range` that it has.
+    ///
+    /// # Errors
+    /// As [`Storage::blocks`]; `Invalid` if the file has none of these bytes.
+    pub async fn part(&self, url: &Name, range: Range<u64>) -> Result<ObjectSpec, StorageError> {
+        let version = self.files(url)?.part(cluster::name_of(url)?, range).await?;
+        Ok(cluster::object(url, version, None))
     }
 
     /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's files. With the URL of

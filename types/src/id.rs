@@ -55,6 +55,12 @@ impl ObjectId {
                 hasher.update(etag.as_bytes());
                 hasher.update(&size_bytes.to_le_bytes());
             }
+            Version::Part { etag, offset, size_bytes } => {
+                hasher.update(b"p");
+                hasher.update(etag.as_bytes());
+                hasher.update(&offset.to_le_bytes());
+                hasher.update(&size_bytes.to_le_bytes());
+            }
             Version::Chunk { .. } => unreachable!("it has an id"),
         }
         let mut id = [0; 16];

@@ -28,14 +28,23 @@ pub enum Version {
         /// Size of the content.
         size_bytes: u64,
     },
-    /// Version of a file of the cluster that has one chunk. The object is that chunk, so nodes that store the chunk
-    /// have the object.
+    /// Version of a chunk of a file of the cluster, or of a file that has one chunk. The object is that chunk, so nodes
+    /// that store the chunk have the object.
     Chunk {
         /// The chunk.
         chunk: ObjectId,
         /// CRC-64/NVME of the content.
         checksum: u64,
         /// Size of the content.
+        size_bytes: u64,
+    },
+    /// Version of some bytes of a file of the cluster.
+    Part {
+        /// A digest of the content of the whole file.
+        etag: String,
+        /// Place of the first byte in the file.
+        offset: u64,
+        /// Number of bytes.
         size_bytes: u64,
     },
 }
@@ -46,7 +55,8 @@ impl Version {
         match self {
             Version::Modified { size_bytes, .. }
             | Version::Etag { size_bytes, .. }
-            | Version::Chunk { size_bytes, .. } => *size_bytes,
+            | Version::Chunk { size_bytes, .. }
+            | Version::Part { size_bytes, .. } => *size_bytes,
         }
     }
 }

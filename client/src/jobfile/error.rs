@@ -5,6 +5,7 @@ use eyas_types::{Name, PolicyError};
 use thiserror::Error;
 
 use crate::draft::DraftError;
+use crate::jobfile::values::ByteRangeError;
 use crate::sources::{MAX_LINE_BYTES, SourceError};
 
 /// What is wrong in a job file, and where.
@@ -134,6 +135,9 @@ pub enum TaskFieldsError {
         /// Number of columns of the item.
         columns: usize,
     },
+    /// The range of an input is none.
+    #[error(transparent)]
+    Range(#[from] ByteRangeError),
     /// A pattern of several files has one name in the sandbox.
     #[error("input `{path}` stands for {files} files, but `name` is for one file: leave `name` out")]
     NameOfSeveral {

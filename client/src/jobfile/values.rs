@@ -1,11 +1,13 @@
 //! Values that a job file may write in several ways: one word or a list, a number or a text with a unit.
 
 use std::fmt;
+use std::str::FromStr;
 
 use eyas_types::Name;
 use eyas_types::units::{self, AmountError};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// The words of a command: a list, program and arguments.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +82,33 @@ impl<'de> Deserialize<'de> for Bytes {
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         amount(deserializer, "a duration, such as \"90s\"", units::parse_duration_us).map(Duration)
+    }
+}
+
+/// Some bytes of a file. As text, `0-1GiB` is the first GiB, and `1GiB-` everything after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// The first byte, from 0.
+    pub first: u64,
+    /// The byte after the last one.
+    pub end: u64,
+}
+
+/// A text is not a range of bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a range of bytes: write FIRST-END, such as 0-1GiB, or FIRST-")]
+pub struct ByteRangeError(String);
+
+impl FromStr for ByteRange {
+    type Err = ByteRangeError;
+
+    fn from_str(text: &str) -> Result<Self, ByteRangeError> {
+        let parse = |(first, end): (&str, &str)| {
+            let first = units::parse_bytes(first).ok()?;
+            let end = if end.is_empty() { u64::MAX } else { units::parse_bytes(end).ok()? };
+            (first < end).then_some(ByteRange { first, end })
+        };
+        text.split_once('-').and_then(parse).ok_or_else(|| ByteRangeError(text.into()))
     }
 }
 

@@ -82,6 +82,29 @@ fn tasks_go_to_the_chunks_of_their_files() {
 }
 
 #[test]
+fn tasks_read_parts_of_files() {
+    let cluster = cluster();
+    let content = lines(5000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    let task = |range: &str| {
+        let input = format!("{{ path = 'eyas:///a', name = 'part', range = '{range}' }}");
+        format!("[[task]]\ncommand = ['cat', 'part']\nfolder = 'sandbox'\ninputs = [{input}]\n")
+    };
+    cluster.write("job.toml", ["0-10", "10-50kB", "50kB-"].map(task).concat());
+    let job = cluster.submit("job.toml");
+    cluster.run(&["job", "wait", &job]).exits(0);
+    let read = |index| cluster.run(&["task", "log", &format!("{job}.{index}")]).exits(0).stdout;
+    assert_eq!([0, 1, 2].map(read).concat(), content);
+    for (range, says) in [("9MB-10MB", "none of those"), ("10-5", "0-1GiB"), ("x", "0-1GiB")] {
+        cluster.write("job.toml", task(range));
+        cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", says]);
+    }
+    cluster.write("job.toml", task("0-10").replace("eyas:///a", "a"));
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["eyas:///PATH"]);
+}
+
+#[test]
 fn a_job_reads_the_version_that_it_was_promised() {
     let mut cluster = cluster();
     cluster.write("a", lines(3000));

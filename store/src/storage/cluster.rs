@@ -2,6 +2,7 @@
 //! access, because this room knows no peers.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 use eyas_types::{Name, ObjectSpec, Version, shown};
@@ -10,6 +11,7 @@ use super::blocking;
 use super::sink::Sink;
 use crate::checksum::Checksum;
 use crate::error::{StorageError, StorageErrorKind};
+use crate::url::SourceUrl;
 
 /// The files of a cluster. Names begin with `/`.
 #[async_trait::async_trait]
@@ -20,10 +22,13 @@ pub trait ClusterFiles: Send + Sync {
     /// The versions of the blocks of a file, in its order. Each is an object of its own: some whole records.
     async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError>;
 
+    /// The version of some bytes of a file: those of `range` that it has.
+    async fn part(&self, name: &str, range: Range<u64>) -> Result<Version, StorageError>;
+
     /// The names of the files in a folder and its subfolders. The root is the empty text.
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError>;
 
-    /// Opens a file, or one of its blocks, at a version, to be read from an offset to its end.
+    /// Opens a file, or a part of it, at a version, to be read from an offset to its end.
     async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError>;
 
     /// Stores the content of a file that is to have this name. The content is durable then, and not visible yet.
@@ -76,4 +81,16 @@ pub(super) fn not_connected(url: &[u8]) -> StorageError {
     let message =
         format!("`{url}` is a file of a cluster, and this command uses none: name the cluster with --cluster");
     StorageError::new(StorageErrorKind::Invalid, message)
+}
+
+/// The name of a file of the cluster.
+pub(super) fn name_of(url: &[u8]) -> Result<&str, StorageError> {
+    match SourceUrl::of(url)? {
+        SourceUrl::Cluster(name) => Ok(name),
+        _ => {
+            let url = shown(url);
+            let message = format!("`{url}` cannot be read in parts: only files of the cluster, eyas:///PATH, can");
+            Err(StorageError::new(StorageErrorKind::Invalid, message))
+        }
+    }
 }
