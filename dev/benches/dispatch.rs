@@ -15,7 +15,8 @@
 //! **Light executors** show what a dispatcher's work grows with. Each is a session that ends a task as soon as it is
 //! assigned; all are in the process of the benchmark. The figure is the dispatcher's own processor time a task, beside
 //! the rate, because executors and dispatcher share the processors: it should be the same with 2 and 1,000 executors,
-//! as each executor is given up to 1,025 tasks of no length at once. Not below 0.7 of the rate with two.
+//! as each executor is given up to 1,025 tasks of no length, some dozens in a message.
+//! Not below 0.7 of the rate with two.
 //!
 //! **Heartbeats** of executors without a task: the dispatcher's processor time in a second. Expected before measuring:
 //! two system calls to receive a heartbeat and answer it, and two TLS records, 10 us in all. At most 5 % of a core with

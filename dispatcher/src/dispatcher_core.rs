@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::durable_replies::{DurableReplies, JobProgress};
 use crate::executors::ConnectedExecutors;
 use crate::journal::{Journal, WrittenRecord};
+use crate::sign_of_life::SignOfLife;
 use push::{ActivePushes, PushError};
 
 /// Messages that are handled before results are written and deadlines are checked.
@@ -50,7 +51,7 @@ pub(crate) enum CoreMessage {
         /// The expression that says which tasks the executor accepts, compiled.
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,
-        reply: oneshot::Sender<ExecutorId>,
+        reply: oneshot::Sender<(ExecutorId, Arc<SignOfLife>)>,
     },
     Said {
         executor: ExecutorId,
@@ -167,6 +168,11 @@ impl DispatcherCore {
                 let Ok(message) = inbox.try_recv() else { break };
                 self.handle(message);
             }
+            // Executors that have room are given tasks before further messages are looked at. Otherwise all of them
+            // would have ended what they have before they get more, and each message would be about few tasks.
+            if self.scheduler.waiting() == 0 && self.jobs.has_more_to_queue() {
+                self.tell_jobs(QUEUE_MORE);
+            }
             self.executors.flush();
             let cannot_wait = self.stopping_us.is_some() || self.jobs.has_full_entry();
             if !self.writing || cannot_wait {
@@ -206,6 +212,9 @@ impl DispatcherCore {
                 self.joined(&registration, accept, outbox, reply);
             }
             CoreMessage::Said { executor, messages } => {
+                if let Some(entry) = self.executors.get(executor) {
+                    entry.sign_of_life.note_at(self.clock.now_us());
+                }
                 for message in messages {
                     self.said(executor, message);
                 }
@@ -261,9 +270,9 @@ impl DispatcherCore {
         registration: &Registration,
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,
-        reply: oneshot::Sender<ExecutorId>,
+        reply: oneshot::Sender<(ExecutorId, Arc<SignOfLife>)>,
     ) {
-        let id = self.executors.join(registration, outbox, self.clock.now_us());
+        let id = self.executors.join(registration, outbox, self.clock);
         tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
         let heartbeat_us = self.heartbeat.as_micros() as u64;
         // Shorter than it takes to count as lost.
@@ -281,7 +290,9 @@ impl DispatcherCore {
         let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files };
         self.executors.send(id, welcome);
         self.executors.tell_files_nodes(id);
-        let _ = reply.send(id);
+        if let Some(entry) = self.executors.get(id) {
+            let _ = reply.send((id, entry.sign_of_life.clone()));
+        }
         if self.stopping_us.is_some() {
             self.executors.send(id, ToExecutor::Stop);
             return;
@@ -301,7 +312,6 @@ impl DispatcherCore {
 
     fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
         let Some(entry) = self.executors.get_mut(executor) else { return };
-        entry.last_heard_us = self.clock.now_us();
         match message {
             FromExecutor::Register(_) => tracing::warn!(%executor, "registered twice"),
             FromExecutor::Heartbeat { free_disk_bytes } => {

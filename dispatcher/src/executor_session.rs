@@ -9,6 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::dispatcher_core::CoreMessage;
 use crate::keys::Keys;
 
+/// A change of free disk by less than one part in this many is no news.
+const DISK_NEWS: u64 = 256;
+
 /// Serves one executor until its connection ends.
 pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, keys: &Keys) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, remote, mut standing, .. } = session;
@@ -31,22 +34,27 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
     let accept = accept.map_err(|e| SessionError::Protocol { address: remote.to_string(), why: e.to_string() })?;
     let (outbox, send) = outbox::<ToExecutor>(writer);
     let (reply, id) = oneshot::channel();
-    let to_tell = outbox.downgrade();
+    let (to_answer, to_tell) = (outbox.downgrade(), outbox.downgrade());
     // If the core is gone, the dispatcher is ending.
     let _ = core.send(CoreMessage::Joined { registration, accept, outbox, reply }).await;
-    let Ok(executor) = id.await else { return Ok(()) };
+    let Ok((executor, sign_of_life)) = id.await else { return Ok(()) };
     let receive = async {
-        let rest: Vec<_> = first.collect();
-        let _ = core.send(CoreMessage::Said { executor, messages: rest }).await;
+        let mut news = DiskNews::default();
+        let mut messages: Vec<_> = first.collect();
         loop {
-            let messages = reader.next().await?;
-            if core.send(CoreMessage::Said { executor, messages }).await.is_err() {
+            // The answer lets outputs appear for some time. There is none if the executor was given up.
+            if news.has_none(&messages) && sign_of_life.note() {
+                let _ = to_answer.put(vec![ToExecutor::Heard]).await;
+            } else if core.send(CoreMessage::Said { executor, messages }).await.is_err() {
                 return Ok(());
             }
+            messages = reader.next().await?;
         }
     };
-    // Ends when one does; sending ends when the core has dropped the executor's outbox.
+    // In this order, an answer is sent when the heartbeat is received. Ends when one does; sending ends when the core
+    // has dropped the executor's outbox.
     let ended = tokio::select! {
+        biased;
         ended = receive => ended,
         ended = send => ended,
         refusal = keep_current(&mut standing, to_tell, keys) => {
@@ -56,6 +64,27 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
     };
     let _ = core.send(CoreMessage::Gone { executor }).await;
     ended
+}
+
+/// What the core was last told of the executor's free disk, bytes.
+#[derive(Default)]
+struct DiskNews(Option<u64>);
+
+impl DiskNews {
+    /// Whether messages are a heartbeat that tells the core nothing new. If not, the core is told all of them.
+    fn has_none(&mut self, messages: &[FromExecutor]) -> bool {
+        if let ([FromExecutor::Heartbeat { free_disk_bytes }], Some(told_bytes)) = (messages, self.0)
+            && free_disk_bytes.abs_diff(told_bytes) <= told_bytes / DISK_NEWS
+        {
+            return true;
+        }
+        for message in messages {
+            if let FromExecutor::Heartbeat { free_disk_bytes } = message {
+                self.0 = Some(*free_disk_bytes);
+            }
+        }
+        false
+    }
 }
 
 /// Has an executor know what is trusted and gives it a new key in time, until its key is no longer accepted.
@@ -85,5 +114,21 @@ async fn keep_current(standing: &mut TrustWatch, outbox: WeakOutbox<ToExecutor>,
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_heartbeat_alone_with_about_the_same_free_disk_is_no_news() {
+        let heartbeat = |free_disk_bytes| FromExecutor::Heartbeat { free_disk_bytes };
+        let mut news = DiskNews::default();
+        assert!(!news.has_none(&[]));
+        assert!(!news.has_none(&[heartbeat(256_000)]), "the first one");
+        assert!(news.has_none(&[heartbeat(256_000)]) && news.has_none(&[heartbeat(257_000)]));
+        assert!(!news.has_none(&[FromExecutor::Retiring, heartbeat(257_000)]));
+        assert!(!news.has_none(&[heartbeat(255_000)]) && news.has_none(&[heartbeat(255_000)]));
     }
 }

@@ -12,7 +12,9 @@ use eyas_wire::executor::{PeerHint, Registration, ToExecutor};
 use eyas_wire::trust::SecretText;
 use thiserror::Error;
 
+use crate::clock::Clock;
 use crate::keys::Keys;
+use crate::sign_of_life::SignOfLife;
 
 /// Lost executors that are remembered, so that executors on their hosts end their leftovers.
 const MAX_LOST: usize = 1024;
@@ -36,8 +38,7 @@ pub(crate) struct ConnectedExecutor {
     outbox: Outbox<ToExecutor>,
     /// Messages to send, in order.
     messages: Vec<ToExecutor>,
-    /// When its last message came, microseconds since 1970.
-    pub last_heard_us: u64,
+    pub sign_of_life: Arc<SignOfLife>,
     /// Whether it missed a message because it does not read its connection.
     pub is_deaf: bool,
     pub load: ExecutorLoad,
@@ -76,7 +77,7 @@ pub(crate) struct ConnectedExecutors {
 
 impl ConnectedExecutors {
     /// Adds an executor and returns its new id.
-    pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, now_us: u64) -> ExecutorId {
+    pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, clock: Clock) -> ExecutorId {
         let id = ExecutorId(self.joined);
         self.joined += 1;
         // Names are for people: two of the same are told apart by the id.
@@ -97,7 +98,7 @@ impl ConnectedExecutors {
             files: registration.files.map(|files| files.address),
             outbox,
             messages: Vec::new(),
-            last_heard_us: now_us,
+            sign_of_life: Arc::new(SignOfLife::new(clock)),
             is_deaf: false,
             load: ExecutorLoad::default(),
             suspended: BTreeSet::new(),
@@ -153,6 +154,7 @@ impl ConnectedExecutors {
     pub fn leave(&mut self, id: ExecutorId) -> Option<ConnectedExecutor> {
         let gone = self.present.remove(&id)?;
         self.names.remove(&gone.name);
+        gone.sign_of_life.give_up();
         Some(gone)
     }
 
@@ -188,24 +190,27 @@ impl ConnectedExecutors {
     }
 
     /// Counts all executors as heard of now.
-    pub fn count_as_heard(&mut self, now_us: u64) {
-        self.present.values_mut().for_each(|executor| executor.last_heard_us = now_us);
+    pub fn count_as_heard(&self, now_us: u64) {
+        self.present.values().for_each(|executor| _ = executor.sign_of_life.note_at(now_us));
     }
 
-    /// Executors that have missed messages, or were not heard of for this long.
+    /// Executors that have missed messages, or were not heard of for this long. They are given up.
     pub fn lost_at(&mut self, now_us: u64, deadline_us: u64) -> Vec<ExecutorId> {
         if self.no_loss_before_us.is_some_and(|before_us| now_us < before_us) {
             return Vec::new();
         }
         self.no_loss_before_us = None;
-        let is_lost = |executor: &ConnectedExecutor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
+        let since_us = now_us.saturating_sub(deadline_us);
+        let is_lost = |executor: &ConnectedExecutor| {
+            executor.is_deaf || executor.sign_of_life.give_up_unless_heard_since(since_us)
+        };
         self.iter().filter(|(_, executor)| is_lost(executor)).map(|(id, _)| id).collect()
     }
 
     /// When the next executor may count as lost: not earlier, and later if it is heard of before.
     pub fn next_loss_us(&mut self, deadline_us: u64) -> Option<u64> {
         let lost_us = |executor: &ConnectedExecutor| {
-            if executor.is_deaf { 0 } else { executor.last_heard_us + deadline_us + 1 }
+            if executor.is_deaf { 0 } else { executor.sign_of_life.last_us() + deadline_us + 1 }
         };
         if self.no_loss_before_us.is_none() {
             self.no_loss_before_us = self.present.values().map(lost_us).min();

@@ -19,6 +19,7 @@ mod journal;
 mod keys;
 mod rights;
 mod serve;
+mod sign_of_life;
 mod trace;
 
 pub use journal::{JournalError, check_journal};

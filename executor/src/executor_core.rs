@@ -34,6 +34,8 @@ mod hold;
 /// While tasks wait behind those that run, facts for the dispatcher gather for this long. Sending a message for each
 /// short task would cost both sides more than the task. The dispatcher assigns work for longer than this ahead.
 const GATHER: Duration = Duration::from_millis(10);
+/// Measurements of the disk for each heartbeat.
+const TICKS_A_HEARTBEAT: u32 = 3;
 /// Tasks whose outputs in persistent storage are compared at the same time, for reuse; other comparisons wait.
 const MAX_CHECKS: usize = 16;
 /// Facts that gather before they are sent without further delay.
@@ -140,6 +142,8 @@ pub(crate) struct ExecutorCore {
     delivering: usize,
     /// Their processors, which other tasks use.
     delivering_milli: u64,
+    /// Calls of [`tick`](Self::tick) so far.
+    ticks: u32,
     /// The load that the dispatcher was last told.
     reported_load: ExecutorLoad,
     /// Running processes are being killed because this executor leaves; their tasks go back to the dispatcher.
@@ -183,6 +187,7 @@ impl ExecutorCore {
             running: 0,
             delivering: 0,
             delivering_milli: 0,
+            ticks: 0,
             reported_load: ExecutorLoad::default(),
             leaving: false,
             stopped: false,
@@ -255,12 +260,15 @@ impl ExecutorCore {
         }
     }
 
-    /// Measures the disk's free space, and sends a heartbeat.
+    /// Measures the disk's free space. The first of [`TICKS_A_HEARTBEAT`] calls sends a heartbeat.
     pub fn tick(&mut self) {
         self.measure_disk();
         self.decide();
-        self.lease.asked(Moment::now());
-        self.tell(FromExecutor::Heartbeat { free_disk_bytes: self.node.disk_bytes() });
+        if self.ticks % TICKS_A_HEARTBEAT == 0 {
+            self.lease.asked(Moment::now());
+            self.tell(FromExecutor::Heartbeat { free_disk_bytes: self.node.disk_bytes() });
+        }
+        self.ticks = self.ticks.wrapping_add(1);
         self.tell_load(true);
         self.settle();
     }
@@ -578,8 +586,7 @@ fn deliver_out_of_slot(
     });
 }
 
-/// Time between two measurements of the disk, and between two heartbeats, when the dispatcher expects one every
-/// `heartbeat`.
+/// Time between two measurements of the disk, when the dispatcher expects a heartbeat every `heartbeat`.
 pub(crate) fn tick_every(heartbeat: Duration) -> Duration {
-    heartbeat / 3
+    heartbeat / TICKS_A_HEARTBEAT
 }

@@ -132,9 +132,9 @@ fn end_of(command: ToExecutor) -> Option<FromExecutor> {
     Some(FromExecutor::Ended { task: assignment.task, attempt: assignment.attempt, outcome })
 }
 
-/// Sends heartbeats as often as a real executor does: three where the dispatcher expects one.
+/// Sends heartbeats as often as the dispatcher expects them.
 async fn beat(outbox: &Outbox<FromExecutor>, heartbeat: Duration) {
-    let mut ticks = interval(heartbeat / 3);
+    let mut ticks = interval(heartbeat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

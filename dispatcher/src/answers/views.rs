@@ -216,7 +216,7 @@ impl DispatcherCore {
                 store_bytes: executor.store_bytes,
                 free_disk_bytes: executor.free_disk_bytes,
                 reads: executor.reads,
-                silent_us: self.clock.now_us().saturating_sub(executor.last_heard_us),
+                silent_us: self.clock.now_us().saturating_sub(executor.sign_of_life.last_us()),
                 files: executor.files,
             })
         });

@@ -98,7 +98,7 @@ impl Dispatcher {
             outbox: self.outbox.clone(),
             reply,
         });
-        id.try_recv().unwrap()
+        id.try_recv().unwrap().0
     }
 
     fn submit(&mut self, tasks: usize) -> JobId {

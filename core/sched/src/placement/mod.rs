@@ -249,7 +249,8 @@ impl Placement {
         sink.effects.push(Effect::Assign { executor, task, attempt, hints });
     }
 
-    /// Assigns a task to an executor that was parked, which then looks for more.
+    /// Assigns a task to an executor that was parked, which then looks for more. If it was the only task that waited,
+    /// there is nothing to find, and the executor may stay parked where it is.
     fn assign_parked(
         &mut self,
         state: &mut SchedulerState,
@@ -258,6 +259,10 @@ impl Placement {
         sink: &mut AssignmentSink,
     ) {
         self.assign(state, executor, task, sink);
+        let is_last = state.queue.waiting() == 0 && state.inputs(task).is_empty();
+        if is_last && level == PlacementLevel::Lookahead && state.executors.continues_turn(executor) {
+            return;
+        }
         state.executors.make_ready(executor, level);
         self.serve_ready(state, level, sink);
     }

@@ -50,6 +50,8 @@ pub(crate) struct Executor {
     /// How many times longer its tasks run than other tasks of their jobs.
     pub slowness: f64,
     work_state: WorkState,
+    /// Tasks that it has taken in advance since it was parked.
+    taken_in_turn: u64,
 }
 
 /// A task that was assigned to an executor and has not ended.
@@ -133,6 +135,7 @@ impl Executors {
             mean_fetch_us: 0,
             slowness: 1.0,
             work_state: WorkState::Full,
+            taken_in_turn: 0,
         };
         let key = match self.free.pop() {
             Some(key) => {
@@ -371,8 +374,19 @@ impl Executors {
     /// The executor found nothing to take; it waits for a cause to look again.
     pub fn park(&mut self, key: ExecutorKey) {
         self.parkings += 1;
+        self.table[key.index()].taken_in_turn = 0;
         let level = if self[key].has_free_slot() { PlacementLevel::Slot } else { PlacementLevel::Lookahead };
         self.set_work_state(key, WorkState::Parked(level, self.parkings));
+    }
+
+    /// A parked executor has taken a task. Whether it stays the next to be offered tasks in advance: very short tasks
+    /// then go to one executor in a single message, and not one by one to each executor that is parked.
+    pub fn continues_turn(&mut self, key: ExecutorKey) -> bool {
+        let executor = &mut self.table[key.index()];
+        executor.taken_in_turn += 1;
+        matches!(executor.work_state, WorkState::Parked(PlacementLevel::Lookahead, _))
+            && executor.taken_in_turn < executor.turn()
+            && executor.has_any_room()
     }
 
     /// There is a cause to look again.

@@ -321,3 +321,20 @@ fn neighbours_bring_different_objects() {
     assert_eq!(rows_brought_first(false), 1);
     assert!(rows_brought_first(true) > 3);
 }
+
+#[test]
+fn very_short_tasks_are_given_in_advance_to_one_executor_after_the_other() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    let submit = |scheduler: &mut Scheduler, index| assigned(&scheduler.submit(index, &[]))[0].0;
+    let first = [0, 1].map(|index| (index, submit(&mut scheduler, index)));
+    for (index, executor) in first {
+        let (executor, ended) = (ExecutorId(executor), Ended::Finished);
+        scheduler.run(Event::TaskEnded { executor, task: task(index), ended, ran_us: Some(0) });
+    }
+    assert_ne!(submit(&mut scheduler, 2), submit(&mut scheduler, 3), "free slots go first");
+    let takers: Vec<_> = (4..144).map(|index| submit(&mut scheduler, index)).collect();
+    let turns: Vec<_> = takers.chunk_by(|one, next| one == next).map(<[u32]>::len).collect();
+    assert_eq!(turns, [64, 64, 12]);
+}

@@ -16,6 +16,11 @@ const LOOKAHEAD_US: u64 = 20_000;
 const MAX_FETCH_LOOKAHEAD: u64 = 3;
 /// Most tasks beyond its slots, per slot.
 const MAX_LOOKAHEAD: u64 = 1024;
+/// A parked executor is given this much work in advance before the next one has its turn. A message costs the
+/// dispatcher some 50 us, however many tasks it assigns.
+const TURN_US: u64 = 1000;
+/// Most tasks of one turn.
+const MAX_TURN: u64 = 64;
 
 impl Executor {
     /// Whether the executor is given tasks at all.
@@ -89,6 +94,11 @@ impl Executor {
         let mean_run_us = self.mean_run_us.unwrap_or(LOOKAHEAD_US);
         let fetching = (self.mean_fetch_us / mean_run_us.max(1)).min(MAX_FETCH_LOOKAHEAD);
         (LOOKAHEAD_US / mean_run_us.max(1)).max(fetching).clamp(1, MAX_LOOKAHEAD)
+    }
+
+    /// The number of tasks of one turn.
+    pub(super) fn turn(&self) -> u64 {
+        self.mean_run_us.map_or(1, |mean_run_us| (TURN_US / mean_run_us.max(1)).clamp(1, MAX_TURN))
     }
 
     /// The assignment with that number.
