@@ -264,7 +264,7 @@ impl ExecutorCore {
     pub fn tick(&mut self) {
         self.measure_disk();
         self.decide();
-        if self.ticks % TICKS_A_HEARTBEAT == 0 {
+        if self.ticks.is_multiple_of(TICKS_A_HEARTBEAT) {
             self.lease.asked(Moment::now());
             self.tell(FromExecutor::Heartbeat { free_disk_bytes: self.node.disk_bytes() });
         }
