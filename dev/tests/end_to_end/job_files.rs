@@ -29,7 +29,7 @@ fn mistakes_are_found_with_their_line() {
         ("command = [\"true\"]\nnoop = true", "not both"),
         ("command = [\"cat\", \"{2}\"]\narray = \"1-3\"", "column 2"),
         ("command = [\"cat\"]\narray = \"3-1\"", "`3-1` is not a range"),
-        ("command = [\"cat\"]\narray = \"1-3\"\neach = \"*\"", "one of `each`, `each_line` and `array`"),
+        ("command = [\"cat\"]\narray = \"1-3\"\neach = \"*\"", "one of `each`, `each_block`, `each_line` and `array`"),
         ("command = [\"cat\"]\neach = \"*.none\"", "no file matches `*.none`"),
         ("command = [\"cat\"]\ninputs = [\"no/such file\"]", "no/such file"),
         ("command = [\"cat\"]\ninputs = [\"/\"]", "folder"),
