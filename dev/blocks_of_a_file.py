@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Experiment: a job with one task for each block of a large file of the cluster.
 
-A local cluster of four nodes keeps a file of random lines in so many chunks that there are some 10,000 tasks. Prints
-how many of the bytes that the tasks read came from their own node, and how long the job took. `xargs` runs the same
-program over parts of the same file on the local disk, two at a time. The page cache is warm for both. The goal: 95 %
-of the bytes are read from the task's own node.
+A local cluster of four nodes keeps a file of lines in about 10,000 chunks, one for each task. Prints how many of
+the bytes that the tasks read came from their own node, and how long the job took. `xargs` runs the same program
+over parts of the same file on the local disk, two at a time. The page cache is warm for both. The goal: 95 % of
+the bytes are read from the task's own node.
 """
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ impl Client {
                     *seen += results.len() as u64;
                     see(WatchEvent::Results(results));
                 }
-                ToClient::ResultsHere(here) => {
+                ToClient::ResultsHere(here) if self.session.is_local && self.reads_files => {
                     let results = reader.results(*here)?;
                     *seen += results.len() as u64;
                     see(WatchEvent::Results(results));

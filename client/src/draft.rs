@@ -272,7 +272,7 @@ impl Draft {
     /// An input for each block of a file of the cluster, `eyas:///PATH`, in its order.
     ///
     /// # Errors
-    /// If the file is missing, or is none of the cluster.
+    /// If the file is missing, or is not a file of the cluster.
     pub async fn blocks(&mut self, url: &Name) -> Result<Vec<Input>, DraftError> {
         let blocks = self.storage.blocks(&self.url(url)?).await?;
         let first = self.objects.len() as u32;
@@ -285,7 +285,7 @@ impl Draft {
     /// An input that is some bytes of a file of the cluster, `eyas:///PATH`: those of `range` that the file has.
     ///
     /// # Errors
-    /// If the file is missing, is none of the cluster, or has none of these bytes.
+    /// If the file is missing, is not a file of the cluster, or has none of these bytes.
     pub async fn part(&mut self, url: &Name, range: Range<u64>) -> Result<Input, DraftError> {
         let part = self.storage.part(&self.url(url)?, range).await?;
         self.objects.push(part);

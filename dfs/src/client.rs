@@ -290,6 +290,12 @@ impl DfsClient {
 
     /// Has the leader carry out an operation. Follows the leader when it changes.
     async fn operate(&self, op: FileOperation) -> Result<FileAnswer, FilesError> {
+        self.operate_once(op, &mut false).await
+    }
+
+    /// The same. Sets `is_unsure` if an answer was lost: the operation may have been done, although the leader refused
+    /// it later.
+    async fn operate_once(&self, op: FileOperation, is_unsure: &mut bool) -> Result<FileAnswer, FilesError> {
         let name = name_of(&op).clone();
         let deadline = self.deadline();
         let (mut pause, mut leader) = (PAUSE, None);
@@ -309,11 +315,13 @@ impl DfsClient {
                     Refusal::Changed => return Err(FilesError::changed(absent(&op))),
                     Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
                     Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
-                    Refusal::NotYet | Refusal::Busy | Refusal::Unknown => {}
+                    Refusal::NotYet | Refusal::Busy => {}
+                    Refusal::Unknown => *is_unsure = true,
                     Refusal::HasMajority | Refusal::Missing(_) => return Err(unexpected()),
                 },
                 Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
                 Err(error) => {
+                    *is_unsure = true;
                     last = Some(error);
                     self.refresh(deadline).await?;
                 }

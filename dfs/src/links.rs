@@ -54,8 +54,10 @@ impl NodeLinks {
             tracing::debug!(%to, "dropped {} messages: too many wait for this node", messages.len() - space);
             messages.truncate(space);
         }
-        link.space.forget_permits(messages.len());
-        let _ = link.messages.send(messages);
+        if !messages.is_empty() {
+            link.space.forget_permits(messages.len());
+            let _ = link.messages.send(messages);
+        }
     }
 
     /// Closes connections to nodes that are not `alive`.

@@ -55,8 +55,9 @@ impl ClusterFiles for FilesStorage {
         let all = record.size_bytes();
         let part = range.start..range.end.min(all);
         if part.is_empty() {
-            let (from, to) = (range.start, range.end);
-            let message = format!("`eyas://{name}` has {all} bytes, and none of those from {from} to {to}");
+            let from = range.start;
+            let message =
+                format!("`eyas://{name}` has {all} bytes, and so none from {from} on: the range is beyond its end");
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         }
         let chunk = places(&record).find(|(_, place)| *place == part).map(|(chunk, _)| chunk);
@@ -106,8 +107,11 @@ impl FileParts for Reading {
 
 #[async_trait::async_trait]
 impl StoredContent for HiddenFile {
-    async fn publish(&self) -> Result<Version, StorageError> {
-        Ok(version_of(&HiddenFile::publish(self).await?.record))
+    async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError> {
+        match HiddenFile::publish(self, may_appear).await? {
+            Some(file) => Ok(version_of(&file.record)),
+            None => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
+        }
     }
 }
 
@@ -148,7 +152,8 @@ fn places(record: &FileRecord) -> impl Iterator<Item = (&Chunk, Range<u64>)> {
     })
 }
 
-/// The bytes of a file that have this version. Content that was written again counts.
+/// The place in a file of the content that `version` names. A file that was written again with the same content has the
+/// same places.
 fn part_of(record: &FileRecord, version: &Version) -> Option<Range<u64>> {
     match version {
         Version::Chunk { chunk: object, checksum, size_bytes } => {

@@ -32,6 +32,8 @@ struct Client {
     journal: Journal,
     keys: Arc<Keys>,
     holder: Principal,
+    /// Whether the client is a process of this user on this host.
+    is_local: bool,
     submission: Submission,
 }
 
@@ -103,10 +105,10 @@ pub(crate) async fn serve(
     journal: Journal,
     keys: Arc<Keys>,
 ) -> Result<(), SessionError> {
-    let Session { reader, writer, mut standing, .. } = session;
+    let Session { reader, writer, mut standing, is_local, .. } = session;
     let mut inbox = Inbox::of(reader);
     let holder = standing.holder();
-    let mut client = Client { writer, core, journal, keys, holder, submission: Submission::None };
+    let mut client = Client { writer, core, journal, keys, holder, is_local, submission: Submission::None };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
@@ -159,7 +161,10 @@ impl Client {
                 let results = if results { WatchResults::Whole } else { WatchResults::None };
                 self.watch(job, from, results, inbox).await
             }
-            FromClient::WatchHere { job, from } => self.watch(job, from, WatchResults::Here, inbox).await,
+            FromClient::WatchHere { job, from } => {
+                let results = if self.is_local { WatchResults::Here } else { WatchResults::Whole };
+                self.watch(job, from, results, inbox).await
+            }
             FromClient::Push(request) => self.push(request, inbox).await,
             request => {
                 let (reply, answer) = oneshot::channel();

@@ -137,8 +137,8 @@ impl ConnectedExecutors {
         }
     }
 
-    /// Tells a new executor some nodes of the file system. If it has a node itself and few are known, tells it to the
-    /// others too.
+    /// Sends a new executor the addresses of some nodes of the file system. If its own node is one of them, sends them
+    /// to all executors.
     pub fn tell_files_nodes(&mut self, id: ExecutorId) {
         let nodes = self.files_nodes(None);
         if nodes.is_empty() {

@@ -142,8 +142,8 @@ pub(crate) struct ExecutorCore {
     delivering: usize,
     /// Their processors, which other tasks use.
     delivering_milli: u64,
-    /// Calls of [`tick`](Self::tick) so far.
-    ticks: u32,
+    /// When the last heartbeat was sent.
+    heartbeat_sent: Option<Instant>,
     /// The load that the dispatcher was last told.
     reported_load: ExecutorLoad,
     /// Running processes are being killed because this executor leaves; their tasks go back to the dispatcher.
@@ -187,7 +187,7 @@ impl ExecutorCore {
             running: 0,
             delivering: 0,
             delivering_milli: 0,
-            ticks: 0,
+            heartbeat_sent: None,
             reported_load: ExecutorLoad::default(),
             leaving: false,
             stopped: false,
@@ -260,15 +260,17 @@ impl ExecutorCore {
         }
     }
 
-    /// Measures the disk's free space. The first of [`TICKS_A_HEARTBEAT`] calls sends a heartbeat.
-    pub fn tick(&mut self) {
+    /// Measures the disk's free space, and sends a heartbeat if the last one was sent about `heartbeat` ago. Time is
+    /// counted, and not calls, because a slow disk makes calls late.
+    pub fn tick(&mut self, heartbeat: Duration) {
         self.measure_disk();
         self.decide();
-        if self.ticks.is_multiple_of(TICKS_A_HEARTBEAT) {
+        let now = Instant::now();
+        if self.heartbeat_sent.is_none_or(|sent| now.duration_since(sent) >= heartbeat * 5 / 6) {
+            self.heartbeat_sent = Some(now);
             self.lease.asked(Moment::now());
             self.tell(FromExecutor::Heartbeat { free_disk_bytes: self.node.disk_bytes() });
         }
-        self.ticks = self.ticks.wrapping_add(1);
         self.tell_load(true);
         self.settle();
     }
@@ -317,7 +319,10 @@ impl ExecutorCore {
             ToExecutor::Hold { object, holders } => self.hold(object, holders),
             ToExecutor::Release { object } => {
                 self.to_hold.remove(&object);
-                self.events.push_back(Event::Release { object });
+                // The file system's node releases its chunks itself.
+                if !self.chunks.contains(&object) {
+                    self.events.push_back(Event::Release { object });
+                }
             }
             ToExecutor::Claimed { task, by_other } => {
                 if let Some(claim) = self.claims.remove(&task) {

@@ -125,7 +125,8 @@ impl SessionHost {
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
         let core = CoreHandle::new(self.node(caching), caching, self.runner.clone(), self.fetcher.clone(), lease);
-        let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
+        let heartbeat = Duration::from_micros(heartbeat_us);
+        let mut ticks = interval(tick_every(heartbeat));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if let Some(node) = &self.files {
             // Before any object is evicted. From now on the core is told of every chunk that arrives.
@@ -166,7 +167,7 @@ impl SessionHost {
                     }
                 }
                 ended = &mut receive => break ended,
-                _ = ticks.tick() => core.lock().tick(),
+                _ = ticks.tick() => core.lock().tick(heartbeat),
                 _ = stop.wait(), if retires_until.is_none() => {
                     if !core.lock().retire() {
                         break SessionEnd::Stopped;

@@ -47,9 +47,18 @@ pub(crate) async fn connect(address: SocketAddr) -> Option<UnixStream> {
     None
 }
 
-/// Whether the process at the other end belongs to the user of this process.
+/// Whether the process at the other end belongs to the user of this process, and sees the same file systems. A process
+/// in a container that shares the network does not, even if its user has the same number.
 pub(crate) fn is_of_this_user(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|peer| is_same_user(peer.uid(), geteuid().as_raw()))
+    let Ok(peer) = stream.peer_cred() else { return false };
+    is_same_user(peer.uid(), geteuid().as_raw()) && peer.pid().is_some_and(sees_same_files)
+}
+
+/// Whether a process has the mount namespace of this process. The kernel answers only if this process may inspect that
+/// one.
+fn sees_same_files(process: i32) -> bool {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    namespace(&process.to_string()).is_some_and(|theirs| Some(theirs) == namespace("self"))
 }
 
 /// The address of a process at the other end of a local socket: the same host, and no port.

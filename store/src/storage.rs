@@ -200,7 +200,7 @@ impl Storage {
                     SourceUrl::File(path) => Some(retry_blocking(|| file::locate(path, &url, &mut folders))?),
                     SourceUrl::S3 { .. } | SourceUrl::Cluster(_) => None,
                     SourceUrl::Http(_) => {
-                        let how = "eyas only reads from http; write to a path or to s3://bucket/key";
+                        let how = "eyas only reads from http; write to a path, s3://bucket/key or eyas:///path";
                         let message = format!("cannot write `{url}`: {how}");
                         return Err(StorageError::new(StorageErrorKind::Invalid, message));
                     }
@@ -253,7 +253,8 @@ impl Storage {
     /// As [`Storage::copy`]; `Invalid` for buckets and the cluster's files, which have no folders.
     pub async fn make_folder(&self, spot: &Spot) -> Result<(), StorageError> {
         let Some(path) = spot.path.clone() else {
-            let message = format!("cannot make the folder `{}`: there are only files", spot.url);
+            let message =
+                format!("cannot make the folder `{}`: buckets and the cluster's file system have no folders", spot.url);
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         };
         let url = spot.url.clone();
@@ -266,13 +267,15 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::copy`]; `Withdrawn` if `may_appear` returns `false`.
-    pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
+    pub async fn publish(
+        &self,
+        prepared: Prepared,
+        may_appear: impl Fn() -> bool + Sync,
+    ) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => here(move || file.publish()).await,
-            At::Cluster { content, url } if may_appear() => Ok(cluster::object(&url, content.publish().await?, None)),
-            At::File(_) | At::Cluster { .. } => {
-                Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"))
-            }
+            At::Cluster { content, url } => Ok(cluster::object(&url, content.publish(&may_appear).await?, None)),
+            At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
             At::S3 { file, url } => self.0.remote.put(&file, &url, &self.0.limits, may_appear).await,
         }
     }

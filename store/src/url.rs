@@ -54,7 +54,11 @@ impl<'a> SourceUrl<'a> {
             },
             b"eyas" if is_kept_name(url) => Err(StorageError::new(
                 StorageErrorKind::NotFound,
-                format!("`{}` is kept in the cluster alone, and no executor that has it gave it", shown(url)),
+                format!(
+                    "`{}` is a kept output, and no executor could send it. A file of the cluster is written with three \
+                     slashes: eyas:///PATH",
+                    shown(url)
+                ),
             )),
             b"eyas" => {
                 let name = &text_of(url)?[b"eyas://".len()..];
@@ -88,7 +92,7 @@ pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, Storage
         Name::from(given)
     } else {
         let what = "is a relative path, which another node would look for elsewhere: write the absolute path, or a \
-                    file, http, https or s3 URL";
+                    file, http, https, s3 or eyas URL";
         return Err(invalid(given, what));
     };
     SourceUrl::of(&url)?;

@@ -217,6 +217,7 @@ impl RunArgs {
         match &self.each_line {
             Some(file) if *file == "-" => "standard input has no lines".into(),
             Some(file) => format!("{file} has no lines"),
+            None if !self.each_block.is_empty() => "the files are empty, so they have no blocks".into(),
             None => "name files with --each, blocks with --each-block, lines with --each-line or numbers with --array"
                 .into(),
         }

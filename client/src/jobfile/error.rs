@@ -135,7 +135,7 @@ pub enum TaskFieldsError {
         /// Number of columns of the item.
         columns: usize,
     },
-    /// The range of an input is none.
+    /// The range of an input is malformed.
     #[error(transparent)]
     Range(#[from] ByteRangeError),
     /// A pattern of several files has one name in the sandbox.

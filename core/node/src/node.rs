@@ -333,6 +333,9 @@ impl Node {
         let Some(fetch) = self.fetches.remove(&object) else { panic!("{object} was fetched without an order") };
         self.under_way -= 1;
         self.space.arrived(object);
+        if self.space.is_held(object) {
+            effects.push(Effect::Held { object });
+        }
         if from != Origin::Local {
             self.rate_bytes_per_s = overlap::learn_rate(self.rate_bytes_per_s, fetch.size_bytes, took_us);
         }

@@ -82,6 +82,22 @@ fn tasks_go_to_the_chunks_of_their_files() {
 }
 
 #[test]
+fn a_push_leaves_chunks_with_the_file_system() {
+    let cluster = Cluster::start(&[&["--dfs", "--cache", "4MB"]]);
+    joined(&cluster, 1);
+    let content = lines(20_000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a"]).exits(0);
+    cluster.run(&["push", "eyas:///a"]).exits(0).says(&["1 object"]);
+    // Inputs that are larger than the store together replace each other, and not the chunk.
+    for number in 0..8 {
+        cluster.write(&format!("input-{number}"), vec![number; 1_000_000]);
+    }
+    cluster.run(&["run", "--each", "input-*", "--noop"]).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+}
+
+#[test]
 fn tasks_read_parts_of_files() {
     let cluster = cluster();
     let content = lines(5000);
@@ -96,7 +112,7 @@ fn tasks_read_parts_of_files() {
     cluster.run(&["job", "wait", &job]).exits(0);
     let read = |index| cluster.run(&["task", "log", &format!("{job}.{index}")]).exits(0).stdout;
     assert_eq!([0, 1, 2].map(read).concat(), content);
-    for (range, says) in [("9MB-10MB", "none of those"), ("10-5", "0-1GiB"), ("x", "0-1GiB")] {
+    for (range, says) in [("9MB-10MB", "beyond its end"), ("10-5", "0-1GiB"), ("x", "0-1GiB")] {
         cluster.write("job.toml", task(range));
         cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", says]);
     }

@@ -84,7 +84,7 @@ impl DfsClient {
     /// The file of a chunk in the store of the node on this machine, if it is there and matches its checksum; and where
     /// its pieces end.
     async fn open_near(&self, chunk: &Chunk, format: Format, pieces: u32) -> Option<(File, Vec<usize>)> {
-        self.read_store(chunk, move |store, chunk| open_verified(store, chunk, format, pieces)).await
+        self.read_store(chunk, move |store, chunk| open_verified(store, chunk, format, pieces, true)).await
     }
 
     /// Calls `read` on a thread that may block, if this process may read the store of the node on this machine.
@@ -102,7 +102,7 @@ impl DfsClient {
 /// Reads a part of a chunk. The whole chunk is checked.
 fn read_verified(store: &Path, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
     let is_whole = range == (0..chunk.size_bytes);
-    let file = if is_whole { open(store, chunk)? } else { open_verified(store, chunk, Format::Whole, 1)?.0 };
+    let file = if is_whole { open(store, chunk)? } else { open_verified(store, chunk, Format::Whole, 1, false)?.0 };
     let mut part = vec![0; (range.end - range.start) as usize];
     file.read_exact_at(&mut part, range.start).ok()?;
     (!is_whole || Checksum::of(&part).0 == chunk.checksum).then_some(part)
@@ -115,7 +115,15 @@ fn open(store: &Path, chunk: &Chunk) -> Option<File> {
     (file.metadata().ok()?.len() == chunk.size_bytes).then_some(file)
 }
 
-fn open_verified(store: &Path, chunk: &Chunk, format: Format, pieces: u32) -> Option<(File, Vec<usize>)> {
+/// Checks a chunk. With `may_map`, without a copy; if a program shortens the file meanwhile, this process ends then, so
+/// only processes that do nothing else may map files.
+fn open_verified(
+    store: &Path,
+    chunk: &Chunk,
+    format: Format,
+    pieces: u32,
+    may_map: bool,
+) -> Option<(File, Vec<usize>)> {
     let file = open(store, chunk)?;
     let (size_bytes, mut hasher) = (chunk.size_bytes as usize, Hasher::new());
     let mut cutter = Ok(PieceCutter::new(format, size_bytes, pieces));
@@ -129,10 +137,11 @@ fn open_verified(store: &Path, chunk: &Chunk, format: Format, pieces: u32) -> Op
     };
     for start in (0..size_bytes).step_by(CHECKED_BYTES) {
         let length = CHECKED_BYTES.min(size_bytes - start);
-        match MappedBytes::of(&file, start as u64, length) {
-            Ok(mapped) => check(mapped.bytes()),
+        let mapped = if may_map { MappedBytes::of(&file, start as u64, length).ok() } else { None };
+        match mapped {
+            Some(mapped) => check(mapped.bytes()),
             // Some file systems cannot map files. A part of a disk that cannot be read cannot be mapped either.
-            Err(_) => {
+            None => {
                 let mut bytes = vec![0; length];
                 file.read_exact_at(&mut bytes, start as u64).ok()?;
                 check(&bytes);

@@ -1,6 +1,7 @@
 //! Files that are stored first and appear later, in place of the file that has their name.
 
 use std::io::Read;
+use std::time::Instant;
 
 use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
@@ -8,7 +9,7 @@ use eyas_types::dfs::{FileId, FileName, FileRecord};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, now_us, random};
-use crate::client::{DfsClient, File, WriteOptions, unexpected};
+use crate::client::{DfsClient, File, PAUSE, WriteOptions, unexpected};
 
 /// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
 pub struct HiddenFile {
@@ -41,32 +42,47 @@ impl DfsClient {
 
 impl HiddenFile {
     /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients
-    /// that publish under one name at the same time, the last one wins.
+    /// that publish under one name at the same time, the last one wins. `may_appear` is called just before each try;
+    /// the result is `None` if it is false.
     ///
     /// # Errors
-    /// `Unreachable`.
-    pub async fn publish(&self) -> Result<File, FilesError> {
+    /// `Changed` if an answer was lost and another client has changed the name since: the file may have appeared and
+    /// may have been replaced, so its chunks may be deleted. `Unreachable`.
+    pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
         let (name, record) = (&self.name, &self.record);
+        let (deadline, mut pause) = (self.files.deadline(), PAUSE);
+        let (mut is_unsure, mut tried_over) = (false, None);
         loop {
-            let operation = match self.files.stat(name).await {
-                Ok(present) => {
-                    FileOperation::Replace { name: name.clone(), version: present.version, record: record.clone() }
-                }
-                Err(error) if error.kind == FilesErrorKind::NotFound => {
-                    FileOperation::Create { name: name.clone(), record: record.clone() }
-                }
+            let present = match self.files.stat(name).await {
+                // An earlier try was done, and its answer was lost.
+                Ok(present) if present.record.id == record.id => return Ok(Some(present)),
+                Ok(present) => Some(present),
+                Err(error) if error.kind == FilesErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
-            match self.files.operate(operation).await {
+            let over = present.as_ref().map(|present| present.record.id);
+            if is_unsure && tried_over != Some(over) {
+                return Err(FilesError::changed(name));
+            }
+            tried_over = Some(over);
+            if !may_appear() {
+                return Ok(None);
+            }
+            let (name, record) = (name.clone(), record.clone());
+            let operation = match present {
+                Some(present) => FileOperation::Replace { name, version: present.version, record },
+                None => FileOperation::Create { name, record },
+            };
+            match self.files.operate_once(operation, &mut is_unsure).await {
                 Ok(FileAnswer::Done { version }) => {
-                    return Ok(File { name: name.clone(), record: record.clone(), version });
+                    return Ok(Some(File { name: self.name.clone(), record: self.record.clone(), version }));
                 }
                 Ok(_) => return Err(unexpected()),
                 // Another client was faster.
                 Err(FilesError {
                     kind: FilesErrorKind::Exists | FilesErrorKind::Changed | FilesErrorKind::NotFound,
                     ..
-                }) => {}
+                }) if Instant::now() < deadline => self.files.pause(&mut pause).await,
                 Err(error) => return Err(error),
             }
         }

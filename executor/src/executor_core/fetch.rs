@@ -39,7 +39,15 @@ impl ExecutorCore {
                 let input = task.input(object).expect("the task needs it");
                 (input.object.clone(), input.holders.clone())
             }
-            None => self.to_hold[&object].clone(),
+            None => match self.to_hold.get(&object) {
+                Some(held) => held.clone(),
+                // It is a chunk that the file system's node wants, and the task that needed it has gone. The node
+                // learns that the chunk is not here, and fetches it itself.
+                None => {
+                    let failure = FetchFailure::Unavailable;
+                    return self.events.push_back(Event::FetchFailed { object, failure });
+                }
+            },
         };
         let (size_bytes, is_kept) = (spec.size_bytes(), spec.is_kept());
         let (fetcher, runner, core) = (self.fetcher.clone(), self.runner.clone(), self.handle.clone());

@@ -38,7 +38,10 @@ impl ExecutorCore {
     /// An object is not here, and cannot be fetched.
     pub(super) fn not_held(&mut self, object: ObjectId, reason: String) {
         if self.chunks.remove(&object) {
-            return self.answer_reservations(object, Err(SpaceError::NoSpace(reason)));
+            self.answer_reservations(object, Err(SpaceError::NoSpace(reason.clone())));
+            if !self.to_hold.contains_key(&object) {
+                return;
+            }
         }
         self.to_hold.remove(&object);
         let reason = self.unavailable.get(&object).map_or(reason, |(_, message)| message.clone());
@@ -100,7 +103,8 @@ impl ExecutorCore {
             let reason = format!("{} cannot take the task: {reason}", self.runner.name);
             outcome.status = Status::Failed(Failure { kind: FailureKind::NodeFull, reason });
             outcome.outputs.clear();
-            self.events.extend(kept.iter().map(|(object, _)| Event::Release { object: *object }));
+            let kept_for_job = kept.iter().filter(|(object, _)| !self.chunks.contains(object));
+            self.events.extend(kept_for_job.map(|(object, _)| Event::Release { object: *object }));
         }
     }
 

@@ -45,8 +45,9 @@ pub trait FileParts: Send {
 /// Stored content without a name. If it never gets one, the file system deletes it.
 #[async_trait::async_trait]
 pub trait StoredContent: Send + Sync {
-    /// Gives the content its name. A file that has the name is replaced.
-    async fn publish(&self) -> Result<Version, StorageError>;
+    /// Gives the content its name. A file that has the name is replaced. `may_appear` is called just before each try,
+    /// and may block.
+    async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError>;
 }
 
 pub(super) async fn read<S: Sink + Send + 'static>(
@@ -78,8 +79,7 @@ pub(super) fn object(url: &Name, version: Version, executable: Option<bool>) -> 
 
 pub(super) fn not_connected(url: &[u8]) -> StorageError {
     let url = shown(url);
-    let message =
-        format!("`{url}` is a file of a cluster, and this command uses none: name the cluster with --cluster");
+    let message = format!("`{url}` is a file of a cluster, and no cluster is named: add --cluster");
     StorageError::new(StorageErrorKind::Invalid, message)
 }
 

@@ -38,6 +38,18 @@ impl Node {
         if !self.given.remove(&object) {
             return;
         }
+        if let Some(fetch) = self.fetches.get_mut(&object)
+            && !is_here
+            && !fetch.is_here
+            && !fetch.tasks.is_empty()
+        {
+            // Tasks need it too, so this node fetches it for them.
+            fetch.under_way = false;
+            self.to_fetch.push_back(object);
+            self.lost_hold(object, "the other process did not send it", effects);
+            self.space.release(object);
+            return;
+        }
         // From here on, the same as for a fetch under way.
         self.under_way += 1;
         if is_here {

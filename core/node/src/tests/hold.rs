@@ -7,7 +7,7 @@ fn what_is_held_stays_until_it_is_released() {
     let mut node = node(EvictionPolicy::Lru, true);
     let hold = |n, size_bytes| Event::Hold { object: id(n), size_bytes };
     assert_eq!(node.run(hold(1, 60)), [Effect::Fetch { object: id(1), task: None }]);
-    assert_eq!(node.fetched_here(1), []);
+    assert_eq!(node.fetched_here(1), [Effect::Held { object: id(1) }]);
     assert_eq!(node.run(hold(1, 60)), [Effect::Held { object: id(1) }]);
     let [Effect::Refuse { for_now: true, .. }] = node.assign(0, &[(2, 60)])[..] else { panic!("there is no room") };
     let [Effect::NotHeld { object, reason }] = &node.run(hold(3, 60))[..] else { panic!("there is no room") };
@@ -23,4 +23,24 @@ fn what_is_held_stays_until_it_is_released() {
     node.run(Event::Ended { task: task(1) });
     assert_eq!(node.run(produced(6, 10)), [Effect::Evict { object: id(2) }]);
     assert!(matches!(node.run(Event::Lost { object: id(4) })[..], [Effect::NotHeld { .. }]));
+}
+
+#[test]
+fn what_another_process_wants_here_is_held_when_a_task_has_fetched_it() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
+    assert_eq!(node.run(Event::Expect { object: id(1), size_bytes: 10 }), []);
+    let effects = node.fetched_here(1);
+    assert!(effects.contains(&Effect::Held { object: id(1) }), "{effects:?}");
+}
+
+#[test]
+fn tasks_fetch_what_another_process_does_not_send() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    let expected = node.run(Event::Expect { object: id(1), size_bytes: 10 });
+    assert_eq!(expected, [Effect::Expected { object: id(1) }]);
+    assert_eq!(node.assign(0, &[(1, 10)]), []);
+    let effects = node.run(Event::Given { object: id(1), is_here: false });
+    let [Effect::NotHeld { .. }, Effect::Fetch { object, task: Some(by) }] = effects[..] else { panic!("{effects:?}") };
+    assert_eq!((object, by), (id(1), task(0)));
 }
