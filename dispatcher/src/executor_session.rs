@@ -51,8 +51,8 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
             messages = reader.next().await?;
         }
     };
-    // In this order, an answer is sent when the heartbeat is received. Ends when one does; sending ends when the core
-    // has dropped the executor's outbox.
+    // Receiving is polled first, so that a heartbeat is answered at once. The session ends when one of these ends.
+    // Sending ends when the core has dropped the executor's outbox.
     let ended = tokio::select! {
         biased;
         ended = receive => ended,

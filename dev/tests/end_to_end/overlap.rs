@@ -37,7 +37,8 @@ fn one_suspended() -> (Cluster, [Child; 2], Vec<u32>) {
     let of_low = processes(&cluster, "low");
     let words = ["run", "--report", "none", "--priority", "5", "-i", "data", "--", "sh", "-c", WAITER, "high"];
     let high = cluster.spawn_on(&words);
-    assert!(!all_are_stopped(&processes(&cluster, "high")));
+    let of_high = processes(&cluster, "high");
+    wait_until("the higher one runs", || !all_are_stopped(&of_high));
     wait_until("all processes of the lower one are stopped", || all_are_stopped(&of_low));
     (cluster, [low, high], of_low)
 }

@@ -35,7 +35,8 @@ impl NodeChunks {
             }
         }
         let mut written: Vec<(usize, Option<Reservation<'_>>, OwnedEntry)> = Vec::with_capacity(reserved.len());
-        // Another thread takes over the tasks of this one meanwhile, so the files are written in one go.
+        // While this thread blocks, another one runs its other tasks. Handing them over costs time, so it is done once
+        // for the whole group.
         block_in_place(|| {
             for (place, wanted, reservation) in reserved {
                 let ChunkSpec { object, size_bytes, checksum } = wanted;

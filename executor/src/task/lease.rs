@@ -25,7 +25,8 @@ struct Times {
     unanswered: VecDeque<Moment>,
 }
 
-/// A moment on a clock that continues while the machine sleeps, as the dispatcher's clock does.
+/// A moment on a clock that continues while the machine sleeps. The dispatcher's clock stops then, so a lease never
+/// lasts longer than the dispatcher waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
 
