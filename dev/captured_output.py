@@ -8,7 +8,7 @@ Each task prints a file of the given size: `dd if=FILE bs=1M`. In each round, al
 - xargs: `xargs -P2 dd if=FILE of=out/NUMBER bs=1M`, without a shell, because `dd` writes its own file
 - xargs, synced: the same with `conv=fsync`
 
-The times of eyas are those of the whole command. Its output goes to /dev/null, because eyas also keeps the output
+For eyas, the time of the whole command counts. Its output goes to /dev/null, because eyas also keeps the output
 of each task (`eyas task log`) until the job is forgotten. Prints medians of wall time and of processor time, of
 all processes, and the ratios to `xargs`: the command without a cluster beside `xargs`, the durable cluster beside
 `xargs, synced`. The goal is 1.3 for tasks that print 1 MB.

@@ -282,7 +282,8 @@ impl Draft {
         Ok((first..self.objects.len() as u32).map(input).collect())
     }
 
-    /// An input that is some bytes of a file of the cluster, `eyas:///PATH`: those of `range` that the file has.
+    /// An input that is a range of bytes of a file of the cluster, `eyas:///PATH`. The range is cut at the end of the
+    /// file.
     ///
     /// # Errors
     /// If the file is missing, is not a file of the cluster, or has none of these bytes.

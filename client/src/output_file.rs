@@ -29,7 +29,7 @@ pub enum OutputFileError {
         /// The file.
         path: String,
     },
-    /// The content is not that which was captured.
+    /// The content differs from the captured output.
     #[error("the captured output in {path} is damaged")]
     Damaged {
         /// The file.

@@ -19,8 +19,8 @@
 //!
 //! Found: as expected for one input. For two, a decision looks at 38 entries of waiting lists, half of them of tasks
 //! that came since. Reading the tasks that the entries name took a third of the time, until entries said what the
-//! other input is. Reading the first line of each list took a fifth, until those of the next eight objects were read
-//! together. A machine whose other cores are busy shows up to a third less, because they share its last cache.
+//! other input is. Reading the first line of each list took a fifth; now the first lines of the next eight lists are
+//! read together. A machine whose other cores are busy shows up to a third less, because they share its last cache.
 //!
 //! The cases after the first table are those in which one event could cost as much as there are executors, holders or
 //! tasks; their times are of single events.

@@ -35,7 +35,7 @@ fn is_look(operation: &FileOperation) -> bool {
 fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     match what {
         RequestBody::Membership => true,
-        // Only those who may read the record of a file know the ids of its chunks.
+        // A client learns the ids of chunks only from records that it may read.
         RequestBody::Contents { .. } => true,
         RequestBody::Operate(operation) => permits(scope, operation),
         RequestBody::OperateAll(operations) => operations.iter().all(|operation| permits(scope, operation)),

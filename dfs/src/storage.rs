@@ -7,9 +7,9 @@ use std::ops::Range;
 use eyas_store::{ClusterFiles, FileParts, StorageError, StorageErrorKind, StoredContent};
 use eyas_types::Version;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, Format};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
-use crate::client::{DfsClient, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
+use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
 use crate::space::BoxedFuture;
 
 /// Number of bytes by which content is found to be text.
@@ -21,7 +21,8 @@ type Connect = dyn Fn() -> BoxedFuture<Result<DfsClient, StorageError>> + Send +
 /// The files of a cluster, to which this process connects when the first of them is used.
 pub struct FilesStorage {
     connect: Box<Connect>,
-    client: OnceCell<DfsClient>,
+    /// Cleared when no node of the file system answers: others may have taken their places.
+    client: Mutex<Option<DfsClient>>,
 }
 
 impl FilesStorage {
@@ -30,28 +31,47 @@ impl FilesStorage {
     where
         F: Future<Output = Result<DfsClient, StorageError>> + Send + 'static,
     {
-        FilesStorage { connect: Box::new(move || Box::pin(connect())), client: OnceCell::new() }
+        FilesStorage { connect: Box::new(move || Box::pin(connect())), client: Mutex::default() }
     }
 
-    async fn client(&self) -> Result<&DfsClient, StorageError> {
-        self.client.get_or_try_init(|| (self.connect)()).await
+    async fn client(&self) -> Result<DfsClient, StorageError> {
+        let mut client = self.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let connected = (self.connect)().await?;
+        Ok(client.insert(connected).clone())
+    }
+
+    /// Looks a file up.
+    async fn file(&self, name: &str) -> Result<(DfsClient, File), StorageError> {
+        let (client, name) = (self.client().await?, named(name)?);
+        let file = self.answered(client.stat(&name).await).await?;
+        Ok((client, file))
+    }
+
+    /// An answer of the file system.
+    async fn answered<T>(&self, answer: Result<T, FilesError>) -> Result<T, StorageError> {
+        if answer.as_ref().is_err_and(|error| error.kind == FilesErrorKind::Unreachable) {
+            *self.client.lock().await = None;
+        }
+        Ok(answer?)
     }
 }
 
 #[async_trait::async_trait]
 impl ClusterFiles for FilesStorage {
     async fn stat(&self, name: &str) -> Result<Version, StorageError> {
-        let file = self.client().await?.stat(&named(name)?).await?;
-        Ok(version_of(&file.record))
+        Ok(version_of(&self.file(name).await?.1.record))
     }
 
     async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError> {
-        let file = self.client().await?.stat(&named(name)?).await?;
+        let (_, file) = self.file(name).await?;
         Ok(file.record.chunks.iter().map(version_of_chunk).collect())
     }
 
     async fn part(&self, name: &str, range: Range<u64>) -> Result<Version, StorageError> {
-        let record = self.client().await?.stat(&named(name)?).await?.record;
+        let record = self.file(name).await?.1.record;
         let all = record.size_bytes();
         let part = range.start..range.end.min(all);
         if part.is_empty() {
@@ -66,13 +86,13 @@ impl ClusterFiles for FilesStorage {
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError> {
-        let listed = self.client().await?.list(folder).await?;
+        let listed = self.client().await?.list(folder).await;
+        let listed = self.answered(listed).await?;
         Ok(listed.into_iter().map(|listing| listing.name.as_str().to_owned()).collect())
     }
 
     async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError> {
-        let client = self.client().await?;
-        let file = client.stat(&named(name)?).await?;
+        let (client, file) = self.file(name).await?;
         let part = part_of(&file.record, version)
             .ok_or_else(|| StorageError::changed(format_args!("eyas://{name}"), "it has other content"))?;
         Ok(Box::new(client.read_range(&file, part.start + offset..part.end)))
@@ -86,13 +106,13 @@ impl ClusterFiles for FilesStorage {
         content.rewind().map_err(unreadable)?;
         let again = content.try_clone().map_err(unreadable)?;
         let guessed = Format::guess(name.base_name(), !beginning.contains(&0));
-        let hidden = match client.store_hidden(&name, content, WriteOptions::of(guessed)).await {
+        let hidden = match client.store_hidden(&name, content, WriteOptions::of(guessed), |_| {}).await {
             // It does not have the format that its name promises, so it is stored without records.
             Err(error) if error.kind == FilesErrorKind::Invalid => {
                 (&again).rewind().map_err(unreadable)?;
-                client.store_hidden(&name, again, WriteOptions::of(Format::Fixed { record_bytes: 1 })).await?
+                client.store_hidden(&name, again, WriteOptions::of(Format::Fixed { record_bytes: 1 }), |_| {}).await?
             }
-            stored => stored?,
+            stored => self.answered(stored).await?,
         };
         Ok(Box::new(hidden))
     }

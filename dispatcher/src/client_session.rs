@@ -120,8 +120,7 @@ pub(crate) async fn serve(
             FromClient::Keys(request) => client.keys(request).await?,
             request => tokio::select! {
                 served = client.serve(request, &mut inbox) => served?,
-                // In the middle of an answer, nothing else can be said.
-                _ = standing.ends() => return Ok(()),
+                refusal = standing.ends() => return client.end(refusal).await,
             },
         }
     }
@@ -174,8 +173,11 @@ impl Client {
         }
     }
 
-    /// Says why the session ends.
+    /// Says why the session ends, unless a part of an answer was sent.
     async fn end(&mut self, refusal: TrustRefusal) -> Result<(), SessionError> {
+        if !self.writer.is_whole() {
+            return Ok(());
+        }
         let why = match refusal {
             TrustRefusal::Replaced => "was replaced (`eyas access rotate`): copy the cluster's new access file",
             TrustRefusal::Revoked => {

@@ -26,6 +26,8 @@ pub struct FrameWriter {
     address: String,
     /// An empty frame, for its memory.
     spare: Frame,
+    /// Whether the last frame was sent as a whole. The peer understands nothing after a part of a frame.
+    is_whole: bool,
 }
 
 impl FrameReader {
@@ -49,7 +51,7 @@ impl FrameReader {
 
 impl FrameWriter {
     pub(crate) fn new(stream: impl AsyncWrite + Send + Sync + Unpin + 'static, address: &str) -> Self {
-        FrameWriter { stream: Box::new(stream), address: address.to_owned(), spare: Frame::default() }
+        FrameWriter { stream: Box::new(stream), address: address.to_owned(), spare: Frame::default(), is_whole: true }
     }
 
     /// Sends messages in as few frames as possible.
@@ -77,9 +79,16 @@ impl FrameWriter {
         if frame.is_empty() {
             return Ok(());
         }
+        self.is_whole = false;
         let sent = write_frame(&mut self.stream, frame.bytes(), &self.address).await;
+        self.is_whole = matches!(sent, Ok(()) | Err(SessionError::TooLarge { .. }));
         frame.clear();
         sent
+    }
+
+    /// Whether another frame can follow: false if sending a frame has failed or was cancelled.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Ends the connection in good order.

@@ -129,7 +129,7 @@ impl Storage {
         Ok(blocks.into_iter().map(|version| cluster::object(url, version, None)).collect())
     }
 
-    /// Some bytes of a file of the cluster: those of `range` that it has.
+    /// A range of bytes of a file of the cluster. It is cut at the end of the file.
     ///
     /// # Errors
     /// As [`Storage::blocks`]; `Invalid` if the file has none of these bytes.

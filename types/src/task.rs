@@ -39,7 +39,7 @@ pub struct TaskTemplate {
     pub id: Option<String>,
     /// The command to run.
     pub program: Program,
-    /// Environment variables that are added to those of the executor.
+    /// Environment variables, in addition to those of the executor.
     pub env: Vec<(String, Template)>,
     /// Working folder of the command.
     pub folder: WorkingFolder,

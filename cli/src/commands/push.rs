@@ -19,7 +19,8 @@ use crate::{show, words};
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE for outputs that are kept in the cluster
+    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE for outputs that are kept in the
+    /// cluster
     #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
     objects: Vec<Name>,
     /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a (may be repeated)

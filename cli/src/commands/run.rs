@@ -44,7 +44,8 @@ const MAX_REPORT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Args)]
 pub(crate) struct RunArgs {
     /// Run one task for each file that matches GLOB; the task reads this file (may be repeated). Write the pattern in
-    /// quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of the cluster. A command without a placeholder gets {} as its last word
+    /// quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of the cluster. A command without a
+    /// placeholder gets {} as its last word
     #[arg(
         long,
         value_name = "GLOB",

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::dfs::{FileId, FileName, FileRecord};
+use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, now_us, random};
@@ -20,7 +20,7 @@ pub struct HiddenFile {
 
 impl DfsClient {
     /// Stores the content of a file that appears when it is [published](HiddenFile::publish). If the options ask for
-    /// it, the content is on the disks of the nodes before that.
+    /// it, the content is on the disks of the nodes before that. Calls `see` with the number of bytes stored so far.
     ///
     /// # Errors
     /// `Invalid` if the content does not have this format, or is too large; `Full`, `Unreachable`; `Local` if the
@@ -30,17 +30,37 @@ impl DfsClient {
         name: &FileName,
         source: impl Read + Send + 'static,
         options: WriteOptions,
+        see: impl FnMut(u64),
     ) -> Result<HiddenFile, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
         let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
         let cutter = Cutter::new(format, chunk_bytes);
-        let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
-        let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
-        Ok(HiddenFile { files: self.clone(), name: name.clone(), record })
+        let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
+        Ok(HiddenFile::of(self, &draft, options, chunks))
     }
 }
 
 impl HiddenFile {
+    /// A file whose chunks are stored.
+    pub(super) fn of(files: &DfsClient, draft: &FileDraft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Self {
+        let WriteOptions { format, chunk_bytes, replication, .. } = options;
+        let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
+        HiddenFile { files: files.clone(), name: draft.name.clone(), record }
+    }
+
+    /// Makes the file appear.
+    ///
+    /// # Errors
+    /// `Exists` if there is a file of this name; `Unreachable`.
+    pub(super) async fn create(self) -> Result<File, FilesError> {
+        let HiddenFile { files, name, record } = self;
+        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
+        match files.operate(operation).await? {
+            FileAnswer::Done { version } => Ok(File { name, record, version }),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients
     /// that publish under one name at the same time, the last one wins. `may_appear` is called just before each try;
     /// the result is `None` if it is false.

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::groups::OutgoingSmallChunk;
+use crate::client::publish::HiddenFile;
 use crate::client::{DfsClient, File, PAUSE, unexpected};
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
 
@@ -97,11 +98,7 @@ impl DfsClient {
         if self.exists(name).await? {
             return Err(FilesError::exists(name));
         }
-        let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
-        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
-        let cutter = Cutter::new(format, chunk_bytes);
-        let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
-        self.create(&draft, options, chunks).await
+        self.store_hidden(name, source, options, see).await?.create().await
     }
 
     /// Writes a new file whose content is in memory. Many such files can be written at the same time; their chunks and
@@ -134,23 +131,7 @@ impl DfsClient {
             chunks.push(self.store(draft.id, piece, replication, is_durable).await?);
         }
         self.sync(&draft, &chunks).await?;
-        self.create(&draft, options, chunks).await
-    }
-
-    /// Makes a file appear whose chunks are stored.
-    async fn create(
-        &self,
-        draft: &FileDraft<'_>,
-        options: WriteOptions,
-        chunks: Vec<Chunk>,
-    ) -> Result<File, FilesError> {
-        let (name, WriteOptions { format, chunk_bytes, replication, .. }) = (draft.name.clone(), options);
-        let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
-        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
-        match self.operate(operation).await? {
-            FileAnswer::Done { version } => Ok(File { name, record, version }),
-            _ => Err(unexpected()),
-        }
+        HiddenFile::of(self, &draft, options, chunks).create().await
     }
 
     /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.

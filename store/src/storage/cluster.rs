@@ -22,7 +22,7 @@ pub trait ClusterFiles: Send + Sync {
     /// The versions of the blocks of a file, in its order. Each is an object of its own: some whole records.
     async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError>;
 
-    /// The version of some bytes of a file: those of `range` that it has.
+    /// The version of a range of bytes of a file. The range is cut at the end of the file.
     async fn part(&self, name: &str, range: Range<u64>) -> Result<Version, StorageError>;
 
     /// The names of the files in a folder and its subfolders. The root is the empty text.
