@@ -14,6 +14,7 @@ use eyas_client::files::{
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
+use eyas_client::view::files::FilesUsageView;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
@@ -396,9 +397,10 @@ impl DfsSession {
 
     async fn usage(&self, folder: Option<String>) -> Result<(), CliError> {
         let listed = self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await;
-        let mut nodes = Vec::new();
+        let (mut nodes, mut is_settled) = (Vec::new(), None);
         if folder.is_none() {
             let membership = self.files.membership().await?;
+            is_settled = Some(membership.is_settled);
             for member in &membership.alive {
                 nodes.push(views::node(member, &membership, self.files.usage(member).await.ok()));
             }
@@ -410,8 +412,8 @@ impl DfsSession {
             }
         }
         let listed = listed?;
-        let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
-        views::usage(count as u64, bytes, nodes, self.json)
+        let bytes = listed.iter().map(|file| file.size_bytes).sum();
+        views::usage(FilesUsageView { files: listed.len() as u64, bytes, is_settled, nodes }, self.json)
     }
 
     async fn verify(&self, names: &[String], thoroughly: bool) -> Result<ExitCode, CliError> {

@@ -14,6 +14,7 @@ fn cluster(nodes: usize) -> Cluster {
     cluster
 }
 
+/// Waits until the file system has exactly these many members and no longer needs earlier ones.
 pub fn joined(cluster: &Cluster, nodes: usize) {
     wait_until((nodes, "nodes are members"), || {
         let done = cluster.run(&["--json", "dfs", "du"]);
@@ -22,7 +23,7 @@ pub fn joined(cluster: &Cluster, nodes: usize) {
         }
         let usage = done.json("usage");
         let all = usage["nodes"].as_array().unwrap();
-        all.len() == nodes && all.iter().all(|node| node["is_member"] == true)
+        usage["is_settled"] == true && all.len() == nodes && all.iter().all(|node| node["is_member"] == true)
     });
 }
 

@@ -85,6 +85,9 @@ pub struct FilesUsageView {
     pub files: u64,
     /// Size of these files together.
     pub bytes: u64,
+    /// Whether a quorum of the current members has the record of every file, if no folder was given. Before, files may
+    /// become unavailable when a single node is lost.
+    pub is_settled: Option<bool>,
     /// All nodes, if no folder was given.
     pub nodes: Vec<FilesNodeView>,
 }

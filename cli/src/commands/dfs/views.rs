@@ -105,12 +105,16 @@ pub(crate) fn missing(node: NodeId) -> FilesNodeView {
 }
 
 /// `du`
-pub(crate) fn usage(files: u64, bytes: u64, nodes: Vec<FilesNodeView>, json: bool) -> Result<(), CliError> {
+pub(crate) fn usage(usage: FilesUsageView, json: bool) -> Result<(), CliError> {
     if json {
-        return show::json("usage", &FilesUsageView { files, bytes, nodes });
+        return show::json("usage", &usage);
     }
-    out!("{} in {}", format_bytes(bytes), format_count(files, "file"))?;
-    self::nodes(nodes)
+    out!("{} in {}", format_bytes(usage.bytes), format_count(usage.files, "file"))?;
+    nodes(usage.nodes)?;
+    if usage.is_settled == Some(false) {
+        out!("new members are still receiving records of files: no node should be stopped now")?;
+    }
+    Ok(())
 }
 
 /// Prints the nodes, if there are any.
