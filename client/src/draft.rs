@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use eyas_store::emulation::Limits;
 use eyas_store::{Storage, StorageError, name_of, path_of, url_of};
+use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::{
     Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Template, Value,
@@ -17,6 +18,7 @@ use thiserror::Error;
 use crate::client::files_storage;
 use crate::clusters::Cluster;
 use crate::globs::find;
+use crate::kept::{KeptError, KeptOutputs};
 use crate::sources::SourceError;
 
 /// Why a task or input cannot be added to a job.
@@ -25,6 +27,9 @@ pub enum DraftError {
     /// An input is missing or cannot be read.
     #[error(transparent)]
     Source(#[from] StorageError),
+    /// A kept output of another job cannot be read.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
     /// The current folder was removed.
     #[error("the current folder was removed: change to a folder that exists")]
     NoFolder,
@@ -107,7 +112,8 @@ pub struct Draft {
     /// Index in `objects` of each path or URL, as it was written.
     known: HashMap<Name, u32>,
     pub(crate) see: Box<dyn FnMut(SubmitProgress) + Send>,
-    pub(crate) storage: Storage,
+    storage: Storage,
+    kept: KeptOutputs,
     folder: Option<PathBuf>,
 }
 
@@ -126,6 +132,7 @@ impl Draft {
             known: HashMap::new(),
             see: Box::new(|_| {}),
             storage: Storage::new(Limits::default()),
+            kept: KeptOutputs::default(),
             folder: std::env::current_dir().ok(),
         }
     }
@@ -136,8 +143,9 @@ impl Draft {
         self
     }
 
-    /// Gives the draft access to the files of a cluster, `eyas:///PATH`.
-    pub fn on_cluster(self, cluster: &Cluster) -> Self {
+    /// Gives the draft access to the files of a cluster, `eyas:///PATH`, and to kept outputs, `eyas://JOB/TASK/FILE`.
+    pub fn on_cluster(mut self, cluster: &Cluster) -> Self {
+        self.kept.on_cluster(cluster);
         self.storage.provide_files(Arc::new(files_storage(cluster.clone())));
         self
     }
@@ -245,13 +253,22 @@ impl Draft {
         }
     }
 
-    /// The files, or objects of a bucket (`s3://…`), that match a pattern, sorted by name. The name of an existing file
+    /// The files, objects of a bucket (`s3://…`), files of the cluster (`eyas:///…`) or kept outputs (`eyas://JOB/…`)
+    /// that match a pattern, sorted by name; kept outputs are in the order of their tasks. The name of an existing file
     /// or object matches that file only, even if it has special characters. Any other URL stands for itself.
     ///
     /// # Errors
     /// If nothing matches, or a folder or bucket cannot be listed.
     pub async fn find(&mut self, pattern: &Name) -> Result<Vec<Name>, SourceError> {
-        find(&self.storage, pattern, pattern).await
+        self.find_named(pattern, pattern).await
+    }
+
+    /// The same. `name` is the pattern without escapes.
+    pub(crate) async fn find_named(&mut self, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
+        if is_kept_name(pattern) {
+            return Ok(self.kept.find(name, pattern).await?);
+        }
+        find(&self.storage, name, pattern).await
     }
 
     /// An input from a path or URL, with its present version.
@@ -261,6 +278,10 @@ impl Draft {
     pub async fn input(&mut self, path_or_url: &Name) -> Result<Input, DraftError> {
         let object = match self.known.get(path_or_url) {
             Some(object) => *object,
+            None if is_kept_name(path_or_url) => {
+                let object = self.kept.look_up(&[path_or_url]).await?.remove(0);
+                self.add_object(path_or_url, object)
+            }
             None => {
                 let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
                 self.add_object(path_or_url, object)
@@ -313,6 +334,10 @@ impl Draft {
         let mut unknown: Vec<_> = sources.iter().filter(|source| !self.known.contains_key(*source)).collect();
         unknown.sort_unstable();
         unknown.dedup();
+        let kept: Vec<_> = unknown.extract_if(.., |name| is_kept_name(name)).collect();
+        for (name, object) in kept.iter().zip(self.kept.look_up(&kept).await?) {
+            self.add_object(name, object);
+        }
         for parts in unknown.chunks(CONCURRENCY * PART) {
             let mut lookups = Vec::new();
             for part in parts.chunks(PART) {
@@ -340,6 +365,9 @@ impl Draft {
     }
 
     fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
+        if is_kept_name(path_or_url) {
+            return Ok(path_or_url.clone());
+        }
         if path_or_url.is_url() || path_or_url.starts_with(b"/") {
             return Ok(url_of(path_or_url)?);
         }

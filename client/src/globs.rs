@@ -10,7 +10,8 @@ use thiserror::Error;
 use crate::client::ClientError;
 use crate::sources::{SourceError, files_of, wrong_pattern};
 
-fn is_pattern(name: &[u8]) -> bool {
+/// Whether a name has special characters.
+pub(crate) fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(is_special)
 }
 

@@ -35,7 +35,6 @@ use eyas_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::draft::Draft;
-use crate::globs::find;
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
@@ -445,7 +444,7 @@ impl TaskFields {
                 let escape = |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
                 let values: Vec<_> = values.iter().map(escape).collect();
                 let pattern = parsed.expand(&Expansion { values: &values, ..with });
-                let found = find(&draft.storage, &source, &pattern).await?;
+                let found = draft.find_named(&source, &pattern).await?;
                 if range.is_none() {
                     draft.look_up(&found).await?;
                 }

@@ -26,6 +26,7 @@ mod draft;
 mod get;
 mod globs;
 mod jobfile;
+mod kept;
 mod map;
 mod output_file;
 mod sources;
@@ -39,6 +40,7 @@ pub use jobfile::{
     ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,
     OutputFields, TaskFields, TaskFieldsError, read_job_file,
 };
+pub use kept::KeptError;
 pub use map::{
     MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError, Reduce, ReduceTask, Shuffle,
     TaskFailures, WorkError, map_worker, reduce_worker,

@@ -36,6 +36,9 @@ pub enum SourceError {
     /// Persistent storage cannot list objects.
     #[error(transparent)]
     Storage(#[from] eyas_store::StorageError),
+    /// Kept outputs of a job cannot be listed.
+    #[error(transparent)]
+    Kept(#[from] crate::kept::KeptError),
     /// The text is not a range of numbers.
     #[error("`{0}` is not a range: write FIRST-LAST or FIRST-LAST:STEP, such as 1-100")]
     Range(String),

@@ -275,7 +275,7 @@ pub struct Assignment {
     pub template: u16,
     /// Values of the placeholders.
     pub values: Vec<Value>,
-    /// The inputs. Those of the template come first. Inputs that were sent with [`ToExecutor::Inputs`] come before them.
+    /// The inputs. Those of the template come first. Inputs that were sent with [`ToExecutor::Inputs`] precede them.
     pub inputs: Vec<AssignedInput>,
 }
 

@@ -19,8 +19,8 @@ use crate::{show, words};
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE for outputs that are kept in the
-    /// cluster
+    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE, or a pattern such as
+    /// eyas://JOB/*/FILE, for outputs that are kept in the cluster
     #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
     objects: Vec<Name>,
     /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a (may be repeated)
@@ -36,11 +36,15 @@ pub(crate) struct PushArgs {
 
 /// Handles `eyas push`. The command succeeds if all executors have all objects.
 pub(crate) async fn push(args: PushArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| is_kept_name(name));
     let mut draft = Draft::new("push").on_cluster(&global.cluster()?);
-    for pattern in &names {
+    let mut kept = Vec::new();
+    for pattern in &args.objects {
         let found = draft.find(pattern).await?;
-        draft.look_up(&found).await?;
+        if is_kept_name(pattern) {
+            kept.extend(found);
+        } else {
+            draft.look_up(&found).await?;
+        }
     }
     let (objects, wait) = (draft.into_objects(), !args.no_wait);
     let mut client = connect(global).await?;

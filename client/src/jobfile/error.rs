@@ -96,6 +96,17 @@ pub enum TaskFieldsError {
         /// The number that was asked for.
         replicas: u8,
     },
+    /// The destination of an output has two slashes, as the names of kept outputs have.
+    #[error(
+        "output `{file}` cannot go to `{to}`: a file of the cluster has three slashes, eyas:///PATH; an output that is \
+         kept gets its name, eyas://JOB/TASK/FILE, by itself"
+    )]
+    KeptDestination {
+        /// The output.
+        file: Name,
+        /// The destination.
+        to: Name,
+    },
     /// No such number of processors.
     #[error("a task cannot have {0} cpus: write a number from 0.001 to 1000000")]
     Cpus(f64),

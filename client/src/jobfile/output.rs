@@ -1,5 +1,6 @@
 //! What a job file says of a task's outputs: where each goes, and whether executors keep it.
 
+use eyas_types::object::is_kept_name;
 use eyas_types::task::MAX_REPLICAS;
 use eyas_types::{Name, OutputSpec, Template};
 use serde::Deserialize;
@@ -37,6 +38,9 @@ impl OutputFields {
             (keep, replicas) => replicas.unwrap_or(u8::from(keep != Keep::No)),
         };
         let to = self.to.as_deref().or((self.keep == Keep::No).then_some(b"./"));
+        if let Some(to) = to.filter(|to| is_kept_name(to)) {
+            return Err(TaskFieldsError::KeptDestination { file: file.clone(), to: to.into() });
+        }
         let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
         let until_read = self.keep == Keep::UntilRead;
         Ok(OutputSpec { pattern, destination, replicas, until_read, optional: self.optional })

@@ -10,7 +10,7 @@ use eyas_types::{Ended, ExecutorId, Outcome, PlaceId, Status, TaskId};
 
 use crate::event::Effect;
 use crate::health::is_quick;
-use crate::job::{FreedTasks, Phase};
+use crate::job::{FreedTasks, Job, Phase};
 use crate::jobs::Jobs;
 
 impl Jobs {
@@ -144,5 +144,8 @@ impl Jobs {
             self.queue_released(task.job, &ready);
         }
         self.close_course(task.job);
+        if self.jobs.get(&task.job).is_some_and(Job::has_ended) {
+            self.give_back(task.job);
+        }
     }
 }

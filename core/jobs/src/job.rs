@@ -4,6 +4,7 @@
 //! `Waiting` or `Blocked` when it is retried, or when what it left in the cluster is lost and still needed; then those
 //! that need it go from `Waiting` back to `Blocked`.
 
+mod borrowed;
 mod course;
 mod kept;
 mod output;
@@ -29,6 +30,7 @@ use eyas_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::borrowed::BorrowedObject;
 pub(crate) use self::course::SAMPLE_EVERY_US;
 use self::course::{EndedTask, JobCourse};
 pub use self::kept::RetainedOutput;
@@ -169,6 +171,10 @@ pub struct Job {
     dependents: BTreeMap<u32, Vec<u32>>,
     /// For each blocked task: the tasks that it waits for.
     unmet: BTreeMap<u32, BTreeSet<u32>>,
+    /// Kept outputs of other jobs that its tasks read.
+    borrowed: BTreeMap<ObjectId, BorrowedObject>,
+    /// For each blocked task: those of them that it reads and no executor has.
+    lacking: BTreeMap<u32, BTreeSet<ObjectId>>,
     /// What tasks whose outputs are read have delivered.
     produced: BTreeMap<(u32, u16), ObjectSpec>,
 }
@@ -228,10 +234,13 @@ impl Job {
             is_released: false,
             dependents: BTreeMap::new(),
             unmet: BTreeMap::new(),
+            borrowed: BTreeMap::new(),
+            lacking: BTreeMap::new(),
             produced: BTreeMap::new(),
         };
         job.find_dependencies();
         job.count_unread();
+        job.find_borrowed();
         if count == 0 {
             job.ended_us = Some(0);
         }
@@ -338,6 +347,9 @@ impl Job {
         *count(&mut self.counts, phase) += 1;
         if (before == Phase::Succeeded) != (phase == Phase::Succeeded) {
             self.note_read(index, phase == Phase::Succeeded);
+        }
+        if phase != Phase::Blocked {
+            self.lacking.remove(&index);
         }
     }
 

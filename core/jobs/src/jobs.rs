@@ -276,8 +276,11 @@ impl Jobs {
 
     /// A kept object's spec.
     pub fn kept_spec(&self, object: ObjectId) -> Option<&ObjectSpec> {
-        let task = self.lineage.writers(object).first()?;
-        self.jobs.get(&task.job)?.kept.get(&(task.index, object)).map(|left| &left.object)
+        let left = |task: &TaskId| self.jobs.get(&task.job)?.kept.get(&(task.index, object));
+        if let Some(left) = self.lineage.writers(object).first().and_then(left) {
+            return Some(&left.object);
+        }
+        self.lineage.borrowers(object).first().and_then(|job| self.jobs.get(job)?.borrowed_spec(object))
     }
 
     /// All kept objects.
@@ -312,6 +315,7 @@ impl Jobs {
         let job = Job::new(id, spec);
         self.effects.push(Effect::Write(crate::log::JournalRecord::Job { job: id, spec: job.spec.clone() }));
         self.jobs.insert(id, job);
+        self.borrow(id);
     }
 
     /// Begins a job: queues its tasks, or has its inputs pushed before.
@@ -351,6 +355,7 @@ impl Jobs {
         let (reuses, count) = (job.spec.reuse, job.tasks.len() as u32);
         self.jobs.insert(id, job);
         if goes_on {
+            self.borrow(id);
             self.begin(id);
         }
         for index in kept {

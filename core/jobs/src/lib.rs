@@ -15,6 +15,7 @@
 //! | `losses.rs` | which tasks an executor's loss is counted against |
 //! | `health.rs` | which executors are set aside, and for how long |
 //! | `lineage.rs` | which kept outputs are missing, and which tasks make them again |
+//! | `borrowing.rs` | which kept outputs are held because tasks of other jobs read them |
 //! | `reuse.rs` | which results of earlier jobs stand for new ones |
 //! | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
 //! | `requests.rs` | cancel, retry and release |
@@ -26,6 +27,7 @@
 
 extern crate alloc;
 
+mod borrowing;
 mod claims;
 mod ends;
 mod event;

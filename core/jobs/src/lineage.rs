@@ -60,6 +60,8 @@ pub(crate) struct Lineage {
 struct Kept {
     /// The tasks whose output it is. Tasks that ran again and wrote the same, or took it over, share it.
     writers: Vec<TaskId>,
+    /// Jobs that have not ended and read it, although another job made it.
+    borrowers: BTreeSet<JobId>,
     /// An executor that stays holds it, as far as was told.
     is_held: bool,
 }
@@ -100,6 +102,46 @@ impl Lineage {
         self.objects.get(&object).is_some_and(|kept| kept.is_held)
     }
 
+    /// Whether jobs that have not ended, and did not make the object, read it.
+    pub fn is_borrowed(&self, object: ObjectId) -> bool {
+        self.objects.get(&object).is_some_and(|kept| !kept.borrowers.is_empty())
+    }
+
+    /// Those jobs.
+    pub fn borrowers(&self, object: ObjectId) -> Vec<JobId> {
+        self.objects.get(&object).map(|kept| kept.borrowers.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// A job reads the object until it ends.
+    pub fn borrow(&mut self, object: ObjectId, job: JobId) {
+        self.objects.entry(object).or_default().borrowers.insert(job);
+    }
+
+    /// A job has read the object for good. Returns whether it had borrowed it.
+    pub fn give_back(&mut self, object: ObjectId, job: JobId) -> bool {
+        let had = self.objects.get_mut(&object).is_some_and(|kept| kept.borrowers.remove(&job));
+        self.forget_unless_used(object);
+        had
+    }
+
+    /// The object is held anew. If no executor has it, that is told at once, and executors may come back with it if
+    /// none is here (`is_early`).
+    pub fn hold_again(&mut self, object: ObjectId, is_early: bool) {
+        self.objects.entry(object).or_default().is_held = true;
+        if is_early && self.awaits_return {
+            self.unseen.insert(object);
+        }
+    }
+
+    /// Forgets an object that is the output of no task, and that no job reads.
+    fn forget_unless_used(&mut self, object: ObjectId) {
+        if self.objects.get(&object).is_some_and(|kept| kept.writers.is_empty() && kept.borrowers.is_empty()) {
+            self.objects.remove(&object);
+            self.missing.remove(&object);
+            self.unseen.remove(&object);
+        }
+    }
+
     pub fn is_unseen(&self, object: ObjectId) -> bool {
         self.unseen.contains(&object)
     }
@@ -118,7 +160,7 @@ impl Lineage {
         self.leaving.remove(&executor);
     }
 
-    /// A client wants an object that no executor has.
+    /// A task or client wants an object that no executor has.
     pub fn want(&mut self, now_us: u64, object: ObjectId) {
         self.miss(object, self.lost_from(now_us, object));
     }
@@ -184,8 +226,12 @@ impl Jobs {
             if !kept.is_held {
                 self.lineage.unseen.insert(object);
             }
+            let is_held = kept.is_held;
             self.effects.push(Effect::Keep { object, replicas, on: executor });
             self.release_unless_wanted(object);
+            if is_held {
+                self.unblock_borrowers(object);
+            }
         }
     }
 
@@ -197,9 +243,8 @@ impl Jobs {
         }
     }
 
-    fn release_unless_wanted(&mut self, object: ObjectId) {
-        let wants = |task: &TaskId| self.jobs.get(&task.job).is_some_and(|job| job.is_wanted(task.index, object));
-        if !self.lineage.writers(object).iter().any(wants) {
+    pub(crate) fn release_unless_wanted(&mut self, object: ObjectId) {
+        if !self.is_wanted(object) {
             self.effects.push(Effect::Release { object });
         }
     }
@@ -217,11 +262,11 @@ impl Jobs {
     pub(crate) fn let_go_of(&mut self, object: ObjectId, task: TaskId) {
         let Some(kept) = self.lineage.objects.get_mut(&object) else { return };
         kept.writers.retain(|other| *other != task);
-        if kept.writers.is_empty() {
-            self.lineage.objects.remove(&object);
-            self.lineage.missing.remove(&object);
-            self.lineage.unseen.remove(&object);
+        if kept.writers.is_empty() && !kept.is_held {
+            // Tasks of other jobs that wait for it may wait in vain.
+            self.lineage.want(self.now_us, object);
         }
+        self.lineage.forget_unless_used(object);
         self.release_unless_wanted(object);
     }
 
@@ -230,7 +275,9 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&task.job) else { return false };
         let mut missing = job.kept_inputs(task.index);
         missing.retain(|(_, object)| !self.lineage.is_held(*object));
-        if missing.is_empty() {
+        let mut borrowed = job.borrowed_inputs(task.index);
+        borrowed.retain(|object| !self.lineage.is_held(*object));
+        if missing.is_empty() && borrowed.is_empty() {
             return false;
         }
         let has_failed = |producer: u32| job.tasks[producer as usize].phase.has_ended_unsuccessfully();
@@ -241,8 +288,11 @@ impl Jobs {
             return true;
         }
         job.block(task.index, missing.iter().map(|(producer, _)| *producer));
-        for (_, object) in missing {
-            self.lineage.miss(object, self.lineage.lost_from(self.now_us, object));
+        if !borrowed.is_empty() {
+            job.lack(task.index, borrowed.iter().copied());
+        }
+        for object in missing.into_iter().map(|(_, object)| object).chain(borrowed) {
+            self.lineage.want(self.now_us, object);
         }
         true
     }
@@ -252,17 +302,21 @@ impl Jobs {
         self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
         let name = self.name_of(executor);
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
-        let inputs = job.kept_inputs(task.index);
+        let (inputs, borrowed) = (job.kept_inputs(task.index), job.borrowed_inputs(task.index));
+        let objects: Vec<_> = inputs.iter().map(|(_, object)| *object).chain(borrowed.iter().copied()).collect();
         let state = &mut job.tasks[task.index as usize];
-        if inputs.iter().all(|(_, object)| self.lineage.is_held(*object)) {
+        if objects.iter().all(|object| self.lineage.is_held(*object)) {
             state.starved += 1;
-            if state.starved > MAX_STARVED || inputs.is_empty() {
+            if state.starved > MAX_STARVED || objects.is_empty() {
                 return self.end(task, attempt, name, outcome);
             }
             // An executor reports the object: it verifies that, and the task tries again after a pause.
             job.unassigned(task.index);
             job.block(task.index, inputs.iter().map(|(producer, _)| *producer));
-            for (_, object) in inputs {
+            if !borrowed.is_empty() {
+                job.lack(task.index, borrowed);
+            }
+            for object in objects {
                 self.lineage.look_at(object, self.now_us + STARVED_PAUSE_US, true);
                 self.effects.push(Effect::Verify { object });
             }
@@ -302,6 +356,7 @@ impl Jobs {
                 self.queue_released(producer.job, &ready);
             }
         }
+        self.unblock_borrowers(object);
     }
 
     /// Lets an executor leave, after others have what only it has.
@@ -379,6 +434,7 @@ impl Jobs {
                 self.lineage.miss(object, self.now_us + RETURN_GRACE_US);
             }
         }
+        self.hold_borrowers_back(object);
     }
 
     fn is_promised(&self, producer: TaskId, object: ObjectId) -> bool {
@@ -386,26 +442,35 @@ impl Jobs {
         job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(RetainedOutput::is_promised)
     }
 
-    /// Adds to `again` the writers of a lost object, if a task waits for the object or a user was promised it.
+    /// Adds to `again` the writers of a lost object, if a task waits for the object or a user was promised it. If the
+    /// object will not be made again, tasks of other jobs that wait for it fail.
     fn make_again(&mut self, object: ObjectId, again: &mut BTreeMap<JobId, BTreeSet<u32>>) {
         self.lineage.missing.remove(&object);
+        let borrowers = self.blocked_borrowers(object);
+        let mut is_made = false;
         for producer in self.lineage.writers(object).to_vec() {
             let is_promised = self.is_promised(producer, object);
             let Some(job) = self.jobs.get(&producer.job) else { continue };
             let state = job.tasks[producer.index as usize];
             let mut waiting = job.readers(producer.index, object);
             waiting.retain(|index| job.waits_on(*index, producer.index));
-            if state.phase != Phase::Succeeded || waiting.is_empty() && !is_promised {
+            is_made |= state.phase != Phase::Succeeded;
+            let is_awaited = !waiting.is_empty() || !borrowers.is_empty();
+            if state.phase != Phase::Succeeded || !is_awaited && !is_promised {
                 continue;
             }
-            if waiting.is_empty() && self.executors.is_empty() {
+            if !is_awaited && self.executors.is_empty() {
                 // An executor that comes may have it.
                 self.lineage.miss(object, self.now_us + RETURN_GRACE_US);
             } else if state.recomputed < MAX_RECOMPUTATIONS {
                 again.entry(producer.job).or_default().insert(producer.index);
+                is_made = true;
             } else {
                 self.give_up(producer, waiting);
             }
+        }
+        if !is_made {
+            self.fail_borrowers(object, borrowers);
         }
     }
 
@@ -434,6 +499,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let paused_us = job.paused_until(now_us);
         job.recompute(&tasks, paused_us);
+        self.borrow(id);
         self.write_entry(id, Entry::Recomputed { tasks: tasks.clone(), paused_us });
         self.effects.push(Effect::Show { job: id });
         self.name_job(id);

@@ -56,6 +56,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let paused_us = job.paused_until(now_us);
         let ready = job.retry_these(&tasks, paused_us);
+        self.borrow(id);
         self.write_entry(id, Entry::Retried { tasks, paused_us });
         self.effects.push(Effect::Show { job: id });
         self.name_job(id);

@@ -61,13 +61,14 @@ impl Jobs {
     }
 
     /// Lets ended jobs leave memory while there are too many, or they are too large. What executors hold for a job
-    /// stays with them: such a job does not leave.
+    /// stays with them: such a job does not leave, nor does one whose outputs other jobs still read.
     fn let_ended_leave(&mut self) {
         let may_leave = |job: &&Job| {
             job.has_ended()
                 && job.pending.is_empty()
                 && job.snapshot_entries == Some(job.entries)
                 && !job.keeps_objects()
+                && !self.is_lender(job)
         };
         let ended: Vec<_> = self.jobs.values().filter(may_leave).map(|job| (job.id, job.memory_bytes())).collect();
         let (mut count, mut bytes) = (ended.len(), ended.iter().map(|(_, bytes)| bytes).sum::<u64>());
@@ -91,9 +92,9 @@ impl Jobs {
     }
 
     /// Forgets the oldest ended jobs while there are too many, or too little room for this many bytes of output. One
-    /// whose results are still being sent to a client stays.
+    /// whose results are still being sent to a client stays, and so does one whose kept outputs other jobs still read.
     pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
-        let may_go = |job: &&Job| job.has_ended() && job.pending.is_empty();
+        let may_go = |job: &&Job| job.has_ended() && job.pending.is_empty() && !self.is_lender(job);
         let in_memory = self.jobs.values().filter(may_go).map(|job| (job.id, job.output_bytes));
         let others = self.archived.values().map(|summary| (summary.job, summary.output_bytes));
         let lacks_room = |jobs: &Jobs| jobs.output_bytes + output_bytes > jobs.config.max_output_bytes;

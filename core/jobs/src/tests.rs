@@ -208,7 +208,9 @@ impl World {
             2 => Outcome::of(Status::Cancelled),
             3 => return self.tell(Event::TaskReturned { executor, task, attempt: 0 }),
             _ => {
-                let object = ObjectSpec::kept(task, "out", 7, "content", false);
+                // A task that runs again may write something else.
+                let content = if how == 4 { "other content" } else { "content" };
+                let object = ObjectSpec::kept(task, "out", 7, content, false);
                 let by = self.executors.get_mut(&executor).expect("it is here");
                 if !by.is_idle {
                     by.held.insert(object.id());
@@ -279,6 +281,8 @@ impl World {
             placed.extend(by.tasks.iter().map(|task| (*task, Some(*executor))));
         }
         for job in self.jobs.all() {
+            let is_held = |object| self.kept.contains_key(&object);
+            assert!(job.has_ended() || job.borrowed().all(is_held), "job {} reads what need not be held", job.id);
             for (index, state) in job.tasks.iter().enumerate() {
                 let task = job.task_id(index as u32);
                 match state.phase {
@@ -327,9 +331,25 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
     spec
 }
 
+/// A job each of whose tasks reads one of these kept outputs of other jobs, and may read the output of one before it.
+fn borrower(lent: &[ObjectSpec], readers: &[u8], retries: u32) -> JobSpec {
+    let mut spec = job(readers, retries, false);
+    let mut items: Vec<_> = (0..spec.items.len() as u32).map(|index| spec.items.get(index)).collect();
+    for (item, reads) in items.iter_mut().zip(readers) {
+        let place = usize::from(*reads) % lent.len();
+        item.inputs.push(Input { from: InputFrom::Object(place as u32), name: None });
+    }
+    spec.items = crate::Items::default();
+    spec.push(&items).expect("few tasks");
+    spec.push_objects(lent.to_vec()).expect("few objects");
+    spec.validate(&|_, _| Ok(None)).expect("a sound job");
+    spec
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Submit(Vec<u8>, u32, bool),
+    Borrow(Vec<u8>, u32),
     Join,
     Lose(u8, bool),
     Leave(u8),
@@ -347,6 +367,7 @@ fn step() -> impl Strategy<Value = Step> {
     let (any, pick) = (any::<u8>, any::<u8>);
     prop_oneof![
         2 => (prop::collection::vec(any(), 1..7), 0u32..3, prop::bool::ANY).prop_map(|(r, n, u)| Step::Submit(r, n, u)),
+        2 => (prop::collection::vec(any(), 1..5), 0u32..3).prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
         2 => Just(Step::Join),
         1 => (pick(), prop::bool::ANY).prop_map(|(which, is_loss)| Step::Lose(which, is_loss)),
         1 => pick().prop_map(Step::Leave),
@@ -373,6 +394,14 @@ fn apply(world: &mut World, step: Step) {
         Step::Submit(readers, retries, until_read) => {
             world.tell(Event::Submitted { spec: Box::new(job(&readers, retries, until_read)) });
             world.pass(1);
+        }
+        Step::Borrow(readers, retries) => {
+            let lent = world.jobs.kept_objects().filter(|(object, _)| world.jobs.lends(*object));
+            let lent: Vec<_> = lent.map(|(_, spec)| spec.clone()).take(3).collect();
+            if !lent.is_empty() {
+                world.tell(Event::Submitted { spec: Box::new(borrower(&lent, &readers, retries)) });
+                world.pass(1);
+            }
         }
         Step::Join => world.join(),
         Step::Lose(which, is_loss) => {
@@ -486,4 +515,74 @@ fn what_is_written_of_a_job_is_its_state() {
     world.restart();
     world.validate();
     assert_eq!(world.jobs.get(JobId(1)).map(|job| job.counts.succeeded), Some(3));
+}
+
+/// A job whose one task keeps its output, and a job with a task that reads it and waits, as no executor has room.
+fn lender_and_borrower() -> (World, ObjectId) {
+    let mut world = World::new();
+    world.join();
+    apply(&mut world, Step::Submit(vec![0], 0, false));
+    world.end(ExecutorId(0), TaskId { job: JobId(1), index: 0 }, 9);
+    world.executors.get_mut(&ExecutorId(0)).expect("it has joined").is_idle = true;
+    apply(&mut world, Step::Borrow(vec![0], 0));
+    let object = *world.kept.keys().next().expect("one output is kept");
+    (world, object)
+}
+
+#[test]
+fn what_another_job_reads_is_held_until_that_job_ends() {
+    for end in [Step::Release(0), Step::Forget(0)] {
+        let (mut world, object) = lender_and_borrower();
+        apply(&mut world, end);
+        world.validate();
+        assert!(world.kept.contains_key(&object), "it is held for job 2");
+        world.restart();
+        world.pass(0);
+        world.validate();
+        assert!(world.kept.contains_key(&object), "a dispatcher that starts holds it again");
+        let (executor, task) = (ExecutorId(1), TaskId { job: JobId(2), index: 0 });
+        assert!(world.executors[&executor].tasks.contains(&task), "it runs, as an executor came back with its input");
+        world.end(executor, task, 9);
+        world.validate();
+        assert!(!world.kept.contains_key(&object), "nothing reads it");
+    }
+}
+
+#[test]
+fn what_another_job_reads_is_made_again_while_the_job_that_made_it_keeps_it() {
+    let (mut world, object) = lender_and_borrower();
+    world.lose(ExecutorId(0), true);
+    world.join();
+    world.pass(0);
+    world.validate();
+    let (executor, made) = (ExecutorId(1), TaskId { job: JobId(1), index: 0 });
+    assert!(world.executors[&executor].tasks.contains(&made), "it is made again");
+    assert_eq!(world.jobs.phase(TaskId { job: JobId(2), index: 0 }), Some(Phase::Blocked));
+    world.end(executor, made, 9);
+    world.validate();
+    assert!(world.executors[&executor].tasks.contains(&TaskId { job: JobId(2), index: 0 }), "its reader runs");
+    assert!(world.kept[&object]);
+}
+
+#[test]
+fn a_task_fails_when_what_it_reads_of_another_job_is_lost_for_good() {
+    for (forgotten, content) in [(true, 9), (false, 4)] {
+        let (mut world, _) = lender_and_borrower();
+        if forgotten {
+            apply(&mut world, Step::Forget(0));
+        }
+        world.lose(ExecutorId(0), true);
+        world.join();
+        world.pass(0);
+        if !forgotten {
+            // It is made again, with other content.
+            world.end(ExecutorId(1), TaskId { job: JobId(1), index: 0 }, content);
+            world.pass(0);
+        }
+        world.validate();
+        let job = world.jobs.get(JobId(2)).expect("it is remembered");
+        assert_eq!(job.tasks[0].phase, Phase::Failed);
+        let (_, why) = &job.failures[0];
+        assert!(why.contains("every copy of `eyas://1/0/out`"), "{why}");
+    }
 }

@@ -155,7 +155,7 @@ impl DispatcherCore {
         }
     }
 
-    /// Why a blocked task waits for tasks that had succeeded before.
+    /// Why a blocked task waits for tasks that had succeeded before, of its own job or of other jobs.
     fn why_kept_inputs_lack(&self, job: &Job, index: u32) -> Vec<String> {
         let why = |producer: u32| {
             let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
@@ -170,7 +170,11 @@ impl DispatcherCore {
                 )),
             }
         };
-        job.waits_for(index).into_iter().filter_map(why).take(MAX_NAMES).collect()
+        let of_others = job.lacks(index).filter_map(|object| {
+            let source = &self.jobs.kept_spec(object)?.source;
+            Some(format!("It waits for `{source}`, which no executor that is here has just now."))
+        });
+        job.waits_for(index).into_iter().filter_map(why).chain(of_others).take(MAX_NAMES).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eyas_jobs::{self as jobs, Entry, JobSpec, JobSummary, JournalRecord, Phase, Replay};
 use eyas_sched::MAX_HINTS;
-use eyas_types::{JobId, ObjectId, OutputSpec};
+use eyas_types::{JobId, ObjectId, ObjectSpec, OutputSpec};
 use eyas_wire::client::{KeptOutput, KeptPart, ToClient};
 use tokio::sync::oneshot;
 
@@ -53,6 +53,13 @@ impl DispatcherCore {
                 "policy {} has executors keep nothing: {otherwise}, or start the dispatcher with another policy",
                 self.policy
             );
+            let _ = reply.send(ToClient::Refused(why));
+            return;
+        }
+        let is_lent = |object: &&ObjectSpec| !object.is_kept() || self.jobs.lends(object.id());
+        if let Some(object) = spec.objects.iter().find(|object| !is_lent(object)) {
+            let source = &object.source;
+            let why = format!("`{source}` was released or replaced while the job was submitted: submit the job again");
             let _ = reply.send(ToClient::Refused(why));
             return;
         }

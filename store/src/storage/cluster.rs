@@ -5,6 +5,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
+use eyas_types::object::is_kept_name;
 use eyas_types::{Name, ObjectSpec, Version, shown};
 
 use super::blocking;
@@ -85,12 +86,12 @@ pub(super) fn not_connected(url: &[u8]) -> StorageError {
 
 /// The name of a file of the cluster.
 pub(super) fn name_of(url: &[u8]) -> Result<&str, StorageError> {
-    match SourceUrl::of(url)? {
-        SourceUrl::Cluster(name) => Ok(name),
-        _ => {
-            let url = shown(url);
-            let message = format!("`{url}` cannot be read in parts: only files of the cluster, eyas:///PATH, can");
-            Err(StorageError::new(StorageErrorKind::Invalid, message))
-        }
+    if !is_kept_name(url)
+        && let SourceUrl::Cluster(name) = SourceUrl::of(url)?
+    {
+        return Ok(name);
     }
+    let url = shown(url);
+    let message = format!("`{url}` cannot be read in parts: only files of the cluster, eyas:///PATH, can");
+    Err(StorageError::new(StorageErrorKind::Invalid, message))
 }

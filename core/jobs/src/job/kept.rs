@@ -175,7 +175,10 @@ impl Job {
     pub fn block(&mut self, index: u32, producers: impl IntoIterator<Item = u32>) {
         let phase = self.tasks[index as usize].phase;
         assert!(matches!(phase, Phase::Waiting | Phase::Blocked), "task {index} is to be blocked while {phase:?}");
-        self.unmet.entry(index).or_default().extend(producers);
+        let mut producers = producers.into_iter().peekable();
+        if producers.peek().is_some() {
+            self.unmet.entry(index).or_default().extend(producers);
+        }
         self.enter(index, Phase::Blocked);
     }
 
