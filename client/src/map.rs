@@ -18,7 +18,9 @@ use std::fmt;
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
-use eyas_dfs::{BlockRunId, DfsClient, File, FilesError, FilesErrorKind, RunAddress, RunSpec, RunStatus};
+use eyas_dfs::{
+    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, RenameOptions, RunAddress, RunSpec, RunStatus,
+};
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
 use eyas_types::dfs::{FileName, FileNameError, NodeId};
@@ -464,10 +466,11 @@ impl MapRun {
     /// Renames the outputs to `part-00000`, `part-00001` … in a folder. If one rename fails, removes the files that
     /// were renamed before.
     async fn publish(&mut self, folder: &str) -> Result<(), MapError> {
+        let options = RenameOptions { replaces: false, makes_parents: true };
         let mut published = Vec::new();
         for (number, hidden) in self.outputs.iter().enumerate() {
             let name = part_in(folder, number)?;
-            if let Err(error) = self.files.rename(hidden, &name).await {
+            if let Err(error) = self.files.rename(hidden, &name, options).await {
                 for name in &published {
                     self.files.remove(name).await?;
                 }

@@ -156,7 +156,7 @@ pub(crate) async fn scrub(shared: Arc<NodeShared>) {
 
 #[cfg(test)]
 mod tests {
-    use eyas_types::dfs::{Chunk, FileId, Format};
+    use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind};
 
     use super::*;
 
@@ -187,12 +187,8 @@ mod tests {
             replicas: replicas.iter().copied().map(NodeId).collect(),
         };
         let record = FileRecord {
-            id: FileId(1),
-            format: Format::Lines,
-            chunk_bytes: 1,
-            replication: 2,
-            modified_us: 0,
             chunks: vec![chunk(1, &[7, 8]), chunk(2, &[8, 9])],
+            ..FileRecord::without_content(FileId(1), FileKind::File, Attributes::default())
         };
         let object = |number: u8| ObjectId([number; 16]);
         let asked = [(7, vec![object(1)]), (8, vec![object(1), object(2)]), (9, vec![object(2)])];

@@ -6,13 +6,17 @@
 
 mod balance;
 mod calls;
+mod entries;
 mod error;
+mod folders;
 mod gather;
 mod groups;
+mod list;
 mod near;
 mod publish;
 mod read;
 mod recover;
+mod rename;
 mod runs;
 mod verify;
 mod write;
@@ -26,20 +30,24 @@ use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Ring
 use eyas_session::{Access, DataKeys};
 use eyas_store::Limiter;
 use eyas_transfer::{PeerLimits, Peers};
-use eyas_types::dfs::{FileName, FileRecord, NodeId};
+use eyas_types::dfs::{FileKind, FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
+pub use entries::Creation;
 pub use error::{FilesError, FilesErrorKind};
+use folders::KnownFolders;
 use gather::GATHER_DEADLINE;
 pub use gather::Gathering;
 use groups::{Groups, OutgoingSmallChunk, WantedSmallChunk};
+pub use list::FolderPage;
 pub use near::{ChunkContent, NearNode, OpenChunk};
 pub use publish::HiddenFile;
 pub use read::Reading;
 pub use recover::Recovery;
+pub use rename::RenameOptions;
 pub use runs::RunAttendance;
 pub use verify::{LostChunk, Verified};
 pub use write::{SMALL_CHUNK_BYTES, WriteOptions};
@@ -53,9 +61,6 @@ const PAUSE_MOST: Duration = Duration::from_millis(500);
 /// When one node has answered, further answers are awaited for this time, since they may be more recent.
 const OTHERS_DEADLINE: Duration = Duration::from_millis(50);
 
-/// Maximum number of names that a node lists in one answer.
-const LIST_TOGETHER: u32 = 1000;
-
 /// A client of a cluster's files. Clones share its connections.
 #[derive(Clone)]
 pub struct DfsClient(Arc<Inner>);
@@ -65,6 +70,7 @@ struct Inner {
     operations: Groups<FileOperation>,
     small_chunks: Groups<OutgoingSmallChunk>,
     small_reads: Groups<WantedSmallChunk>,
+    folders: KnownFolders,
     peers: Peers,
     /// Addresses to ask when none of the known nodes answers.
     seeds: Vec<SocketAddr>,
@@ -154,6 +160,7 @@ impl DfsClient {
             operations,
             small_chunks,
             small_reads,
+            folders: KnownFolders::default(),
             peers,
             seeds,
             known,
@@ -173,96 +180,65 @@ impl DfsClient {
     /// The current version of a file.
     ///
     /// # Errors
-    /// `NotFound`, `Unreachable`.
+    /// `NotFound`; `IsFolder`; `Invalid` for a symbolic link, which only a mount follows; `Unreachable`.
     pub async fn stat(&self, name: &FileName) -> Result<File, FilesError> {
+        let file = self.lookup(name).await?;
+        match &file.record.kind {
+            FileKind::File => Ok(file),
+            FileKind::Folder => Err(FilesError::is_folder(name)),
+            FileKind::SymbolicLink(target) => Err(FilesError::invalid(format!(
+                "{name} is a symbolic link to `{target}`, which only a mount follows: give the name of the file"
+            ))),
+        }
+    }
+
+    /// The current version of a file, folder or symbolic link.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`.
+    pub async fn lookup(&self, name: &FileName) -> Result<File, FilesError> {
         match self.operate(FileOperation::Stat { name: name.clone() }).await? {
             FileAnswer::Found { version, record } => Ok(File { name: name.clone(), record, version }),
             _ => Err(unexpected()),
         }
     }
 
-    /// Whether a file exists.
+    /// Whether there is a file, folder or link of this name.
     ///
     /// # Errors
     /// `Unreachable`.
     pub async fn exists(&self, name: &FileName) -> Result<bool, FilesError> {
-        match self.stat(name).await {
+        match self.lookup(name).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind == FilesErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes a file.
+    /// Removes a file or a symbolic link.
     ///
     /// # Errors
-    /// `NotFound`, `Unreachable`.
+    /// `NotFound`, `IsFolder`, `Unreachable`.
     pub async fn remove(&self, name: &FileName) -> Result<(), FilesError> {
-        let id = self.stat(name).await?.record.id;
-        self.operate(FileOperation::Remove { name: name.clone(), id }).await.map(drop)
+        let record = self.lookup(name).await?.record;
+        if record.kind.is_folder() {
+            return Err(FilesError::is_folder(name));
+        }
+        self.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await.map(drop)
     }
 
-    /// Removes a file that was listed, or the file that has its name now.
+    /// Removes a file or link that was listed, or the one that has its name now.
     ///
     /// # Errors
-    /// `NotFound`, `Unreachable`.
+    /// `NotFound`, `IsFolder`, `Unreachable`.
     pub async fn remove_listed(&self, listing: &Listing) -> Result<(), FilesError> {
+        if listing.kind.is_folder() {
+            return Err(FilesError::is_folder(&listing.name));
+        }
         let (name, id) = (listing.name.clone(), listing.id);
         match self.operate(FileOperation::Remove { name, id }).await {
             Err(error) if error.kind == FilesErrorKind::Changed => self.remove(&listing.name).await,
             removed => removed.map(drop),
-        }
-    }
-
-    /// Renames a file. Readers find it under one of the two names at any time.
-    ///
-    /// # Errors
-    /// `NotFound`; `Exists` if a file has the new name; `Changed`, `Unreachable`.
-    pub async fn rename(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
-        let mut file = self.stat(from).await?;
-        if from == to {
-            return Ok(());
-        }
-        loop {
-            let (version, id) = (file.version, file.record.id);
-            let changed =
-                match self.operate(FileOperation::Rename { from: from.clone(), version, id, to: to.clone() }).await {
-                    Err(error) if error.kind == FilesErrorKind::Changed => error,
-                    done => return done.map(drop),
-                };
-            let now = self.stat(from).await?;
-            // Repair changes records as well: it updates the replicas.
-            if now.version == version || !now.record.is_as_written(&file.record) {
-                return Err(changed);
-            }
-            file = now;
-        }
-    }
-
-    /// The files in a folder and its subfolders, sorted by name. The empty text and `/` mean all files.
-    ///
-    /// # Errors
-    /// `Unreachable`.
-    pub async fn list(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
-        let folder = folder.trim_end_matches('/');
-        let deadline = self.deadline();
-        let mut pause = PAUSE;
-        loop {
-            let known = self.known();
-            match self.list_in(&known, folder).await {
-                Ok(Some(files)) => return Ok(files),
-                Ok(None) if Instant::now() < deadline => {}
-                Ok(None) => return Err(FilesError::unreachable(known.why_at_rest())),
-                Err(error) if error.kind == FilesErrorKind::Unreachable => {
-                    if Instant::now() >= deadline {
-                        let is_missing = known.size() < known.view.members.len();
-                        return Err(if is_missing { FilesError::unreachable(known.why_at_rest()) } else { error });
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-            self.pause(&mut pause).await;
-            self.refresh(deadline).await?;
         }
     }
 
@@ -311,7 +287,7 @@ impl DfsClient {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(refusal)) => match refusal {
                     Refusal::NotFound => return Err(FilesError::not_found(absent(&op))),
-                    Refusal::Exists { .. } => return Err(FilesError::exists(&name)),
+                    Refusal::Exists { is_folder, .. } => return Err(FilesError::exists(&name, is_folder)),
                     Refusal::Changed => return Err(FilesError::changed(absent(&op))),
                     Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
                     Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
@@ -359,48 +335,6 @@ impl DfsClient {
         match self.0.calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
             ResponseBody::Operated(answer) => Ok(answer),
             _ => Err(unexpected()),
-        }
-    }
-
-    /// The files of a folder, as the members of one view list them; `None` if the view has changed.
-    async fn list_in(&self, known: &Known, folder: &str) -> Result<Option<Vec<Listing>>, FilesError> {
-        let (mut all, mut listing) = (BTreeMap::new(), JoinSet::new());
-        for node in &known.view.members {
-            let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
-            let member = known.members.get(node).ok_or_else(missing)?;
-            let (files, address, view, folder) = (self.clone(), member.address, known.view.number, folder.to_owned());
-            listing.spawn(async move { files.list_on(address, view, folder).await });
-        }
-        while let Some(listed) = listing.join_next().await {
-            match listed.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))? {
-                Some(files) => all.extend(files.into_iter().map(|file| (file.name.clone(), file))),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(all.into_values().collect()))
-    }
-
-    /// The files of a folder that a node leads; `None` if the view has changed.
-    async fn list_on(
-        &self,
-        address: SocketAddr,
-        view: u64,
-        folder: String,
-    ) -> Result<Option<Vec<Listing>>, FilesError> {
-        let (mut listed, mut after) = (Vec::new(), String::new());
-        loop {
-            let op = FileOperation::List { view, folder: folder.clone(), after, most: LIST_TOGETHER };
-            match self.0.calls.ask_once(address, RequestBody::Operate(op)).await? {
-                ResponseBody::Operated(Ok(FileAnswer::Listed { files, has_more })) => {
-                    after = files.last().map_or_else(String::new, |last| last.name.as_str().to_owned());
-                    listed.extend(files);
-                    if !has_more {
-                        return Ok(Some(listed));
-                    }
-                }
-                ResponseBody::Operated(Err(_)) => return Ok(None),
-                _ => return Err(unexpected()),
-            }
         }
     }
 
@@ -505,6 +439,7 @@ fn name_of(op: &FileOperation) -> &FileName {
     match op {
         FileOperation::Create { name, .. }
         | FileOperation::Replace { name, .. }
+        | FileOperation::SetAttributes { name, .. }
         | FileOperation::Remove { name, .. }
         | FileOperation::Stat { name } => name,
         FileOperation::Rename { to, .. } => to,

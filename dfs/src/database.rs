@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 mod runs;
+mod upgrade;
 
 pub(crate) use runs::RunSave;
 
@@ -36,7 +37,7 @@ const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 /// leased whole chunks; they have ended.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of pieces");
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other
 /// pages.
 const CACHE_BYTES: usize = 96 << 20;
@@ -52,7 +53,7 @@ pub struct DatabaseError {
 /// A value in the database cannot be decoded.
 #[derive(Debug, Error)]
 #[error("has a value that cannot be decoded ({0})")]
-struct BadValue(postcard::Error);
+pub(crate) struct BadValue(postcard::Error);
 
 /// A chunk of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +87,10 @@ impl Database {
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
+            Some(upgrade::UPGRADED) => {
+                database.upgrade().map_err(|e| failed(format!("cannot be upgraded to format {VERSION}: {e}")))?;
+                Ok(database)
+            }
             Some(other) => Err(failed(format!(
                 "was written by another version of eyas (format {other}; this one has {VERSION}): use that version"
             ))),
@@ -110,6 +115,21 @@ impl Database {
             write.open_table(RUNS)?;
         }
         write.commit()?;
+        Ok(())
+    }
+
+    /// Upgrades the database as a whole, or not at all.
+    fn upgrade(&self) -> Result<(), redb::Error> {
+        let write = self.redb.begin_write()?;
+        let upgraded = upgrade::upgrade(&mut write.open_table(RECORDS)?);
+        match upgraded {
+            Ok(()) => {}
+            Err(upgrade::UpgradeError::Storage(error)) => return Err(error.into()),
+            Err(error) => return Err(redb::Error::Corrupted(error.to_string())),
+        }
+        write.open_table(META)?.insert("version", &*bytes_of(&VERSION))?;
+        write.commit()?;
+        tracing::info!(path = %self.path.display(), "upgraded the file system's database to format {VERSION}");
         Ok(())
     }
 

@@ -22,8 +22,8 @@ mod space;
 mod storage;
 
 pub use client::{
-    ChunkContent, DfsClient, File, FilesError, FilesErrorKind, Gathering, HiddenFile, LostChunk, NearNode, OpenChunk,
-    Reading, Recovery, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions,
+    ChunkContent, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering, HiddenFile, LostChunk,
+    NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;

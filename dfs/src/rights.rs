@@ -58,6 +58,7 @@ fn permits(scope: &FilesScope, operation: &FileOperation) -> bool {
         FileOperation::Stat { name } => scope.reads(name),
         FileOperation::Create { name, .. }
         | FileOperation::Replace { name, .. }
+        | FileOperation::SetAttributes { name, .. }
         | FileOperation::Remove { name, .. } => scope.writes(name),
         FileOperation::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
         FileOperation::List { folder, .. } => scope.holds(folder),

@@ -22,8 +22,8 @@ use tokio::sync::mpsc::Sender;
 use crate::database::{Database, DatabaseError, RunSave};
 use parts::Parts;
 pub use parts::{OutputPart, RunStatus};
-pub(crate) use spec::RunError;
 pub use spec::{BlockRunId, RunAddress, RunSpec};
+pub(crate) use spec::{OWN_FOLDER, RunError};
 
 /// Maximum number of answers to one request that wait to be sent. Further ones are lost, and the client asks again.
 pub(crate) const MAX_WAITING_REPLIES: usize = 64;

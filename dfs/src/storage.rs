@@ -194,8 +194,11 @@ impl From<FilesError> for StorageError {
             FilesErrorKind::NotFound => StorageErrorKind::NotFound,
             FilesErrorKind::NotAllowed => StorageErrorKind::Denied,
             FilesErrorKind::Changed | FilesErrorKind::Exists => StorageErrorKind::Changed,
-            FilesErrorKind::Invalid => StorageErrorKind::Invalid,
-            FilesErrorKind::Full => StorageErrorKind::NoSpace,
+            FilesErrorKind::Invalid
+            | FilesErrorKind::IsFolder
+            | FilesErrorKind::NotFolder
+            | FilesErrorKind::NotEmpty => StorageErrorKind::Invalid,
+            FilesErrorKind::Full | FilesErrorKind::Quota => StorageErrorKind::NoSpace,
             FilesErrorKind::Lost | FilesErrorKind::Unreachable => StorageErrorKind::Unreachable,
             FilesErrorKind::Local => StorageErrorKind::Local,
         };
@@ -206,7 +209,7 @@ impl From<FilesError> for StorageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::dfs::{FileId, NodeId};
+    use eyas_types::dfs::{Attributes, FileId, FileKind, NodeId};
 
     fn file(chunks: &[(u64, u64)]) -> FileRecord {
         let id = FileId(7);
@@ -217,7 +220,8 @@ mod tests {
             replicas: vec![NodeId(1)],
         };
         let chunks = chunks.iter().map(chunk).collect();
-        FileRecord { id, format: Format::Whole, chunk_bytes: 10, replication: 1, modified_us: 0, chunks }
+        let record = FileRecord::without_content(id, FileKind::File, Attributes::default());
+        FileRecord { chunk_bytes: 10, replication: 1, chunks, ..record }
     }
 
     #[test]

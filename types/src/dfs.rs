@@ -13,6 +13,10 @@ use thiserror::Error;
 use crate::id::{IdError, ObjectId};
 use crate::object::Version;
 
+mod attributes;
+
+pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota};
+
 /// Longest name of a file: the bound of Linux on paths.
 pub const MAX_NAME_BYTES: usize = 4095;
 
@@ -110,8 +114,24 @@ impl FileName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Whether the file is in the folder `prefix`, or has that name itself. Folders are common prefixes of names; the
-    /// root is the empty prefix.
+    /// The folder of the file; `None` if that is the root.
+    pub fn parent(&self) -> Option<FileName> {
+        self.0.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty()).map(|parent| {
+            // A part of a name up to a slash is a name.
+            FileName(parent.to_owned())
+        })
+    }
+
+    /// The name that a file has when the folder `from` above it becomes `to`.
+    ///
+    /// # Errors
+    /// If the new name is too long.
+    pub fn moved(&self, from: &FileName, to: &FileName) -> Result<FileName, FileNameError> {
+        let rest = self.0.strip_prefix(from.as_str()).unwrap_or(&self.0);
+        format!("{to}{rest}").parse()
+    }
+
+    /// Whether the file is in the folder `prefix`, or has that name itself. The root is the empty prefix.
     pub fn is_within(&self, prefix: &str) -> bool {
         let prefix = prefix.trim_end_matches('/');
         self.0.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -356,33 +376,55 @@ impl Chunk {
     }
 }
 
-/// The metadata of a file. Its leader has the record, and so have the nodes that take over from the leader.
+/// The metadata of a file, a folder or a symbolic link. Its leader has the record, and so have the nodes that take over
+/// from the leader. Only files have chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
     /// The file.
     pub id: FileId,
+    /// The kind of the entry.
+    pub kind: FileKind,
+    /// Owner, permissions and times.
+    pub attributes: Attributes,
+    /// Limits on everything below this folder.
+    pub quota: Option<Quota>,
     /// The format of its records.
     pub format: Format,
     /// A chunk ends with the first record that ends at or after a multiple of this size in the file.
     pub chunk_bytes: u64,
     /// Wanted number of replicas of each chunk; fewer if there are fewer nodes.
     pub replication: u8,
-    /// When it was written or last appended to, microseconds since 1970.
-    pub modified_us: u64,
     /// The chunks, in the order of the file.
     pub chunks: Vec<Chunk>,
 }
 
 impl FileRecord {
-    /// Size of the file.
-    pub fn size_bytes(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.size_bytes).sum()
+    /// The record of a new folder or symbolic link.
+    pub fn without_content(id: FileId, kind: FileKind, attributes: Attributes) -> Self {
+        FileRecord {
+            id,
+            kind,
+            attributes,
+            quota: None,
+            format: Format::Whole,
+            chunk_bytes: DEFAULT_CHUNK_BYTES,
+            replication: DEFAULT_REPLICATION,
+            chunks: Vec::new(),
+        }
     }
 
-    /// Whether both records describe the same content of the same file; replicas may differ.
+    /// Size of the content; of a symbolic link, the length of its target.
+    pub fn size_bytes(&self) -> u64 {
+        match &self.kind {
+            FileKind::SymbolicLink(target) => target.len() as u64,
+            FileKind::File | FileKind::Folder => self.chunks.iter().map(|chunk| chunk.size_bytes).sum(),
+        }
+    }
+
+    /// Whether both records describe the same content of the same file; replicas and attributes may differ.
     pub fn is_as_written(&self, other: &FileRecord) -> bool {
         let objects = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object).collect::<Vec<_>>();
-        self.id == other.id && self.modified_us == other.modified_us && objects(self) == objects(other)
+        self.id == other.id && self.format == other.format && objects(self) == objects(other)
     }
 }
 
@@ -405,8 +447,13 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_what_names_have_in_common() {
+    fn folders_are_parts_of_names() {
         let name: FileName = "/a/bc/d".parse().unwrap();
+        let folder = name.parent().unwrap();
+        assert_eq!(folder.as_str(), "/a/bc");
+        assert_eq!(folder.parent().unwrap().parent(), None);
+        assert_eq!(name.moved(&folder, &"/e".parse().unwrap()).unwrap().as_str(), "/e/d");
+        assert!(name.moved(&folder, &format!("/{}", "x/".repeat(2046) + "x").parse().unwrap()).is_err());
         for (prefix, within) in
             [("", true), ("/", true), ("/a", true), ("/a/", true), ("/a/b", false), ("/a/bc/d", true)]
         {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use eyas_client::cluster_files;
 use eyas_client::files::{
-    DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, WriteOptions,
+    DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, RenameOptions, SMALL_CHUNK_BYTES, WriteOptions,
 };
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, NodeId};
@@ -80,7 +80,9 @@ impl DfsSession {
                 views::chunks(&file, &self.files.membership().await?, self.json)?;
             }
             DfsCommand::Append { source, name } => self.append(&source, &name).await?,
-            DfsCommand::Rename { from, to } => self.files.rename(&from, &to).await?,
+            DfsCommand::Rename { from, to } => {
+                self.files.rename(&from, &to, RenameOptions { replaces: false, makes_parents: true }).await?;
+            }
             DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
             DfsCommand::Du { folder } => self.usage(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,

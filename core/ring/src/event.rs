@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileId, FileName, FileRecord, FileSystemId, NodeId};
+use eyas_types::dfs::{Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::Acceptor;
@@ -246,8 +246,18 @@ pub enum FileOperation {
         /// The id of the file.
         id: FileId,
     },
-    /// Rename a file to a name that is not in use. Sent to the leader of the new name. Succeeds as well if this file
-    /// has the new name already.
+    /// Set the attributes of a file, folder or link whose record still has the given version. Succeeds as well if it
+    /// has these attributes already.
+    SetAttributes {
+        /// The name of the file.
+        name: FileName,
+        /// The version of the record that is changed.
+        version: RecordVersion,
+        /// All attributes, changed or not.
+        attributes: Attributes,
+    },
+    /// Rename a file, a link, or the entry of a folder. Sent to the leader of the new name. Succeeds as well if this
+    /// file has the new name already.
     Rename {
         /// The old name.
         from: FileName,
@@ -257,24 +267,28 @@ pub enum FileOperation {
         id: FileId,
         /// The new name, which differs from the old one.
         to: FileName,
+        /// The kind of entry that may have the new name; it is replaced.
+        over: Replaceable,
     },
     /// Return the record of a file.
     Stat {
         /// The name of the file.
         name: FileName,
     },
-    /// List the files of a folder that this node leads, sorted by name. A file that is renamed at the same time may be
-    /// missing from the lists of all nodes together, or be in them under both names. All other files are listed
-    /// exactly once.
+    /// List the entries in a folder that this node leads, sorted by name. An entry that is renamed at the same time may
+    /// be missing from the lists of all nodes together, or be in them under both names. All others are listed exactly
+    /// once.
     List {
         /// The number of the view that the client knows.
         view: u64,
         /// The folder; empty for all files.
         folder: String,
-        /// List only names after this one.
-        after: String,
-        /// Maximum number of files to list.
+        /// List names from this text on; empty for all names.
+        from: String,
+        /// Maximum number of entries to list.
         most: u32,
+        /// Which names below the folder are listed.
+        depth: ListDepth,
     },
     /// Continue without members that are lost for good, when too many are lost to choose a view. Sent to the first
     /// member that is left.
@@ -305,10 +319,13 @@ pub enum FileAnswer {
     },
     /// Result of `List`.
     Listed {
-        /// The files, sorted by name.
-        files: Vec<Listing>,
-        /// Whether more files follow.
-        has_more: bool,
+        /// The entries, sorted by name.
+        entries: Vec<Listing>,
+        /// With [`ListDepth::OneLevel`], subfolders in which this node leads names. Their own entries may be led by
+        /// other nodes, or be missing.
+        implied: Vec<FileName>,
+        /// The text from which to continue; `None` at the end.
+        next: Option<String>,
     },
     /// Result of `Recover`.
     Recovered {
@@ -317,17 +334,47 @@ pub enum FileAnswer {
     },
 }
 
-/// A file as `List` shows it.
+/// The kind of entry that a rename may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Replaceable {
+    /// The new name must be free.
+    Nothing,
+    /// A file or a symbolic link.
+    File,
+    /// A folder. The client has checked that the folder is empty.
+    Folder,
+}
+
+/// Which names below a folder a list contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListDepth {
+    /// The entries in the folder itself.
+    OneLevel,
+    /// The entry that has the folder's name, and all names below it.
+    All,
+}
+
+/// An entry as `List` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// Name of the file.
     pub name: FileName,
     /// Id of the file.
     pub id: FileId,
-    /// Size of the file.
+    /// Kind of the entry.
+    pub kind: FileKind,
+    /// Size of the content.
     pub size_bytes: u64,
-    /// Time of the last write, microseconds since 1970.
-    pub modified_us: u64,
+    /// Owner, permissions and times.
+    pub attributes: Attributes,
+}
+
+impl Listing {
+    /// The entry of this name and record.
+    pub fn of(name: FileName, record: &FileRecord) -> Self {
+        let (id, kind, attributes) = (record.id, record.kind.clone(), record.attributes);
+        Listing { name, id, kind, size_bytes: record.size_bytes(), attributes }
+    }
 }
 
 /// The reason why an operation was not done.
@@ -353,10 +400,12 @@ pub enum Refusal {
     /// The view changed while the operation was carried out. The new leader of the name knows whether it was done. Ask
     /// again.
     Unknown,
-    /// A file with this name exists.
+    /// An entry with this name exists.
     Exists {
-        /// The id of that file.
+        /// The id of that entry.
         id: FileId,
+        /// Whether it is a folder.
+        is_folder: bool,
     },
     /// There is no file with this name.
     NotFound,

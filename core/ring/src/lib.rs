@@ -44,7 +44,9 @@ mod view;
 mod view_change;
 
 pub use ballot::{Acceptor, Ballot, Proposal};
-pub use event::{Config, Effect, Event, FileAnswer, FileOperation, Listing, Refusal, Save, Saved};
+pub use event::{
+    Config, Effect, Event, FileAnswer, FileOperation, ListDepth, Listing, Refusal, Replaceable, Save, Saved,
+};
 pub use message::{MessageBody, Page, RingMessage};
 pub use node::RingNode;
 pub use placement::replica_targets;

@@ -43,6 +43,8 @@ pub enum NameEntry {
         version: RecordVersion,
         /// The file.
         id: FileId,
+        /// The record that has had this name until then. If no file arrives, it gets the name back.
+        over: Option<FileRecord>,
     },
     /// A file that was moved to another name, whose leader may not know it yet.
     Departed {

@@ -132,8 +132,10 @@ impl NameEntry {
     /// Number of chunks, as a measure of the size of the entry.
     fn chunks(&self) -> usize {
         match self {
-            NameEntry::File(record) | NameEntry::Departed { record, .. } => record.chunks.len(),
-            NameEntry::Removed { .. } | NameEntry::Arriving { .. } => 0,
+            NameEntry::File(record)
+            | NameEntry::Departed { record, .. }
+            | NameEntry::Arriving { over: Some(record), .. } => record.chunks.len(),
+            NameEntry::Removed { .. } | NameEntry::Arriving { over: None, .. } => 0,
         }
     }
 }

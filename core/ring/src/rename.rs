@@ -8,18 +8,23 @@
 //!
 //! Requests for the new name wait in the meantime, so no reader finds both files or neither.
 //!
+//! A rename may replace the entry of the new name. The `Arriving` entry then keeps the record of that entry, and puts
+//! it back if no file arrives. Its chunks are deleted when the file has arrived.
+//!
 //! Versions are never used again. So a late request to move moves nothing. When the leader of the old name answers
-//! that no file has that version, this will always be true, and the new name is free again.
+//! that no file has that version, this will always be true, and the new name is as it was.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
+use eyas_types::ObjectId;
 use eyas_types::dfs::{FileId, FileName, FileRecord, NodeId};
 
 use crate::event::Refusal;
 use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::{AfterWrite, PendingName, PendingOperation};
+use crate::serve::{AfterWrite, PendingName, PendingOperation, dropped};
 
 /// A rename that waits for the leader of the old name.
 pub(crate) struct PendingRename {
@@ -27,6 +32,8 @@ pub(crate) struct PendingRename {
     /// The version that the file must have under its old name.
     version: RecordVersion,
     id: FileId,
+    /// The record that is replaced.
+    over: Option<FileRecord>,
     /// Version of the `Arriving` entry under the new name.
     token: RecordVersion,
     /// The client's request.
@@ -37,9 +44,9 @@ impl PendingRename {
     /// The rename that an `Arriving` entry stands for.
     pub fn of(stored: &Stored) -> Option<Self> {
         match &stored.entry {
-            NameEntry::Arriving { from, version, id } => {
-                let (from, version, id) = (from.clone(), *version, *id);
-                Some(PendingRename { from, version, id, token: stored.version, request: None })
+            NameEntry::Arriving { from, version, id, over } => {
+                let (from, version, id, over) = (from.clone(), *version, *id, over.clone());
+                Some(PendingRename { from, version, id, over, token: stored.version, request: None })
             }
             _ => None,
         }
@@ -93,14 +100,15 @@ impl RingNode {
         record: FileRecord,
         step: &mut Step,
     ) {
-        if let Some(moving) = self.moving(to, token) {
-            let request = moving.request;
-            self.put(to, NameEntry::File(record), AfterWrite::Arrived { from, token, request }, step);
+        if let Some(PendingRename { request, over, .. }) = self.moving(to, token) {
+            let then = AfterWrite::Arrived { from, token, request: *request, dropped: replaced(over, &record) };
+            self.put(to, NameEntry::File(record), then, step);
             return;
         }
         match self.served(to, step) {
-            Some(Some(Stored { version, entry: NameEntry::Arriving { .. } })) if version == token => {
-                self.put(to, NameEntry::File(record), AfterWrite::Arrived { from, token, request: None }, step);
+            Some(Some(Stored { version, entry: NameEntry::Arriving { over, .. } })) if version == token => {
+                let then = AfterWrite::Arrived { from, token, request: None, dropped: replaced(&over, &record) };
+                self.put(to, NameEntry::File(record), then, step);
             }
             Some(_) => self.send(asked, MessageBody::Arrived { from, token }, step),
             None => {}
@@ -110,9 +118,9 @@ impl RingNode {
     /// The leader of the old name has no such file.
     pub(crate) fn gone(&mut self, to: &FileName, token: RecordVersion, step: &mut Step) {
         let Some(moving) = self.moving(to, token) else { return };
-        let (id, request) = (moving.id, moving.request);
+        let (id, request, over) = (moving.id, moving.request, moving.over.clone());
         let then = AfterWrite::Refuse { request, refusal: Refusal::Changed };
-        self.put(to, NameEntry::Removed { id, is_gone: false }, then, step);
+        self.put(to, over.map_or(NameEntry::Removed { id, is_gone: false }, NameEntry::File), then, step);
     }
 
     /// Tells the leader of the old name that the file has arrived.
@@ -162,4 +170,9 @@ impl RingNode {
     pub(crate) fn served(&self, name: &FileName, step: &Step) -> Option<Option<Stored>> {
         self.known(name, step).filter(|_| !self.pending.contains_key(name))
     }
+}
+
+/// The replicas of chunks of a replaced record that the record in its place does not have.
+fn replaced(over: &Option<FileRecord>, by: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
+    over.as_ref().map_or_else(BTreeMap::new, |over| dropped(over, Some(by)))
 }

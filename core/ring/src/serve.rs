@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
 
-use crate::event::{Effect, FileAnswer, FileOperation, Refusal};
+use crate::event::{Effect, FileAnswer, FileOperation, Refusal, Replaceable};
 use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
@@ -58,8 +58,9 @@ pub(crate) enum AfterWrite {
     Move { request: u64 },
     /// The leader of the new name is told that the file has departed.
     Moved,
-    /// The leader of the old name is told that the file has arrived.
-    Arrived { from: FileName, token: RecordVersion, request: Option<u64> },
+    /// The leader of the old name is told that the file has arrived. Replicas of chunks of the file that it has
+    /// replaced are deleted.
+    Arrived { from: FileName, token: RecordVersion, request: Option<u64>, dropped: BTreeMap<NodeId, Vec<ObjectId>> },
 }
 
 impl FileOperation {
@@ -68,6 +69,7 @@ impl FileOperation {
         match self {
             FileOperation::Create { name, .. }
             | FileOperation::Replace { name, .. }
+            | FileOperation::SetAttributes { name, .. }
             | FileOperation::Remove { name, .. }
             | FileOperation::Stat { name } => Some(name),
             FileOperation::Rename { to, .. } => Some(to),
@@ -99,8 +101,8 @@ impl RingNode {
 
     fn handle_unnamed(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
         match operation {
-            FileOperation::List { view, folder, after, most } => {
-                self.list(request, view, (&folder, &after), most, step)
+            FileOperation::List { view, folder, from, most, depth } => {
+                self.list(request, view, (&folder, &from), most, depth, step);
             }
             FileOperation::Recover { without, now_s } => self.recover(request, &without, now_s, step),
             _ => unreachable!("{operation:?} is of a name"),
@@ -154,11 +156,9 @@ impl RingNode {
             (FileOperation::Stat { .. }, Some((version, record))) => {
                 Err(Ok(FileAnswer::Found { version, record: record.clone() }))
             }
-            (FileOperation::Create { record, .. }, Some((version, present))) => Err(if present.id == record.id {
-                Ok(FileAnswer::Done { version })
-            } else {
-                Err(Refusal::Exists { id: present.id })
-            }),
+            (FileOperation::Create { record, .. }, Some((version, present))) => {
+                Err(if present.id == record.id { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
+            }
             (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
                 // This file was created and removed before; the request is late.
                 Some(NameEntry::Removed { id, .. }) if *id == record.id => Err(Err(Refusal::Changed)),
@@ -171,10 +171,21 @@ impl RingNode {
                 let dropped = dropped(present, Some(&record));
                 Ok((NameEntry::File(record), done(dropped)))
             }
+            (FileOperation::SetAttributes { attributes, .. }, Some((version, present)))
+                if present.attributes == attributes =>
+            {
+                Err(Ok(FileAnswer::Done { version }))
+            }
+            (FileOperation::SetAttributes { version, attributes, .. }, Some((is, present))) if is == version => {
+                Ok((NameEntry::File(FileRecord { attributes, ..present.clone() }), done(BTreeMap::new())))
+            }
             (FileOperation::Remove { id, .. }, Some((_, present))) if present.id == id => {
                 Ok((NameEntry::Removed { id, is_gone: true }, done(dropped(present, None))))
             }
-            (FileOperation::Replace { .. } | FileOperation::Remove { .. }, Some(_)) => Err(Err(Refusal::Changed)),
+            (
+                FileOperation::Replace { .. } | FileOperation::SetAttributes { .. } | FileOperation::Remove { .. },
+                Some(_),
+            ) => Err(Err(Refusal::Changed)),
             (FileOperation::Remove { id, .. }, None) => match stored {
                 Some(Stored { version, entry: NameEntry::Removed { id: removed, is_gone: true } })
                     if *removed == id =>
@@ -183,15 +194,30 @@ impl RingNode {
                 }
                 _ => Err(Err(Refusal::NotFound)),
             },
-            (FileOperation::Rename { id, .. }, Some((version, present))) => Err(if present.id == id {
-                Ok(FileAnswer::Done { version })
-            } else {
-                Err(Refusal::Exists { id: present.id })
-            }),
-            (FileOperation::Rename { from, version, id, .. }, None) => {
-                Ok((NameEntry::Arriving { from, version, id }, AfterWrite::Move { request }))
+            (FileOperation::Rename { id, .. }, Some((version, present))) if present.id == id => {
+                Err(Ok(FileAnswer::Done { version }))
             }
-            (FileOperation::Stat { .. } | FileOperation::Replace { .. }, None) => Err(Err(Refusal::NotFound)),
+            (FileOperation::Rename { from, version, id, over, .. }, Some((_, present))) => {
+                let may_be_replaced = match over {
+                    Replaceable::Nothing => false,
+                    Replaceable::File => !present.kind.is_folder(),
+                    Replaceable::Folder => present.kind.is_folder(),
+                };
+                match may_be_replaced {
+                    true => {
+                        let over = Some(present.clone());
+                        Ok((NameEntry::Arriving { from, version, id, over }, AfterWrite::Move { request }))
+                    }
+                    false => Err(Err(exists(present))),
+                }
+            }
+            (FileOperation::Rename { from, version, id, .. }, None) => {
+                Ok((NameEntry::Arriving { from, version, id, over: None }, AfterWrite::Move { request }))
+            }
+            (
+                FileOperation::Stat { .. } | FileOperation::Replace { .. } | FileOperation::SetAttributes { .. },
+                None,
+            ) => Err(Err(Refusal::NotFound)),
             (FileOperation::List { .. } | FileOperation::Recover { .. }, _) => unreachable!("they are of no name"),
         }
     }
@@ -295,9 +321,10 @@ impl RingNode {
                 dropped.into_iter().for_each(|(node, objects)| self.send(node, MessageBody::Drop(objects), step));
             }
             AfterWrite::Refuse { request, refusal } => self.answer_if(request, Err(refusal), step),
-            AfterWrite::Arrived { from, token, request } => {
+            AfterWrite::Arrived { from, token, request, dropped } => {
                 self.answer_if(request, Ok(FileAnswer::Done { version }), step);
                 self.tell_arrived(from, token, step);
+                dropped.into_iter().for_each(|(node, objects)| self.send(node, MessageBody::Drop(objects), step));
             }
             AfterWrite::Moved => self.tell_moved(name, &entry, step),
             AfterWrite::Move { request } => {
@@ -389,8 +416,12 @@ impl PendingOperation {
     }
 }
 
+fn exists(present: &FileRecord) -> Refusal {
+    Refusal::Exists { id: present.id, is_folder: present.kind.is_folder() }
+}
+
 /// The replicas of a file's chunks that its new record no longer has.
-fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
+pub(crate) fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let of = |chunk: &Chunk| {
         let object = chunk.object;
         chunk.replicas.iter().map(move |node| (*node, object)).collect::<Vec<_>>()

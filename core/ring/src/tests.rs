@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, FileSystemId, Format, NodeId};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format, NodeId};
 
-use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, Refusal, Save, Saved};
+use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, ListDepth, Refusal, Replaceable, Save, Saved};
 use crate::lost::MAX_LOST;
 use crate::message::{MessageBody, RingMessage};
 use crate::node::RingNode;
@@ -92,7 +92,9 @@ fn name(text: &str) -> FileName {
 }
 
 fn record(id: u128, modified_us: u64) -> FileRecord {
-    FileRecord { id: FileId(id), format: Format::Lines, chunk_bytes: 1, replication: 2, modified_us, chunks: vec![] }
+    let attributes = Attributes { modified_ns: modified_us, ..Attributes::default() };
+    let record = FileRecord::without_content(FileId(id), FileKind::File, attributes);
+    FileRecord { format: Format::Lines, chunk_bytes: 1, replication: 2, ..record }
 }
 
 fn chunk(object: u8, replicas: &[NodeId]) -> Chunk {
@@ -105,7 +107,7 @@ fn each_request_can_be_asked_again() {
     let create = |id| FileOperation::Create { name: name("a"), record: record(id, 1) };
     let first = alone.done(create(1));
     assert_eq!(alone.done(create(1)), first);
-    assert_eq!(alone.ask(create(2)), Err(Refusal::Exists { id: FileId(1) }));
+    assert_eq!(alone.ask(create(2)), Err(Refusal::Exists { id: FileId(1), is_folder: false }));
 
     let replace = |version, at| FileOperation::Replace { name: name("a"), version, record: record(1, at) };
     let second = alone.done(replace(first, 2));
@@ -113,7 +115,10 @@ fn each_request_can_be_asked_again() {
     assert_eq!(alone.done(replace(first, 2)), second);
     assert_eq!(alone.ask(replace(first, 3)), Err(Refusal::Changed));
 
-    let rename = |to| FileOperation::Rename { from: name("a"), version: second, id: FileId(1), to: name(to) };
+    let rename = |to| {
+        let over = Replaceable::Nothing;
+        FileOperation::Rename { from: name("a"), version: second, id: FileId(1), to: name(to), over }
+    };
     let third = alone.done(rename("b"));
     assert_eq!(alone.done(rename("b")), third);
     assert_eq!(alone.ask(rename("c")), Err(Refusal::Changed), "it is there no more");
@@ -130,6 +135,82 @@ fn each_request_can_be_asked_again() {
     let fourth = alone.done(remove("b", 1));
     assert_eq!(alone.done(remove("b", 1)), fourth);
     assert_eq!(alone.ask(replace(second, 9)), Err(Refusal::NotFound));
+}
+
+#[test]
+fn a_rename_replaces_an_entry_of_its_kind_and_deletes_the_chunks_of_that_entry() {
+    let mut alone = Alone::new();
+    let with = |id, object| FileRecord { chunks: vec![chunk(object, &[ME])], ..record(id, 1) };
+    let folder = |id| FileRecord { kind: FileKind::Folder, ..record(id, 1) };
+    let version = alone.done(FileOperation::Create { name: name("a"), record: with(1, 1) });
+    alone.done(FileOperation::Create { name: name("b"), record: with(2, 2) });
+    alone.done(FileOperation::Create { name: name("f"), record: folder(3) });
+    let rename = |version, to, over| FileOperation::Rename { from: name("a"), version, id: FileId(1), to, over };
+    for (to, over, id, is_folder) in [
+        ("b", Replaceable::Nothing, 2, false),
+        ("b", Replaceable::Folder, 2, false),
+        ("f", Replaceable::Nothing, 3, true),
+        ("f", Replaceable::File, 3, true),
+    ] {
+        let exists = Err(Refusal::Exists { id: FileId(id), is_folder });
+        assert_eq!(alone.ask(rename(version, name(to), over)), exists, "{to}");
+    }
+    let late = RecordVersion { sequence: version.sequence + 9, ..version };
+    assert_eq!(alone.ask(rename(late, name("b"), Replaceable::File)), Err(Refusal::Changed));
+    let there = alone.ask(FileOperation::Stat { name: name("b") });
+    assert!(matches!(there, Ok(FileAnswer::Found { record, .. }) if record == with(2, 2)), "it is put back");
+    let operation = rename(version, name("b"), Replaceable::File);
+    let effects = alone.run(Event::Requested { request: 7, operation });
+    assert!(effects.contains(&Effect::Drop { object: ObjectId([2; 16]) }), "{effects:?}");
+    assert_eq!(alone.ask(FileOperation::Stat { name: name("a") }), Err(Refusal::NotFound));
+    let there = alone.ask(FileOperation::Stat { name: name("b") });
+    assert!(matches!(there, Ok(FileAnswer::Found { record, .. }) if record == with(1, 1)));
+}
+
+#[test]
+fn attributes_change_without_the_content() {
+    let mut alone = Alone::new();
+    let record = FileRecord { chunks: vec![chunk(1, &[ME])], ..record(1, 1) };
+    let first = alone.done(FileOperation::Create { name: name("a"), record: record.clone() });
+    let attributes = Attributes { mode: 0o600, uid: 7, ..record.attributes };
+    let set = |version, attributes| FileOperation::SetAttributes { name: name("a"), version, attributes };
+    let second = alone.done(set(first, attributes));
+    assert_eq!(alone.done(set(first, attributes)), second, "it was done before");
+    assert_eq!(alone.ask(set(first, Attributes::default())), Err(Refusal::Changed));
+    let found = Ok(FileAnswer::Found { version: second, record: FileRecord { attributes, ..record } });
+    assert_eq!(alone.ask(FileOperation::Stat { name: name("a") }), found);
+}
+
+#[test]
+fn a_list_of_one_level_skips_what_is_in_subfolders() {
+    let mut alone = Alone::new();
+    for (id, text) in
+        ["/f", "/f/a", "/f/a-b", "/f/a/1", "/f/a/2/3", "/f/a0", "/f/b/c/d", "/g", "/f2"].iter().enumerate()
+    {
+        alone.done(FileOperation::Create { name: name(text), record: record(id as u128, 1) });
+    }
+    let gone = alone.done(FileOperation::Create { name: name("/f/gone/x"), record: record(99, 1) });
+    alone.done(FileOperation::Remove { name: name("/f/gone/x"), id: FileId(99) });
+    assert!(gone.sequence > 0);
+    let view = alone.node.view().unwrap().number;
+    for most in [1, 2, 3, 100] {
+        let (mut entries, mut implied, mut from) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let depth = ListDepth::OneLevel;
+            let list = FileOperation::List { view, folder: "/f".to_owned(), from, most, depth };
+            let Ok(FileAnswer::Listed { entries: more, implied: further, next }) = alone.ask(list) else { panic!() };
+            assert!(more.len() <= most as usize && further.len() <= most as usize);
+            entries.extend(more.into_iter().map(|entry| entry.name));
+            implied.extend(further);
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        assert_eq!(entries, ["/f/a", "/f/a-b", "/f/a0"].map(name), "{most}");
+        implied.dedup();
+        assert_eq!(implied, ["/f/a", "/f/b"].map(name), "{most}");
+    }
 }
 
 #[test]
@@ -150,7 +231,8 @@ fn chunks_that_no_file_has_any_more_are_dropped() {
     let replace = FileOperation::Replace { name: name("a"), version, record: with(&[2]) };
     assert_eq!(drops(&alone.run(Event::Requested { request: 1, operation: replace })), [1, 3]);
     let Ok(FileAnswer::Found { version, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
-    let rename = FileOperation::Rename { from: name("a"), version, id: FileId(1), to: name("b") };
+    let over = Replaceable::Nothing;
+    let rename = FileOperation::Rename { from: name("a"), version, id: FileId(1), to: name("b"), over };
     assert_eq!(drops(&alone.run(Event::Requested { request: 2, operation: rename })), []);
     let remove = FileOperation::Remove { name: name("b"), id: FileId(1) };
     assert_eq!(drops(&alone.run(Event::Requested { request: 3, operation: remove })), [2]);
@@ -162,18 +244,22 @@ fn lists_are_sorted_and_come_in_pages() {
     for (id, of) in ["/a", "/a-b/x", "/a/1", "/a/2/x", "/b", "/a/3"].into_iter().enumerate() {
         alone.done(FileOperation::Create { name: name(of), record: record(id as u128, 1) });
     }
-    let mut list = |folder: &str, after: &str, most| {
-        let operation = FileOperation::List { view: 1, folder: folder.to_owned(), after: after.to_owned(), most };
-        let Ok(FileAnswer::Listed { files, has_more }) = alone.ask(operation) else { panic!() };
-        (files.into_iter().map(|file| file.name.as_str().to_owned()).collect::<Vec<_>>(), has_more)
+    let mut list = |folder: &str, from: &str, most| {
+        let (folder, from, depth) = (folder.to_owned(), from.to_owned(), ListDepth::All);
+        let answer = alone.ask(FileOperation::List { view: 1, folder, from, most, depth });
+        let Ok(FileAnswer::Listed { entries, next, .. }) = answer else { panic!("{answer:?}") };
+        (entries.into_iter().map(|entry| entry.name.as_str().to_owned()).collect::<Vec<_>>(), next)
     };
-    let pages = |of: &[&str], has_more| (of.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), has_more);
-    assert_eq!(list("", "", 9), pages(&["/a", "/a-b/x", "/a/1", "/a/2/x", "/a/3", "/b"], false));
-    assert_eq!(list("/a", "", 2), pages(&["/a", "/a/1"], true));
-    assert_eq!(list("/a", "/a/1", 2), pages(&["/a/2/x", "/a/3"], false));
-    assert_eq!(list("/a/2/", "/a", 2), pages(&["/a/2/x"], false));
-    assert_eq!(list("/c", "", 2), pages(&[], false));
-    let other = FileOperation::List { view: 2, folder: String::new(), after: String::new(), most: 1 };
+    let pages = |of: &[&str], next: Option<&str>| {
+        (of.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), next.map(ToOwned::to_owned))
+    };
+    assert_eq!(list("", "", 9), pages(&["/a", "/a-b/x", "/a/1", "/a/2/x", "/a/3", "/b"], None));
+    assert_eq!(list("/a", "", 2), pages(&["/a", "/a/1"], Some("/a/2/x")));
+    assert_eq!(list("/a", "/a/2/x", 2), pages(&["/a/2/x", "/a/3"], None));
+    assert_eq!(list("/a/2/", "/a", 2), pages(&["/a/2/x"], None));
+    assert_eq!(list("/c", "", 2), pages(&[], None));
+    let (folder, from, depth) = (String::new(), String::new(), ListDepth::All);
+    let other = FileOperation::List { view: 2, folder, from, most: 1, depth };
     assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
 }
 

@@ -20,6 +20,14 @@ pub enum FilesErrorKind {
     NotFound,
     /// The file exists already.
     Exists,
+    /// The name is that of a folder, and the operation needs a file.
+    IsFolder,
+    /// The name, or a part of it, is that of a file, and the operation needs a folder.
+    NotFolder,
+    /// The folder is not empty.
+    NotEmpty,
+    /// A quota of a folder does not permit it.
+    Quota,
     /// Another client has changed the file: look at it again.
     Changed,
     /// The operation is impossible.
@@ -45,9 +53,23 @@ impl FilesError {
         FilesError::new(FilesErrorKind::NotFound, format!("there is no file {name}"))
     }
 
-    pub(crate) fn exists(name: &FileName) -> Self {
-        let message = format!("there is a file {name} already: remove it first, or choose another name");
+    pub(crate) fn exists(name: &FileName, is_folder: bool) -> Self {
+        let kind = if is_folder { "folder" } else { "file" };
+        let message = format!("there is a {kind} {name} already: remove it first, or choose another name");
         FilesError::new(FilesErrorKind::Exists, message)
+    }
+
+    pub(crate) fn is_folder(name: &FileName) -> Self {
+        FilesError::new(FilesErrorKind::IsFolder, format!("{name} is a folder"))
+    }
+
+    pub(crate) fn not_folder(name: &FileName) -> Self {
+        FilesError::new(FilesErrorKind::NotFolder, format!("{name} is a file, and not a folder"))
+    }
+
+    pub(crate) fn not_empty(name: &FileName) -> Self {
+        let message = format!("folder {name} is not empty: remove its files first, or remove it with -r");
+        FilesError::new(FilesErrorKind::NotEmpty, message)
     }
 
     /// The file has changed.

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord};
+use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord};
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::write::{FileDraft, now_us, random};
+use crate::client::write::{FileDraft, random};
 use crate::client::{DfsClient, File, PAUSE, WriteOptions, unexpected};
 
 /// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
@@ -16,6 +16,7 @@ pub struct HiddenFile {
     files: DfsClient,
     name: FileName,
     record: FileRecord,
+    makes_parents: bool,
 }
 
 impl DfsClient {
@@ -32,7 +33,7 @@ impl DfsClient {
         options: WriteOptions,
         see: impl FnMut(u64),
     ) -> Result<HiddenFile, FilesError> {
-        let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
+        let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
         let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
         let cutter = Cutter::new(format, chunk_bytes);
         let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
@@ -43,9 +44,10 @@ impl DfsClient {
 impl HiddenFile {
     /// A file whose chunks are stored.
     pub(super) fn of(files: &DfsClient, draft: &FileDraft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Self {
-        let WriteOptions { format, chunk_bytes, replication, .. } = options;
-        let record = FileRecord { id: draft.id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
-        HiddenFile { files: files.clone(), name: draft.name.clone(), record }
+        let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
+        let (id, kind, attributes, quota) = (draft.id, FileKind::File, creation.attributes(), None);
+        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
+        HiddenFile { files: files.clone(), name: draft.name.clone(), record, makes_parents: creation.makes_parents }
     }
 
     /// Makes the file appear.
@@ -53,12 +55,11 @@ impl HiddenFile {
     /// # Errors
     /// `Exists` if there is a file of this name; `Unreachable`.
     pub(super) async fn create(self) -> Result<File, FilesError> {
-        let HiddenFile { files, name, record } = self;
-        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
-        match files.operate(operation).await? {
-            FileAnswer::Done { version } => Ok(File { name, record, version }),
-            _ => Err(unexpected()),
+        let HiddenFile { files, name, record, makes_parents } = self;
+        if makes_parents {
+            files.make_parents(&name).await?;
         }
+        files.create_record(&name, record).await
     }
 
     /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients
@@ -67,13 +68,17 @@ impl HiddenFile {
     ///
     /// # Errors
     /// `Changed` if an answer was lost and another client has changed the name since: the file may have appeared and
-    /// may have been replaced, so its chunks may be deleted. `Unreachable`.
+    /// may have been replaced, so its chunks may be deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
     pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
         let (name, record) = (&self.name, &self.record);
         let (deadline, mut pause) = (self.files.deadline(), PAUSE);
+        if self.makes_parents {
+            self.files.make_parents(name).await?;
+        }
         let (mut is_unsure, mut tried_over) = (false, None);
         loop {
-            let present = match self.files.stat(name).await {
+            let present = match self.files.lookup(name).await {
+                Ok(present) if present.record.kind.is_folder() => return Err(FilesError::is_folder(name)),
                 // An earlier try was done, and its answer was lost.
                 Ok(present) if present.record.id == record.id => return Ok(Some(present)),
                 Ok(present) => Some(present),

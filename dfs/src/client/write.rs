@@ -12,7 +12,8 @@ use eyas_ring::{FileAnswer, FileOperation, replica_targets};
 use eyas_store::Checksum;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS, NodeId,
+    Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS,
+    NodeId,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -22,7 +23,7 @@ use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::groups::OutgoingSmallChunk;
 use crate::client::publish::HiddenFile;
-use crate::client::{DfsClient, File, PAUSE, unexpected};
+use crate::client::{Creation, DfsClient, File, PAUSE, unexpected};
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
 
 /// Number of chunks that are being stored at the same time.
@@ -58,13 +59,15 @@ pub struct WriteOptions {
     pub replication: u8,
     /// Whether the file appears only when its content is on the disks of the nodes.
     pub is_durable: bool,
+    /// Owner, permissions and time of the file.
+    pub creation: Creation,
 }
 
 impl WriteOptions {
-    /// The default options for this format.
+    /// The default options for this format. The file belongs to the user of this process.
     pub fn of(format: Format) -> Self {
         let (chunk_bytes, replication) = (DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION);
-        WriteOptions { format, chunk_bytes, replication, is_durable: true }
+        WriteOptions { format, chunk_bytes, replication, is_durable: true, creation: Creation::of_process(0o666) }
     }
 }
 
@@ -95,9 +98,7 @@ impl DfsClient {
         options: WriteOptions,
         see: impl FnMut(u64),
     ) -> Result<File, FilesError> {
-        if self.exists(name).await? {
-            return Err(FilesError::exists(name));
-        }
+        self.prepare_name(name, options.creation).await?;
         self.store_hidden(name, source, options, see).await?.create().await
     }
 
@@ -112,10 +113,8 @@ impl DfsClient {
         content: Vec<u8>,
         options: WriteOptions,
     ) -> Result<File, FilesError> {
-        if self.exists(name).await? {
-            return Err(FilesError::exists(name));
-        }
-        let WriteOptions { format, chunk_bytes, replication, is_durable } = options;
+        self.prepare_name(name, options.creation).await?;
+        let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
         let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
@@ -132,6 +131,16 @@ impl DfsClient {
         }
         self.sync(&draft, &chunks).await?;
         HiddenFile::of(self, &draft, options, chunks).create().await
+    }
+
+    /// Checks that a name is free, and makes the folders above it if that is wanted.
+    async fn prepare_name(&self, name: &FileName, creation: Creation) -> Result<(), FilesError> {
+        match self.lookup(name).await {
+            Ok(there) => return Err(FilesError::exists(name, there.record.kind.is_folder())),
+            Err(error) if error.kind == FilesErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if creation.makes_parents { self.make_parents(name).await } else { Ok(()) }
     }
 
     /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.
@@ -158,11 +167,14 @@ impl DfsClient {
         let draft = FileDraft { name, id, replication, is_durable: true };
         let more = self.store_all(&draft, cutter, source, last, kept.len(), see).await?;
         kept.extend(more);
-        let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record.clone() };
+        let now_ns = now_ns();
+        let attributes = Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
+        let record = FileRecord { attributes, chunks: kept, ..file.record.clone() };
         self.replace(file, record).await
     }
 
-    /// Replaces the record of a file. Repeats this if only the replicas were changed in the meantime, by repair.
+    /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
+    /// the meantime.
     pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
         loop {
             let (name, version) = (file.name.clone(), file.version);
@@ -180,6 +192,8 @@ impl DfsClient {
             if !now.record.is_as_written(&file.record) {
                 return Err(changed);
             }
+            let Attributes { modified_ns, changed_ns, .. } = record.attributes;
+            record.attributes = Attributes { modified_ns, changed_ns, ..now.record.attributes };
             for (chunk, now) in record.chunks.iter_mut().zip(&now.record.chunks) {
                 if chunk.object == now.object {
                     chunk.replicas.clone_from(&now.replicas);
@@ -557,6 +571,6 @@ pub(crate) fn random() -> Result<u128, FilesError> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-pub(super) fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+pub(super) fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

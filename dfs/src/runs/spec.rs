@@ -34,10 +34,13 @@ impl fmt::Display for BlockRunId {
     }
 }
 
+/// The folder of the file system's own files. It has no entry, and lists of the root do not show it.
+pub(crate) const OWN_FOLDER: &str = "/.eyas";
+
 impl BlockRunId {
     /// The folder for the output of its tasks, before the output appears at its destination.
     pub fn folder(self) -> String {
-        format!("/.eyas/runs/{self}")
+        format!("{OWN_FOLDER}/runs/{self}")
     }
 
     /// A file in that folder.

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{BoxedFuture, ChunkSpace, DfsClient, DfsNode, FilesError, NearNode, Site, SpaceError, WriteOptions};
+use eyas_dfs::{
+    BoxedFuture, ChunkSpace, Creation, DfsClient, DfsNode, FilesError, NearNode, Site, SpaceError, WriteOptions,
+};
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
@@ -175,8 +177,13 @@ pub fn lines(bytes: usize) -> Vec<u8> {
 }
 
 /// Chunks of 64 KiB.
-pub const SMALL: WriteOptions =
-    WriteOptions { format: Format::Lines, chunk_bytes: 64 << 10, replication: 3, is_durable: true };
+pub const SMALL: WriteOptions = WriteOptions {
+    format: Format::Lines,
+    chunk_bytes: 64 << 10,
+    replication: 3,
+    is_durable: true,
+    creation: Creation { mode: 0o644, uid: 1, gid: 1, modified_ns: None, makes_parents: true },
+};
 
 pub async fn write(files: &DfsClient, file: &str, content: &[u8]) -> Result<eyas_dfs::File, FilesError> {
     files.write(&name(file), std::io::Cursor::new(content.to_vec()), SMALL, |_| {}).await

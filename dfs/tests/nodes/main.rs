@@ -1,6 +1,7 @@
 //! Files on several nodes: acknowledged content survives failures of nodes and replicas.
 
 mod cluster;
+mod folders;
 mod runs;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
-use eyas_dfs::{ChunkContent, DfsClient, FilesErrorKind, WriteOptions};
+use eyas_dfs::{ChunkContent, DfsClient, FilesErrorKind, RenameOptions, WriteOptions};
 use eyas_store::{Checksum, object_path};
 use eyas_types::dfs::{Chunk, Format};
 use redb::TableDefinition;
@@ -43,7 +44,7 @@ async fn a_file_is_written_read_appended_renamed_and_removed() {
     let sizes = |file: &eyas_dfs::File| file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>();
     assert_eq!(sizes(&more), sizes(&at_once));
 
-    files.rename(&name("/a/1000000"), &name("/c")).await.unwrap();
+    files.rename(&name("/a/1000000"), &name("/c"), RenameOptions::default()).await.unwrap();
     assert_eq!(content_of(&files, "/c").await, appended);
     assert!(!files.exists(&name("/a/1000000")).await.unwrap());
     let names = |listed: Vec<eyas_dfs::Listing>| listed.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
@@ -75,7 +76,8 @@ async fn one_of_several_writers_of_a_name_wins() {
     let [winner] = winners[..] else { panic!("{winners:?}") };
     assert_eq!(content_of(&files, "/one").await, format!("{winner}\n").into_bytes());
     write(&files, "/other", b"x").await.unwrap();
-    assert_eq!(files.rename(&name("/other"), &name("/one")).await.unwrap_err().kind, FilesErrorKind::Exists);
+    let renamed = files.rename(&name("/other"), &name("/one"), RenameOptions::default()).await;
+    assert_eq!(renamed.unwrap_err().kind, FilesErrorKind::Exists);
 }
 
 /// Gives some bytes, and then fails.

@@ -22,14 +22,14 @@ pub(crate) fn list(files: &[Listing], json: bool) -> Result<(), CliError> {
             name: file.name.clone(),
             id: file.id.to_string(),
             size_bytes: file.size_bytes,
-            modified_us: file.modified_us,
+            modified_us: file.attributes.modified_us(),
             shape: None,
         };
         return show::json("files", &files.iter().map(view).collect::<Vec<_>>());
     }
     let mut table = Table::new(&["SIZE", "AGE", "NAME"]);
     for file in files {
-        table.row(vec![format_bytes(file.size_bytes), age(file.modified_us), file.name.to_string()]);
+        table.row(vec![format_bytes(file.size_bytes), age(file.attributes.modified_us()), file.name.to_string()]);
     }
     table.print()
 }
@@ -52,7 +52,7 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
         record.format,
         format_bytes(record.chunk_bytes),
         record.replication,
-        age(record.modified_us),
+        age(record.attributes.modified_us()),
         record.id
     )?;
     Ok(())
@@ -239,7 +239,7 @@ fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
         name: file.name.clone(),
         id: record.id.to_string(),
         size_bytes: record.size_bytes(),
-        modified_us: record.modified_us,
+        modified_us: record.attributes.modified_us(),
         shape: Some(shape),
     }
 }

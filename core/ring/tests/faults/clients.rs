@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use eyas_ring::{Event, FileAnswer, FileOperation, RecordVersion, Refusal, Ring, replica_targets};
-use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
+use eyas_ring::{
+    Event, FileAnswer, FileOperation, ListDepth, RecordVersion, Refusal, Replaceable, Ring, replica_targets,
+};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NodeId};
 
 use crate::cluster::{Cluster, MAX_DELAY_US, MS};
 use crate::history::Attempt;
@@ -12,7 +14,9 @@ use crate::history::Attempt;
 const PATIENCE_US: u64 = 1_000 * MS;
 
 pub fn record(id: FileId, stamp: u64) -> FileRecord {
-    FileRecord { id, format: Format::Lines, chunk_bytes: 1, replication: 2, modified_us: stamp, chunks: Vec::new() }
+    let attributes = Attributes { modified_ns: stamp, ..Attributes::default() };
+    let record = FileRecord::without_content(id, FileKind::File, attributes);
+    FileRecord { chunk_bytes: 1, replication: 2, ..record }
 }
 
 #[derive(Default)]
@@ -89,25 +93,24 @@ impl Clients {
     fn list(&mut self, folder: &str, cluster: &mut Cluster) -> BTreeMap<FileName, FileId> {
         let mut all = BTreeMap::new();
         for node in cluster.up() {
-            let mut after = String::new();
+            let mut from = String::new();
             loop {
                 let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
-                let operation = FileOperation::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
-                let (files, has_more) = match self.answer(node, operation, cluster) {
-                    Ok(FileAnswer::Listed { files, has_more }) => (files, has_more),
+                let (folder, depth) = (folder.to_owned(), ListDepth::All);
+                let operation = FileOperation::List { view, folder, from: from.clone(), most: 2, depth };
+                let (files, next) = match self.answer(node, operation, cluster) {
+                    Ok(FileAnswer::Listed { entries, implied, next }) if implied.is_empty() => (entries, next),
                     // The new view has the same members.
                     Err(Refusal::OtherView { .. }) => continue,
                     other => panic!("{other:?} is no list"),
                 };
-                assert!(
-                    files.is_sorted_by(|a, b| a.name < b.name) && files.iter().all(|file| *file.name.as_str() > *after)
-                );
-                after = files.last().map_or_else(String::new, |file| file.name.as_str().to_owned());
-                let count = files.len();
+                assert!(files.is_sorted_by(|a, b| a.name < b.name));
+                assert!(files.iter().all(|file| *file.name.as_str() >= *from));
+                assert!(files.len() == 2 || next.is_none());
                 all.extend(files.into_iter().map(|file| (file.name, file.id)));
-                assert!(count == 2 || !has_more);
-                if !has_more {
-                    break;
+                match next {
+                    Some(next) => from = next,
+                    None => break,
                 }
             }
         }
@@ -214,15 +217,21 @@ impl Clients {
                 FileOperation::Create { name, record }
             }
             (3, Some((version, mut record))) => {
-                stamp = record.modified_us;
-                record.modified_us = cluster.dice.throw();
+                stamp = record.attributes.modified_ns;
+                record.attributes.modified_ns = cluster.dice.throw();
                 add_chunk(&mut record, cluster);
                 FileOperation::Replace { name, version, record }
             }
+            (9, Some((version, record))) if cluster.dice.chance(500) => {
+                stamp = record.attributes.modified_ns;
+                let attributes = Attributes { modified_ns: cluster.dice.throw(), ..record.attributes };
+                FileOperation::SetAttributes { name, version, attributes }
+            }
             (4, Some((_, record))) => FileOperation::Remove { name, id: record.id },
             (5..7, Some((version, record))) if other != name => {
-                stamp = record.modified_us;
-                FileOperation::Rename { from: name, version, id: record.id, to: other }
+                stamp = record.attributes.modified_ns;
+                let over = if cluster.dice.chance(500) { Replaceable::File } else { Replaceable::Nothing };
+                FileOperation::Rename { from: name, version, id: record.id, to: other, over }
             }
             (7, Some((_, record))) => {
                 let chunk = record.chunks.last()?;
@@ -237,8 +246,9 @@ impl Clients {
                 let operation = FileOperation::List {
                     view: cluster.dice.below(9),
                     folder: "/0".to_owned(),
-                    after: String::new(),
+                    from: String::new(),
                     most: 9,
+                    depth: ListDepth::OneLevel,
                 };
                 return Some((operation, 0, ring.leader(&name)));
             }
@@ -275,6 +285,7 @@ fn leader_of(operation: &FileOperation, cluster: &mut Cluster) -> Option<NodeId>
     match operation {
         FileOperation::Create { name, .. }
         | FileOperation::Replace { name, .. }
+        | FileOperation::SetAttributes { name, .. }
         | FileOperation::Remove { name, .. }
         | FileOperation::Stat { name } => Some(ring.leader(name)),
         FileOperation::Rename { to, .. } => Some(ring.leader(to)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
 
-use eyas_ring::{FileAnswer, FileOperation, RecordVersion, Refusal, Round};
+use eyas_ring::{FileAnswer, FileOperation, RecordVersion, Refusal, Replaceable, Round};
 
 use eyas_types::dfs::{FileId, FileName};
 
@@ -26,11 +26,17 @@ impl fmt::Display for Attempt {
         match &self.operation {
             FileOperation::Create { name, record } => write!(f, "create {name} {}", short(record.id))?,
             FileOperation::Replace { name, record, .. } => {
-                let (old, new) = (self.stamp % 10_000, record.modified_us % 10_000);
+                let (old, new) = (self.stamp % 10_000, record.attributes.modified_ns % 10_000);
                 write!(f, "replace {name} {} written {old} by {new}", short(record.id))?;
             }
             FileOperation::Remove { name, id } => write!(f, "remove {name} {}", short(*id))?,
-            FileOperation::Rename { from, to, id, .. } => write!(f, "rename {from} {} to {to}", short(*id))?,
+            FileOperation::SetAttributes { name, attributes, .. } => {
+                let (old, new) = (self.stamp % 10_000, attributes.modified_ns % 10_000);
+                write!(f, "attributes of {name} written {old} become {new}")?;
+            }
+            FileOperation::Rename { from, to, id, over, .. } => {
+                write!(f, "rename {from} {} to {to} over {over:?}", short(*id))?;
+            }
             FileOperation::Stat { name } => write!(f, "stat {name}")?,
             FileOperation::List { .. } => write!(f, "list")?,
             FileOperation::Recover { without, .. } => write!(f, "recover without {without:?}")?,
@@ -39,9 +45,9 @@ impl fmt::Display for Attempt {
         write!(f, " - {:.3} ", ms(*at_us))?;
         match answer {
             Ok(FileAnswer::Found { record, .. }) => {
-                write!(f, "{} written {}", short(record.id), record.modified_us % 10_000)
+                write!(f, "{} written {}", short(record.id), record.attributes.modified_ns % 10_000)
             }
-            Err(Refusal::Exists { id }) => write!(f, "{} exists", short(*id)),
+            Err(Refusal::Exists { id, .. }) => write!(f, "{} exists", short(*id)),
             other => write!(f, "{other:?}"),
         }
     }
@@ -57,7 +63,9 @@ pub fn check(history: &[Attempt]) {
                 names.insert(name.clone());
                 ids.insert(record.id);
             }
-            FileOperation::Remove { name, .. } | FileOperation::Stat { name } => drop(names.insert(name.clone())),
+            FileOperation::Remove { name, .. }
+            | FileOperation::SetAttributes { name, .. }
+            | FileOperation::Stat { name } => drop(names.insert(name.clone())),
             FileOperation::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
             FileOperation::List { .. } | FileOperation::Recover { .. } => {}
         }
@@ -82,17 +90,28 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
     Some(match &attempt.operation {
         FileOperation::Create { name: of, record } if of == name => match answer {
             Some(Ok(_)) if id == Some(record.id) => vec![*state],
-            Some(Ok(_)) => only_if(id.is_none(), Some((record.id, record.modified_us))),
-            Some(Err(Refusal::Exists { id: other })) => only_if(id == Some(*other), *state),
+            Some(Ok(_)) => only_if(id.is_none(), Some((record.id, record.attributes.modified_ns))),
+            Some(Err(Refusal::Exists { id: other, .. })) => only_if(id == Some(*other), *state),
             Some(Err(Refusal::Changed)) => only_if(id.is_none(), *state),
             Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
-            None => unknown(id.is_none(), Some((record.id, record.modified_us))),
+            None => unknown(id.is_none(), Some((record.id, record.attributes.modified_ns))),
         },
         FileOperation::Replace { name: of, record, .. } if of == name => {
-            let new = Some((record.id, record.modified_us));
+            let new = Some((record.id, record.attributes.modified_ns));
             let is = state.is_some_and(|(_, stamp)| stamp == attempt.stamp);
             match answer {
                 Some(Ok(_)) => only_if(is || *state == new, new),
+                Some(Err(Refusal::Changed)) => only_if(id.is_some(), *state),
+                Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
+                Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
+                None => unknown(is, new),
+            }
+        }
+        FileOperation::SetAttributes { name: of, attributes, .. } if of == name => {
+            let new = id.map(|id| (id, attributes.modified_ns));
+            let is = state.is_some_and(|(_, stamp)| stamp == attempt.stamp);
+            match answer {
+                Some(Ok(_)) => only_if(is || state.is_some() && *state == new, new),
                 Some(Err(Refusal::Changed)) => only_if(id.is_some(), *state),
                 Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
                 Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
@@ -108,7 +127,7 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
         },
         FileOperation::Stat { name: of } if of == name => match answer {
             Some(Ok(FileAnswer::Found { record, .. })) => {
-                only_if(*state == Some((record.id, record.modified_us)), *state)
+                only_if(*state == Some((record.id, record.attributes.modified_ns)), *state)
             }
             Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
             Some(other) => panic!("{other:?} to {attempt:?}"),
@@ -119,14 +138,17 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
             None if id == Some(*renamed) => vec![None],
             _ => vec![*state],
         },
-        FileOperation::Rename { to, id: renamed, .. } if to == name => match answer {
-            Some(Ok(_)) if id == Some(*renamed) => vec![*state],
-            Some(Ok(_)) => only_if(id.is_none(), Some((*renamed, attempt.stamp))),
-            Some(Err(Refusal::Exists { id: other })) => only_if(id == Some(*other), *state),
-            Some(Err(Refusal::Changed)) => only_if(id.is_none(), *state),
-            Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
-            None => unknown(id.is_none(), Some((*renamed, attempt.stamp))),
-        },
+        FileOperation::Rename { to, id: renamed, over, .. } if to == name => {
+            let is_free = id.is_none() || *over == Replaceable::File;
+            match answer {
+                Some(Ok(_)) if id == Some(*renamed) => vec![*state],
+                Some(Ok(_)) => only_if(is_free, Some((*renamed, attempt.stamp))),
+                Some(Err(Refusal::Exists { id: other, .. })) => only_if(id == Some(*other) && !is_free, *state),
+                Some(Err(Refusal::Changed)) => only_if(is_free, *state),
+                Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
+                None => unknown(is_free, Some((*renamed, attempt.stamp))),
+            }
+        }
         _ => return None,
     })
 }
@@ -155,6 +177,12 @@ fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Ve
             only_if(is_at(from) || is_at(to), Some(to.clone()))
         }
         (FileOperation::Rename { from, to, id: of, .. }, None) if *of == id && is_at(from) => vec![Some(to.clone())],
+        // Another file replaces this one.
+        (FileOperation::Rename { to, over: Replaceable::File, id: of, .. }, answer) if *of != id => match answer {
+            Some(Ok(_)) if is_at(to) => vec![None],
+            None if is_at(to) => vec![None, state.clone()],
+            _ => same(),
+        },
         (FileOperation::Stat { name }, Some(Ok(FileAnswer::Found { record, .. }))) => {
             only_if(is_at(name) == (record.id == id), state.clone())
         }

@@ -1,0 +1,190 @@
+//! Renaming. One entry changes its name atomically. A folder with content does not: its names hash to different
+//! leaders, so they are moved one after another.
+//!
+//! The new folder gets the id of the old one first. So a rename that was interrupted can be repeated: the ids say that
+//! both folders are one that is being moved. At any time, each file has one of its two names.
+
+use std::time::Instant;
+
+use eyas_ring::{FileOperation, Listing, Replaceable};
+use eyas_types::dfs::{FileName, FileNameError, FileRecord};
+use tokio::task::JoinSet;
+
+use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::{DfsClient, File};
+
+/// Maximum number of entries of a folder that are renamed at the same time.
+const RENAMES_TOGETHER: usize = 512;
+
+/// Options of a rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameOptions {
+    /// Whether a file may replace a file, and a folder an empty folder, as POSIX has it.
+    pub replaces: bool,
+    /// Whether missing folders above the new name are made.
+    pub makes_parents: bool,
+}
+
+impl DfsClient {
+    /// Renames a file, link or folder. Readers find a file under one of the two names at any time. Renaming a folder
+    /// with content is not atomic; if it is interrupted, both folders have parts of the content, and the same rename
+    /// can be repeated.
+    ///
+    /// # Errors
+    /// `NotFound`; `Exists` if the new name is in use and may not be replaced; `IsFolder`, `NotFolder`, `NotEmpty` if
+    /// the entry there cannot be replaced by this one; `Invalid` if a folder would be in itself; `Changed`,
+    /// `Unreachable`.
+    pub async fn rename(&self, from: &FileName, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
+        let file = self.lookup(from).await?;
+        if from == to {
+            return Ok(());
+        }
+        if to.is_within(from.as_str()) {
+            return Err(FilesError::invalid(format!("{from} cannot be moved to {to}, which is below it")));
+        }
+        if options.makes_parents {
+            self.make_parents(to).await?;
+        }
+        if !file.record.kind.is_folder() {
+            let over = if options.replaces { Replaceable::File } else { Replaceable::Nothing };
+            return self.rename_entry(file, to, over).await;
+        }
+        self.0.folders.forget(from);
+        let over = match self.lookup(to).await {
+            Err(error) if error.kind == FilesErrorKind::NotFound => Replaceable::Nothing,
+            Err(error) => return Err(error),
+            // The rest of a rename that was interrupted.
+            Ok(there) if there.record.id == file.record.id => return self.move_folder(&file, to).await,
+            Ok(there) if !there.record.kind.is_folder() && options.replaces => return Err(FilesError::not_folder(to)),
+            Ok(there) if !options.replaces => return Err(FilesError::exists(to, there.record.kind.is_folder())),
+            Ok(_) if !self.is_empty(to).await? => return Err(FilesError::not_empty(to)),
+            Ok(_) => Replaceable::Folder,
+        };
+        if self.is_empty(from).await? {
+            return self.rename_entry(file, to, over).await;
+        }
+        if over == Replaceable::Folder {
+            self.remove_folder(to).await?;
+        }
+        self.create_record(to, file.record.clone()).await?;
+        self.move_folder(&file, to).await
+    }
+
+    /// Renames one entry.
+    async fn rename_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
+        let from = file.name.clone();
+        loop {
+            let (version, id) = (file.version, file.record.id);
+            let rename = FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };
+            let changed = match self.operate(rename).await {
+                Err(error) if error.kind == FilesErrorKind::Changed => error,
+                Err(error) if error.kind == FilesErrorKind::Exists => return Err(not_replaced(to, over, error)),
+                done => return done.map(drop),
+            };
+            let now = self.lookup(&from).await?;
+            // Repair changes records as well: it updates the replicas.
+            if now.version == version || !now.record.is_as_written(&file.record) {
+                return Err(changed);
+            }
+            file = now;
+        }
+    }
+
+    /// Moves everything below a folder to below `to`, which has an entry of the same id. Then the old folder is removed.
+    async fn move_folder(&self, folder: &File, to: &FileName) -> Result<(), FilesError> {
+        let from = &folder.name;
+        let deadline = Instant::now() + self.0.patience;
+        loop {
+            let listed = self.list_entries(from.as_str()).await?;
+            let below: Vec<Listing> = listed.into_iter().filter(|entry| entry.name != *from).collect();
+            if below.is_empty() {
+                break;
+            }
+            // A folder is before the names below it.
+            let (folders, files): (Vec<_>, Vec<_>) = below.into_iter().partition(|entry| entry.kind.is_folder());
+            for Listing { name, .. } in &folders {
+                let target = name.moved(from, to).map_err(|error| too_long(&error))?;
+                self.copy_folder(name, &target).await?;
+            }
+            self.move_files(files, from, to).await?;
+            let mut is_left = false;
+            for Listing { name, .. } in folders.iter().rev() {
+                is_left |= self.remove_moved(name).await?;
+            }
+            if is_left && Instant::now() >= deadline {
+                return Err(FilesError::not_empty(from));
+            }
+        }
+        match self.remove_moved(from).await? {
+            true => Err(FilesError::not_empty(from)),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a folder at its new name, with the id and the attributes that it has.
+    async fn copy_folder(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
+        let record = match self.lookup(from).await {
+            Err(error) if error.kind == FilesErrorKind::NotFound => return Ok(()),
+            found => found?.record,
+        };
+        match self.create_record(to, FileRecord { ..record }).await {
+            Err(error) if error.kind == FilesErrorKind::Exists => {
+                match self.lookup(to).await?.record.kind.is_folder() {
+                    true => Ok(()),
+                    false => Err(error),
+                }
+            }
+            made => made.map(drop),
+        }
+    }
+
+    /// Renames files and links of a folder, many at the same time.
+    async fn move_files(&self, files: Vec<Listing>, from: &FileName, to: &FileName) -> Result<(), FilesError> {
+        let (mut rest, mut moving) = (files.into_iter(), JoinSet::new());
+        loop {
+            while moving.len() < RENAMES_TOGETHER
+                && let Some(Listing { name, .. }) = rest.next()
+            {
+                let target = name.moved(from, to).map_err(|error| too_long(&error))?;
+                let client = self.clone();
+                moving.spawn(async move {
+                    let moved = match client.lookup(&name).await {
+                        Ok(file) => client.rename_entry(file, &target, Replaceable::Nothing).await,
+                        Err(error) => Err(error),
+                    };
+                    match moved {
+                        // Another client has removed or moved it.
+                        Err(error) if error.kind == FilesErrorKind::NotFound => Ok(()),
+                        moved => moved,
+                    }
+                });
+            }
+            match moving.join_next().await {
+                None => return Ok(()),
+                Some(moved) => moved.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?,
+            }
+        }
+    }
+
+    /// Removes a folder whose content has moved. Returns whether it is still there, because a file was created in it.
+    async fn remove_moved(&self, folder: &FileName) -> Result<bool, FilesError> {
+        match self.remove_folder(folder).await {
+            Ok(()) => Ok(false),
+            Err(error) if error.kind == FilesErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind == FilesErrorKind::NotEmpty => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn not_replaced(to: &FileName, over: Replaceable, error: FilesError) -> FilesError {
+    match over {
+        Replaceable::Nothing => error,
+        Replaceable::File => FilesError::is_folder(to),
+        Replaceable::Folder => FilesError::not_folder(to),
+    }
+}
+
+fn too_long(error: &FileNameError) -> FilesError {
+    FilesError::invalid(error.to_string())
+}
