@@ -28,6 +28,9 @@ const REDIAL_MAX: Duration = Duration::from_secs(5);
 /// A message of a submission gets no further task once the items in it have this many bytes.
 const SUBMISSION_PART_BYTES: usize = 1 << 20;
 
+/// How long a refusal is awaited after the dispatcher has closed the connection.
+const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
+
 /// How long a request to the file system is retried before it fails.
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two requests for the nodes of the file system, while executors reconnect.
@@ -131,7 +134,7 @@ impl Client {
     /// # Errors
     /// If the dispatcher refuses the request, or the connection ends.
     pub async fn ask(&mut self, request: FromClient) -> Result<ToClient, ClientError> {
-        self.session.writer.send(&[request]).await?;
+        self.tell(request).await?;
         self.next().await
     }
 
@@ -230,12 +233,14 @@ impl Client {
     ) -> Result<Option<JobId>, ClientError> {
         let mut withdrawn = std::pin::pin!(withdrawn);
         tokio::select! {
-            sent = self.send(&mut draft) => sent?,
+            sent = self.send(&mut draft) => if let Err(error) = sent {
+                return Err(self.refusal_or(error).await);
+            },
             () = &mut withdrawn => return Ok(None),
         }
         let tasks = draft.len() as u64;
         (draft.see)(SubmitProgress::Accepting { tasks });
-        self.session.writer.send(&[FromClient::Commit]).await?;
+        self.tell(FromClient::Commit).await?;
         let Session { reader, writer, .. } = &mut self.session;
         let mut answering = std::pin::pin!(next(reader, &mut self.received));
         let answer = tokio::select! {
@@ -357,7 +362,7 @@ impl Client {
         } else {
             FromClient::Watch { job, from: *seen, results }
         };
-        self.session.writer.send(&[request]).await?;
+        self.tell(request).await?;
         let mut reader = OutputReader::default();
         loop {
             match self.next().await? {
@@ -401,6 +406,25 @@ impl Client {
     /// Waits until the dispatcher has closed the connection. A dispatcher that stops closes all connections.
     pub async fn closed(&mut self) {
         while self.session.reader.next::<ToClient>().await.is_ok() {}
+    }
+
+    /// Sends a request.
+    async fn tell(&mut self, request: FromClient) -> Result<(), ClientError> {
+        match self.session.writer.send(&[request]).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refusal_or(error.into()).await),
+        }
+    }
+
+    /// The refusal that the dispatcher sent before it closed the connection, or else the error of the connection.
+    async fn refusal_or(&mut self, error: ClientError) -> ClientError {
+        if !matches!(error, ClientError::Session(SessionError::Ended { .. })) {
+            return error;
+        }
+        match tokio::time::timeout(REFUSAL_DEADLINE, self.next()).await {
+            Ok(Err(refused @ ClientError::Refused(_))) => refused,
+            _ => error,
+        }
     }
 
     async fn next(&mut self) -> Result<ToClient, ClientError> {

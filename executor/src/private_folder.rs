@@ -1,5 +1,6 @@
 //! Folders of the executor that no other user can read or write.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use eyas_session::private::{PrivateError, PrivateFolder};
@@ -11,7 +12,18 @@ pub(crate) fn make_private(folder: &Path) -> Result<(), PrivateError> {
     PrivateFolder::claim(folder).map(drop)
 }
 
-/// Makes a folder inside a private one, and sets its mode so that only this user can enter.
+/// How often a folder is made again whose parent was removed meanwhile.
+const MAX_REMOVALS: usize = 10;
+
+/// Makes a folder inside a private one, and sets its mode so that only this user can enter. Guardians of executors that
+/// have just ended may remove the parent meanwhile, as it is empty.
 pub(crate) fn make_inner_private(folder: &Path) -> Result<(), PrivateError> {
-    PrivateFolder::claim(folder)?.close()
+    let make = || PrivateFolder::claim(folder)?.close();
+    for _ in 0..MAX_REMOVALS {
+        match make() {
+            Err(PrivateError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            made => return made,
+        }
+    }
+    make()
 }
