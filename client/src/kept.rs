@@ -1,6 +1,7 @@
 //! Kept outputs of earlier jobs as inputs: `eyas://JOB/TASK/FILE`, and patterns of such names.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use eyas_store::{Glob, GlobError};
 use eyas_types::{JobId, Name, ObjectSpec, TaskId, units};
@@ -158,23 +159,42 @@ impl KeptOutputs {
         };
         let (mut found, mut next) = (Vec::new(), Some(from));
         while let Some(from) = next {
-            let answer = client.ask(FromClient::Kept { job, from, to, doubted: Vec::new() }).await?;
-            let ToClient::Kept(part) = answer else { return Err(ClientError::Unexpected.into()) };
-            let KeptPart { outputs, unfinished, next: more, .. } = part;
-            if unfinished > 0 {
-                return Err(KeptError::Unfinished { name: name.clone(), job, tasks: unfinished });
-            }
-            for output in outputs {
-                if output.is_lost {
-                    return Err(KeptError::Lost(output.object.source));
-                }
-                found.push(output.object.source.clone());
-                self.known.insert(output.object.source.clone(), output.object);
+            let (objects, more) = part_of(client, name, job, from..to).await?;
+            for object in objects {
+                found.push(object.source.clone());
+                self.known.insert(object.source.clone(), object);
             }
             next = more;
         }
         Ok(found)
     }
+}
+
+/// The kept outputs of some tasks of a job, and the first task of the next part, if there are more.
+async fn part_of(
+    client: &mut Client,
+    name: &Name,
+    job: JobId,
+    tasks: Range<u32>,
+) -> Result<(Vec<ObjectSpec>, Option<u32>), KeptError> {
+    let request = FromClient::Kept { job, from: tasks.start, to: tasks.end, doubted: Vec::new() };
+    let ToClient::Kept(part) = client.ask(request).await? else { return Err(ClientError::Unexpected.into()) };
+    let KeptPart { outputs, unfinished, next, .. } = part;
+    if unfinished > 0 {
+        return Err(KeptError::Unfinished { name: name.clone(), job, tasks: unfinished });
+    }
+    if let Some(lost) = outputs.iter().find(|output| output.is_lost) {
+        return Err(KeptError::Lost(lost.object.source.clone()));
+    }
+    Ok((outputs.into_iter().map(|output| output.object).collect(), next))
+}
+
+/// The kept output of this name.
+pub(crate) async fn kept_output(client: &mut Client, name: &Name) -> Result<ObjectSpec, KeptError> {
+    let job = job_of(name)?;
+    let index = task_of(name, job).ok_or_else(|| KeptError::Name(name.clone()))?.index;
+    let (found, _) = part_of(client, name, job, index..index.saturating_add(1)).await?;
+    found.into_iter().find(|object| object.source == *name).ok_or_else(|| KeptError::NotKept(name.clone()))
 }
 
 /// The job in the name of a kept output.

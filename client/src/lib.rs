@@ -22,6 +22,7 @@
 
 mod client;
 mod clusters;
+mod copy;
 mod draft;
 mod get;
 mod globs;
@@ -33,6 +34,7 @@ mod sources;
 
 pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
+pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
 pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};

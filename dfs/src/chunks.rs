@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use eyas_store::{DamagedUsage, Incoming, ObjectStore, StoreError};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
@@ -17,6 +18,7 @@ use crate::database::{Database, DatabaseError, OwnChunk};
 use crate::protocol::ChunkPresence;
 use crate::space::{ChunkSpace, SpaceError};
 
+mod derived;
 mod durable;
 mod small;
 
@@ -50,6 +52,8 @@ pub(crate) enum ChunkError {
     NoSource,
     #[error("peer {0} has other content for it")]
     OtherContent(SocketAddr),
+    #[error("the object has other content than it was said to have")]
+    OtherObject,
     #[error("the client sent other content than it had announced")]
     OtherPush,
     #[error("the client did not send it within {} seconds", BRING_DEADLINE.as_secs())]
@@ -82,7 +86,7 @@ impl OwnedChunk {
 }
 
 /// A chunk that this node should store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ChunkSpec {
     pub object: ObjectId,
     pub size_bytes: u64,

@@ -6,6 +6,7 @@
 
 mod balance;
 mod calls;
+mod copy;
 mod entries;
 mod error;
 mod folders;
@@ -36,6 +37,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
+pub use copy::CopyOptions;
 pub use entries::Creation;
 pub use error::{FilesError, FilesErrorKind};
 use folders::KnownFolders;
@@ -50,6 +52,7 @@ pub use recover::Recovery;
 pub use rename::RenameOptions;
 pub use runs::RunAttendance;
 pub use verify::{LostChunk, Verified};
+pub(crate) use write::MAX_CHUNK_BYTES;
 pub use write::{SMALL_CHUNK_BYTES, WriteOptions};
 
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};

@@ -22,7 +22,7 @@ mod space;
 mod storage;
 
 pub use client::{
-    ChunkContent, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering, HiddenFile, LostChunk,
+    ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering, HiddenFile, LostChunk,
     NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions,
 };
 pub use database::DatabaseError;

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use eyas_blocks::Event as BlockEvent;
 use eyas_ring::{FileAnswer, FileOperation, Refusal, RingMessage, View};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, FileSystemId, NodeId};
+use eyas_types::dfs::{FileId, FileName, FileSystemId, Format, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::chunks::ChunkSpec;
 use crate::runs::{BlockRunId, RunReply, RunRequest};
 
 /// A node that is alive.
@@ -87,6 +88,47 @@ pub(crate) enum RequestBody {
     Sync { objects: Vec<ObjectId> },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
+    /// Make chunks of objects in the node's store that have the same content. Answered by [`ResponseBody::Derived`].
+    Derive(Vec<(ObjectId, ChunkSpec)>),
+    /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`].
+    Cut(CutRequest),
+}
+
+/// Which chunks to cut off an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CutRequest {
+    /// The object, in the store of the node.
+    pub object: ObjectId,
+    /// The file that the chunks are for.
+    pub id: FileId,
+    /// The last part of the object's name, which says its format.
+    pub base_name: String,
+    /// The format of the records; chosen by the name and the first bytes if missing.
+    pub format: Option<Format>,
+    /// Target size of the chunks.
+    pub chunk_bytes: u64,
+    /// Where the first of the chunks begins in the object.
+    pub from: u64,
+}
+
+/// Chunks that were cut off an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CutPart {
+    /// The format of the records.
+    pub format: Format,
+    /// Size and checksum of each chunk.
+    pub chunks: Vec<(u64, u64)>,
+    /// Where the next chunk begins, if there are more.
+    pub next: Option<u64>,
+}
+
+/// Why an object cannot be cut into chunks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum CutFailure {
+    /// It does not have the format: the problem, for a person.
+    Format(String),
+    /// A chunk was not stored.
+    NotStored(StoreFailure),
 }
 
 /// A chunk that is sent within a request.
@@ -141,6 +183,9 @@ pub(crate) enum ResponseBody {
     },
     /// One value for each chunk.
     Contents(Vec<SmallContent>),
+    /// One value for each chunk.
+    Derived(Vec<Result<(), StoreFailure>>),
+    Cut(Result<CutPart, CutFailure>),
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the chunk.

@@ -24,6 +24,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::OperateAll(operations) => operations.iter().all(is_look),
         RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
         RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
+        RequestBody::Derive(_) | RequestBody::Cut(_) => false,
         RequestBody::Bad { .. } | RequestBody::Tell { .. } => false,
     }
 }
@@ -50,6 +51,8 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         }
         RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
         RequestBody::Check { .. } | RequestBody::Usage => false,
+        // They copy objects that the scope does not name.
+        RequestBody::Derive(_) | RequestBody::Cut(_) => false,
     }
 }
 
@@ -100,6 +103,7 @@ mod tests {
             (RequestBody::StoreAll { chunks: Vec::new(), is_durable: true }, [true, false, true, false]),
             (RequestBody::Sync { objects: Vec::new() }, [true, false, true, false]),
             (RequestBody::Contents { objects: Vec::new() }, [true, true, true, false]),
+            (RequestBody::Derive(Vec::new()), [true, false, false, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),

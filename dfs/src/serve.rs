@@ -138,7 +138,10 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             // The semaphore is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
-            let is_storing = matches!(what, RequestBody::Store { .. } | RequestBody::StoreAll { .. });
+            let is_storing = matches!(
+                what,
+                RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Derive(_) | RequestBody::Cut(_)
+            );
             let serve = async move {
                 client.serve(what).await;
                 drop(request);
@@ -180,6 +183,8 @@ impl Client {
             RequestBody::StoreAll { chunks, is_durable } => {
                 ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
             }
+            RequestBody::Derive(derived) => ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await),
+            RequestBody::Cut(request) => ResponseBody::Cut(self.shared.chunks.cut(&request).await),
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }

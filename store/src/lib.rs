@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod alias;
 pub mod arriving;
 pub mod checksum;
 pub mod damaged;

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use eyas_client::cluster_files;
 use eyas_client::files::{
     DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, RenameOptions, SMALL_CHUNK_BYTES, WriteOptions,
 };
@@ -15,6 +14,7 @@ use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::FilesUsageView;
+use eyas_client::{Client, cluster_files};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
@@ -27,6 +27,7 @@ use crate::print::{self, say};
 use crate::show;
 
 mod arguments;
+mod copy;
 mod many;
 mod sources;
 mod views;
@@ -51,7 +52,7 @@ pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<Exit
     tokio::select! {
         biased;
         () = interrupted(false) => Ok(ExitCode::from(INTERRUPTED)),
-        done = session.act(command) => done,
+        done = session.act(command, &mut client) => done,
     }
 }
 
@@ -62,8 +63,11 @@ struct DfsSession {
 }
 
 impl DfsSession {
-    async fn act(self, command: DfsCommand) -> Result<ExitCode, CliError> {
+    async fn act(self, command: DfsCommand, client: &mut Client) -> Result<ExitCode, CliError> {
         match command {
+            DfsCommand::Cp { source, to, shape } => {
+                copy::copy(client, &self.files, (&source, &to), shape, self.json).await?;
+            }
             DfsCommand::Put { sources, name, recursive, shape } => self.put(&sources, &name, recursive, shape).await?,
             DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,

@@ -34,6 +34,7 @@ mod map;
 mod matchmaking;
 mod messages;
 mod name_space;
+mod name_space_copy;
 mod name_space_kept;
 mod node_ends;
 mod outputs;

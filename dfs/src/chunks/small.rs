@@ -131,7 +131,7 @@ impl NodeChunks {
 
 type OwnedEntry = (ObjectId, OwnChunk);
 
-fn failure(error: &ChunkError) -> StoreFailure {
+pub(super) fn failure(error: &ChunkError) -> StoreFailure {
     match error {
         ChunkError::Space(_) => StoreFailure::NoSpace(error.to_string()),
         ChunkError::Store(error) if error.kind == StoreErrorKind::Full => StoreFailure::NoSpace(error.to_string()),

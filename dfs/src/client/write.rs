@@ -134,7 +134,7 @@ impl DfsClient {
     }
 
     /// Checks that a name is free, and makes the folders above it if that is wanted.
-    async fn prepare_name(&self, name: &FileName, creation: Creation) -> Result<(), FilesError> {
+    pub(super) async fn prepare_name(&self, name: &FileName, creation: Creation) -> Result<(), FilesError> {
         match self.lookup(name).await {
             Ok(there) => return Err(FilesError::exists(name, there.record.kind.is_folder())),
             Err(error) if error.kind == FilesErrorKind::NotFound => {}
@@ -307,7 +307,7 @@ impl DfsClient {
         }
     }
 
-    async fn sync_on(&self, member: &Member, objects: Vec<ObjectId>) -> Result<(), FilesError> {
+    pub(super) async fn sync_on(&self, member: &Member, objects: Vec<ObjectId>) -> Result<(), FilesError> {
         let synced = async { self.0.calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
         match timeout(SYNC_DEADLINE, synced).await.unwrap_or_else(|_| Err(silent(member)))? {
             ResponseBody::Synced { failure: None } => Ok(()),
@@ -328,8 +328,20 @@ impl DfsClient {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
         let object = Chunk::object_of(id, size_bytes, checksum);
         let content = Arc::new(content);
-        let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content };
-        let (mut replicas, mut full, mut failed) = (Vec::<Member>::new(), BTreeSet::new(), BTreeSet::new());
+        self.replicate(OutgoingChunk { object, size_bytes, checksum, is_durable, content }, Vec::new(), replication)
+            .await
+    }
+
+    /// Stores a chunk on further nodes, until it has as many replicas as it should have. Without content, the nodes in
+    /// `replicas` have it.
+    pub(super) async fn replicate(
+        &self,
+        chunk: OutgoingChunk,
+        mut replicas: Vec<Member>,
+        replication: u8,
+    ) -> Result<Chunk, FilesError> {
+        let OutgoingChunk { object, size_bytes, checksum, .. } = chunk;
+        let (mut full, mut failed) = (BTreeSet::new(), BTreeSet::new());
         let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
         loop {
             let known = self.known();
@@ -357,7 +369,7 @@ impl DfsClient {
                 failed.clear();
                 self.pause(&mut pause).await;
             }
-            let stored = match size_bytes <= SMALL_CHUNK_BYTES as u64 {
+            let stored = match (1..=SMALL_CHUNK_BYTES).contains(&chunk.content.len()) {
                 true => self.send_small(&chunk, further).await,
                 false => self.chain(&chunk, replicas.first(), further).await,
             };
@@ -484,7 +496,7 @@ impl DfsClient {
 
 /// The number of replicas with which a chunk counts as stored. If nodes are down or full, this is fewer than it should
 /// have, but at least two.
-fn enough_replicas(replication: u8, nodes: usize) -> usize {
+pub(super) fn enough_replicas(replication: u8, nodes: usize) -> usize {
     usize::from(replication).min(2).min(nodes).max(1)
 }
 
@@ -496,7 +508,7 @@ fn no_room(bytes: u64) -> FilesError {
     FilesError::new(FilesErrorKind::Full, format!("no node has space for a chunk of {bytes} bytes"))
 }
 
-fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
+pub(super) fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
     FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
 }
 

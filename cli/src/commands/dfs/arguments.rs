@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, NodeId};
-use eyas_client::types::units;
+use eyas_client::types::{Name, units};
 
 use crate::error::ValueError;
+use crate::words;
 
 #[derive(Subcommand)]
 pub(crate) enum DfsCommand {
@@ -36,6 +37,18 @@ pub(crate) enum DfsCommand {
         /// Replace existing files
         #[arg(long)]
         force: bool,
+    },
+    /// Make a file of a kept output, eyas://JOB/TASK/FILE, or copy a file of the file system, on the nodes that have
+    /// the content
+    Cp {
+        /// The kept output, or the file
+        #[arg(value_parser = words::name())]
+        source: Name,
+        /// Name of the new file; or, with a slash at the end, its folder
+        #[arg(value_parser = words::name())]
+        to: Name,
+        #[command(flatten)]
+        shape: CopyShapeArgs,
     },
     /// Remove files
     Rm {
@@ -156,6 +169,21 @@ pub(crate) struct FileShapeArgs {
         value_parser = clap::value_parser!(u8).range(1..)
     )]
     pub replicas: u8,
+}
+
+/// Options for copies.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct CopyShapeArgs {
+    /// Record format of a file that is made of a kept output [default: chosen by the ending and the first bytes of the
+    /// output]
+    #[arg(long)]
+    pub format: Option<Format>,
+    /// Size of the chunks of a file that is made of a kept output, from 1KiB to 1GiB [default: 4MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk_bytes)]
+    pub chunk_size: Option<u64>,
+    /// Number of replicas of each chunk [default: 3; for a copy of a file, as many as the file has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub replicas: Option<u8>,
 }
 
 /// Minimum size of a chunk: the overhead of smaller chunks is too high.

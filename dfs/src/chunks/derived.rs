@@ -1,0 +1,123 @@
+//! Chunks that this node makes of objects in its own store: of chunks of other files, and of cached or kept objects. No
+//! byte crosses the network.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use eyas_blocks::format::{BadContent, Cutter};
+use eyas_store::{Checksum, StoreError};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, Format};
+use tokio::task::block_in_place;
+
+use crate::chunks::small::failure;
+use crate::chunks::{ChunkError, ChunkSpec, NodeChunks};
+use crate::client::MAX_CHUNK_BYTES;
+use crate::protocol::{CutFailure, CutPart, CutRequest, StoreFailure};
+
+/// A request cuts off further chunks until they have this number of bytes. The client then asks for the rest.
+const CUT_BYTES: u64 = 256 << 20;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Bytes at the start of an object by which it is found to be text.
+const PROBE_BYTES: u64 = 4096;
+
+impl NodeChunks {
+    /// Makes chunks of objects that are in this node's store, and have the same content. Returns one value for each.
+    pub async fn derive_all(&self, derived: &[(ObjectId, ChunkSpec)]) -> Vec<Result<(), StoreFailure>> {
+        let mut results = Vec::with_capacity(derived.len());
+        for (of, wanted) in derived {
+            results.push(self.derive(*of, *wanted).await.map_err(|error| failure(&error)));
+        }
+        results
+    }
+
+    /// Makes a chunk of an object that is in this node's store, and has the same content.
+    async fn derive(&self, of: ObjectId, wanted: ChunkSpec) -> Result<(), ChunkError> {
+        let Some(place) = self.prepare(wanted).await? else { return Ok(()) };
+        let made = match block_in_place(|| self.store.alias(of, wanted.object)) {
+            Ok(made) if made == (wanted.size_bytes, Checksum(wanted.checksum)) => self.take(wanted),
+            Ok(_) => Err(ChunkError::OtherObject),
+            Err(error) => Err(error.into()),
+        };
+        place.finish(made)
+    }
+
+    /// Cuts the next chunks off an object that is in this node's store. An object that is one chunk is not copied.
+    pub async fn cut(&self, request: &CutRequest) -> Result<CutPart, CutFailure> {
+        let failed = |error: ChunkError| CutFailure::NotStored(failure(&error));
+        let stored = |error: StoreError| failed(error.into());
+        let mut opened = block_in_place(|| self.store.open_object(request.object)).map_err(stored)?;
+        let unreadable = |error: std::io::Error| {
+            let why = format!("cannot read object {}: {error}", request.object);
+            CutFailure::NotStored(StoreFailure::Failed(why))
+        };
+        let format = match request.format {
+            Some(format) => format,
+            None => block_in_place(|| probe(&mut opened.file, &request.base_name)).map_err(unreadable)?,
+        };
+        opened.file.seek(SeekFrom::Start(request.from)).map_err(unreadable)?;
+        let mut cutter = Cutter::resume(format, request.chunk_bytes, request.from);
+        let (mut chunks, mut chunk, mut at) = (Vec::new(), Vec::new(), request.from);
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            let read = block_in_place(|| opened.file.read(&mut buffer)).map_err(unreadable)?;
+            let mut bytes = &buffer[..read];
+            while let Some(end) = cutter.cut(bytes).map_err(bad)? {
+                chunk.extend_from_slice(&bytes[..end]);
+                bytes = &bytes[end..];
+                at += chunk.len() as u64;
+                chunks.push(
+                    self.write_cut(request, std::mem::take(&mut chunk), opened.size_bytes).await.map_err(failed)?,
+                );
+                if at - request.from >= CUT_BYTES && at < opened.size_bytes {
+                    return Ok(CutPart { format, chunks, next: Some(at) });
+                }
+            }
+            chunk.extend_from_slice(bytes);
+            if chunk.len() > MAX_CHUNK_BYTES {
+                return Err(CutFailure::Format(format!("it has a record of more than {MAX_CHUNK_BYTES} bytes")));
+            }
+            if read == 0 {
+                break;
+            }
+        }
+        let _ = cutter.finish().map_err(bad)?;
+        if !chunk.is_empty() {
+            chunks.push(self.write_cut(request, chunk, opened.size_bytes).await.map_err(failed)?);
+        }
+        Ok(CutPart { format, chunks, next: None })
+    }
+
+    /// Stores a chunk that was cut off an object, which has `size_bytes`.
+    async fn write_cut(
+        &self,
+        request: &CutRequest,
+        content: Vec<u8>,
+        size_bytes: u64,
+    ) -> Result<(u64, u64), ChunkError> {
+        let checksum = Checksum::of(&content).0;
+        let chunk_bytes = content.len() as u64;
+        let object = Chunk::object_of(request.id, chunk_bytes, checksum);
+        let wanted = ChunkSpec { object, size_bytes: chunk_bytes, checksum };
+        if chunk_bytes == size_bytes {
+            self.derive(request.object, wanted).await?;
+        } else if let Some(place) = self.prepare(wanted).await? {
+            let written = block_in_place(|| self.store.put(object, &content).map_err(ChunkError::from));
+            place.finish(written.and_then(|_| self.take(wanted)))?;
+        }
+        Ok((chunk_bytes, checksum))
+    }
+}
+
+/// The likely format of an object that is to become a file.
+fn probe(file: &mut std::fs::File, base_name: &str) -> std::io::Result<Format> {
+    let mut beginning = Vec::new();
+    file.by_ref().take(PROBE_BYTES).read_to_end(&mut beginning)?;
+    Ok(Format::guess(base_name, !beginning.contains(&0)))
+}
+
+fn bad(error: BadContent) -> CutFailure {
+    CutFailure::Format(error.to_string())
+}

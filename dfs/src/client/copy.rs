@@ -1,0 +1,243 @@
+//! Copies: new files whose chunks are made on the nodes that have their content, so that no byte of it crosses the
+//! network. A copy is a file of its own: its chunks are other objects, and removing either file leaves the other.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, FileId, FileName, Format, NodeId};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::chunks::ChunkSpec;
+use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::publish::HiddenFile;
+use crate::client::write::{FileDraft, OutgoingChunk, enough_replicas, not_stored, random};
+use crate::client::{Creation, DfsClient, File, WriteOptions, unexpected};
+use crate::protocol::{CutFailure, CutRequest, Member, RequestBody, ResponseBody, StoreFailure};
+
+/// Chunks that a node is asked to make with one request.
+const DERIVED_TOGETHER: usize = 256;
+
+/// Chunks whose further replicas are made at the same time.
+const REPLICATED_TOGETHER: usize = 4;
+
+/// Time for a node to make the chunks of one request.
+const DERIVE_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Options of a file that is made of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// The format of its records; chosen by the name and the first bytes if missing.
+    pub format: Option<Format>,
+    /// Target size of its chunks, bytes.
+    pub chunk_bytes: u64,
+    /// Number of replicas of each chunk.
+    pub replication: u8,
+}
+
+impl DfsClient {
+    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that are missing are
+    /// sent from node to node.
+    ///
+    /// # Errors
+    /// `Exists`; `Full`, `Lost`, `Unreachable`. No file appears then.
+    pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
+        let record = &from.record;
+        let (id, chunk_bytes) = (FileId(random()?), record.chunk_bytes);
+        let creation = Creation::of_process(record.attributes.mode);
+        let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
+        self.prepare_name(to, creation).await?;
+        let specs: Vec<_> = record.chunks.iter().map(|chunk| spec_of(id, chunk.size_bytes, chunk.checksum)).collect();
+        let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
+        for (place, chunk) in record.chunks.iter().enumerate() {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
+        }
+        let (members, mut deriving) = (self.known().members, JoinSet::new());
+        for (node, places) in by_node {
+            let Some(member) = members.get(&node).copied() else { continue };
+            let derived: Vec<_> = places.iter().map(|place| (record.chunks[*place].object, specs[*place])).collect();
+            let files = self.clone();
+            deriving.spawn(async move { (member, places, files.derive_on(&member, &derived).await) });
+        }
+        let mut replicas = vec![Vec::<Member>::new(); specs.len()];
+        while let Some(derived) = deriving.join_next().await {
+            let (member, places, derived) = derived.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            for (place, made) in places.into_iter().zip(derived) {
+                match made {
+                    Ok(()) => replicas[place].push(member),
+                    Err(error) => tracing::info!(node = %member.node, "a node did not copy a chunk: {error}"),
+                }
+            }
+        }
+        for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
+            // Its nodes are gone, or full: the content goes through this process.
+            let stored = self.store(id, self.chunk(from, place).await?, replication, false).await?;
+            replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
+        }
+        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect()).await
+    }
+
+    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks.
+    ///
+    /// # Errors
+    /// `Exists`; `NotFound` if none of the nodes has the object; `Invalid` if the content does not have the format;
+    /// `Full`, `Unreachable`. No file appears then.
+    pub async fn copy_object(
+        &self,
+        (object, base_name): (ObjectId, &str),
+        nodes: &[SocketAddr],
+        to: &FileName,
+        options: CopyOptions,
+    ) -> Result<File, FilesError> {
+        self.prepare_name(to, WriteOptions::of(Format::Whole).creation).await?;
+        self.gather(options.replication.into(), |_| {}).await?;
+        let members = self.known().members;
+        let holders = members.values().filter(|member| nodes.contains(&member.address));
+        let missing = format!("no node of the file system has object {object}: try again");
+        let mut why = FilesError::new(FilesErrorKind::NotFound, missing);
+        for member in holders {
+            let cut = match self.cut_on(member, object, base_name, options).await {
+                Err((true, _)) if options.format.is_none() => {
+                    // It does not have the format that its name promises, so it is stored without records.
+                    let options = CopyOptions { format: Some(Format::Fixed { record_bytes: 1 }), ..options };
+                    self.cut_on(member, object, base_name, options).await
+                }
+                cut => cut,
+            };
+            match cut {
+                Ok((id, format, specs)) => {
+                    let CopyOptions { chunk_bytes, replication, .. } = options;
+                    let options = WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) };
+                    let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
+                    return self.publish_derived(to, id, options, chunks).await;
+                }
+                Err((true, error)) => return Err(error),
+                Err((false, error)) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// Has a node make chunks of objects. Returns one value for each.
+    async fn derive_on(&self, member: &Member, derived: &[(ObjectId, ChunkSpec)]) -> Vec<Result<(), FilesError>> {
+        let mut results = Vec::with_capacity(derived.len());
+        for part in derived.chunks(DERIVED_TOGETHER) {
+            match self.ask_to_derive(member, RequestBody::Derive(part.to_vec())).await {
+                Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
+                    results.extend(made.into_iter().map(|made| made.map_err(|failure| refused(member, failure))));
+                }
+                Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
+                Err(error) => results.extend(part.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        results
+    }
+
+    /// Has a node cut an object into the chunks of a new file. An error says whether the content is the cause.
+    async fn cut_on(
+        &self,
+        member: &Member,
+        object: ObjectId,
+        base_name: &str,
+        options: CopyOptions,
+    ) -> Result<(FileId, Format, Vec<ChunkSpec>), (bool, FilesError)> {
+        let id = FileId(random().map_err(|error| (false, error))?);
+        let CopyOptions { mut format, chunk_bytes, .. } = options;
+        let (mut specs, mut from) = (Vec::new(), 0);
+        loop {
+            let base_name = base_name.to_owned();
+            let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
+            match self.ask_to_derive(member, request).await.map_err(|error| (false, error))? {
+                ResponseBody::Cut(Ok(part)) => {
+                    specs.extend(part.chunks.iter().map(|(size_bytes, checksum)| spec_of(id, *size_bytes, *checksum)));
+                    match part.next {
+                        Some(next) => (from, format) = (next, Some(part.format)),
+                        None => return Ok((id, part.format, specs)),
+                    }
+                }
+                ResponseBody::Cut(Err(CutFailure::Format(why))) => return Err((true, FilesError::invalid(why))),
+                ResponseBody::Cut(Err(CutFailure::NotStored(failure))) => {
+                    return Err((false, refused(member, failure)));
+                }
+                _ => return Err((false, unexpected())),
+            }
+        }
+    }
+
+    async fn ask_to_derive(&self, member: &Member, request: RequestBody) -> Result<ResponseBody, FilesError> {
+        let answered = async { self.0.calls.ask(member.address, request).await?.next().await };
+        let late = || FilesError::unreachable(format!("node {} does not answer", member.node));
+        timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Makes the missing replicas of chunks that some nodes have, forces all of them to the disks, and has the file
+    /// appear.
+    async fn publish_derived(
+        &self,
+        to: &FileName,
+        id: FileId,
+        options: WriteOptions,
+        chunks: Vec<(ChunkSpec, Vec<Member>)>,
+    ) -> Result<File, FilesError> {
+        let WriteOptions { replication, is_durable, .. } = options;
+        let mut made: Vec<Option<Chunk>> = vec![None; chunks.len()];
+        let (mut rest, mut under_way) = (chunks.into_iter().enumerate(), JoinSet::new());
+        loop {
+            while under_way.len() < REPLICATED_TOGETHER
+                && let Some((place, (spec, replicas))) = rest.next()
+            {
+                let (files, ChunkSpec { object, size_bytes, checksum }) = (self.clone(), spec);
+                let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::default() };
+                under_way.spawn(async move { (place, files.replicate(chunk, replicas, replication).await) });
+            }
+            let Some(replicated) = under_way.join_next().await else { break };
+            let (place, chunk) = replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            made[place] = Some(chunk?);
+        }
+        let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
+        let draft = FileDraft { name: to, id, replication, is_durable };
+        self.sync_all(&chunks, replication).await?;
+        HiddenFile::of(self, &draft, options, chunks).create().await
+    }
+
+    /// Forces chunks to the disks of their nodes.
+    async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
+        let known = self.known();
+        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
+        for chunk in chunks {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
+        }
+        let mut syncing = JoinSet::new();
+        for (member, objects) in
+            by_node.into_iter().filter_map(|(node, objects)| Some((*known.members.get(&node)?, objects)))
+        {
+            let files = self.clone();
+            syncing.spawn(async move { (member.node, files.sync_on(&member, objects).await) });
+        }
+        let (mut durable, mut why) =
+            (Vec::new(), FilesError::unreachable("no node has the chunks of the copy on its disk"));
+        while let Some(synced) = syncing.join_next().await {
+            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+                (node, Ok(())) => durable.push(node),
+                (_, Err(error)) => why = error,
+            }
+        }
+        let enough = enough_replicas(replication, known.size());
+        let is_enough = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough;
+        if chunks.iter().all(is_enough) { Ok(()) } else { Err(why) }
+    }
+}
+
+fn spec_of(id: FileId, size_bytes: u64, checksum: u64) -> ChunkSpec {
+    ChunkSpec { object: Chunk::object_of(id, size_bytes, checksum), size_bytes, checksum }
+}
+
+fn refused(member: &Member, failure: StoreFailure) -> FilesError {
+    match failure {
+        StoreFailure::NoSpace(why) => not_stored(member, FilesErrorKind::Full, &why),
+        StoreFailure::Failed(why) => not_stored(member, FilesErrorKind::Unreachable, &why),
+    }
+}
