@@ -22,8 +22,9 @@ mod space;
 mod storage;
 
 pub use client::{
-    ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering, HiddenFile, LostChunk,
-    NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions,
+    ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering,
+    HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance, SMALL_CHUNK_BYTES,
+    Verified, WriteOptions,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;

@@ -18,6 +18,17 @@ fn stored(cluster: &mut Cluster, executor: usize, size_bytes: usize) -> (BTreeSe
     (inodes.iter().copied().collect(), inodes.len())
 }
 
+/// The size of each chunk of a file, and the nodes that have it.
+fn chunks(cluster: &Cluster, name: &str) -> Vec<(u64, BTreeSet<String>)> {
+    let file = cluster.ask(&["dfs", "show", name], "file");
+    let node = |replica: &serde_json::Value| replica["node"].as_str().unwrap().to_owned();
+    let chunks = file["shape"]["chunks"].as_array().unwrap().iter().map(|chunk| {
+        let replicas = chunk["replicas"].as_array().unwrap().iter().map(node);
+        (chunk["size_bytes"].as_u64().unwrap(), replicas.collect())
+    });
+    chunks.collect()
+}
+
 /// A job whose task keeps these lines on the only executor that has a label.
 fn keep(cluster: &Cluster, content: &str) {
     cluster.write("content", content);
@@ -47,9 +58,8 @@ fn a_kept_output_becomes_a_file_on_its_node() {
     // A larger one is cut where it is; other nodes get replicas from there.
     let shape = ["--chunk-size", "16KiB", "--replicas", "2"];
     cluster.run(&[&["dfs", "cp", "eyas://1/0/kept.txt", "eyas:///b"], &shape[..]].concat()).exits(0);
-    let chunks = cluster.ask(&["dfs", "show", "/b"], "chunks");
-    let has_two = |chunk: &serde_json::Value| chunk["replicas"].as_array().unwrap().len() == 2;
-    assert!(chunks.as_array().unwrap().len() > 1 && chunks.as_array().unwrap().iter().all(has_two), "{chunks}");
+    let chunks = chunks(&cluster, "/b");
+    assert!(chunks.len() > 1 && chunks.iter().all(|(_, replicas)| replicas.len() == 2), "{chunks:?}");
     // Each of the three is removed for itself.
     cluster.run(&["job", "forget", "1"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/results/kept.txt", "/b"]).exits(0).stdout, content.repeat(2));
@@ -96,16 +106,7 @@ fn a_copy_of_a_file_outlives_it() {
     cluster.write("a", &content);
     cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB", "--replicas", "2"]).exits(0);
     cluster.run(&["dfs", "cp", "/a", "/folder/b"]).exits(0);
-    let chunks = |name: &str| {
-        let chunks = cluster.ask(&["dfs", "show", name], "chunks");
-        let places = chunks.as_array().unwrap().iter().map(|chunk| {
-            let mut replicas: Vec<_> = chunk["replicas"].as_array().unwrap().clone();
-            replicas.sort_by_key(ToString::to_string);
-            (chunk["size_bytes"].clone(), replicas)
-        });
-        places.collect::<Vec<_>>()
-    };
-    assert_eq!(chunks("/a"), chunks("/folder/b"), "each chunk is where the first one is");
+    assert_eq!(chunks(&cluster, "/a"), chunks(&cluster, "/folder/b"), "each chunk is where the first one is");
     cluster.run(&["dfs", "rm", "/a"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/folder/b"]).exits(0).stdout, content);
     cluster.run(&["dfs", "verify"]).exits(0);
