@@ -90,7 +90,7 @@ def turn(cluster: Cluster, source: Path, replicas: str) -> dict[str, float]:
     os.sync()
     taken = {"cp": copied(source, copy, 1), "copies": copied(source, copies, int(replicas))}
     taken["put"] = cluster.run("dfs", "put", "-r", "--replicas", replicas, str(source), "/tree")
-    taken["ls"] = cluster.run("dfs", "ls", "/tree")
+    taken["ls"] = cluster.run("dfs", "ls", "-r", "/tree")
     taken["du"] = cluster.run("dfs", "du", "/tree")
     taken["verify"] = cluster.run("dfs", "verify", "/tree")
     taken["rebalance"] = cluster.run("dfs", "rebalance", "/tree")

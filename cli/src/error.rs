@@ -34,6 +34,10 @@ pub(crate) enum ValueError {
     TaskRate(String),
     #[error("`{0}` is not a chunk size: write a size from 1KiB to 1GiB, such as 4MiB")]
     ChunkSize(String),
+    #[error("`{0}` is not a mode: write an octal number, such as 640 or 1777")]
+    Mode(String),
+    #[error("`{0}` is not an owner: write numbers as USER, USER:GROUP or :GROUP, such as 1000:100")]
+    Owner(String),
     #[error("`{0}` is too short: write 100ms or more")]
     Interval(String),
     #[error("`{0}` does not name the format of a report: end the name in .html, .csv or .json")]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use eyas_client::files::{
-    DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, RenameOptions, SMALL_CHUNK_BYTES, WriteOptions,
+    DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, WriteOptions,
 };
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, NodeId};
@@ -30,11 +30,12 @@ mod arguments;
 mod copy;
 mod many;
 mod sources;
+mod tree;
 mod views;
 
 use arguments::FileShapeArgs;
 use many::FilesOutcome;
-use sources::{Beginning, open};
+use sources::{Beginning, Named, open};
 
 pub(crate) use arguments::DfsCommand;
 
@@ -56,6 +57,16 @@ pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<Exit
     }
 }
 
+/// How the source of a file is read.
+struct SourceReader {
+    /// Bounds the number of sources that are read at the same time.
+    readers: Arc<Semaphore>,
+    /// Whether it is the only source, with a progress bar.
+    is_alone: bool,
+    /// Whether the file keeps the permissions and the time of its source.
+    keeps: bool,
+}
+
 #[derive(Clone)]
 struct DfsSession {
     files: DfsClient,
@@ -72,22 +83,19 @@ impl DfsSession {
             DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
             DfsCommand::Cat { names, recursive, offset, length } => self.cat(&names, recursive, offset, length).await?,
-            DfsCommand::Ls { folder } => {
-                let folder = rooted(folder.trim_end_matches('/'));
-                if !folder.is_empty() {
-                    folder.parse::<FileName>()?;
-                }
-                views::list(&self.files.list(&folder).await?, self.json)?;
-            }
+            DfsCommand::Ls { folder, long, recursive } => self.list(&folder, recursive, long).await?,
+            DfsCommand::Mkdir { folders, parents } => self.make_folders(&folders, parents).await?,
+            DfsCommand::Rmdir { folders } => self.remove_folders(&folders).await?,
+            DfsCommand::Ln { target, name, .. } => self.link(&target, &name).await?,
+            DfsCommand::Chmod { mode, names, recursive } => self.change_mode(mode, &names, recursive).await?,
+            DfsCommand::Chown { owner, names, recursive } => self.change_owner(owner, &names, recursive).await?,
             DfsCommand::Show { name } => {
                 let file = self.files.stat(&name).await?;
                 views::chunks(&file, &self.files.membership().await?, self.json)?;
             }
             DfsCommand::Append { source, name } => self.append(&source, &name).await?,
-            DfsCommand::Rename { from, to } => {
-                self.files.rename(&from, &to, RenameOptions { replaces: false, makes_parents: true }).await?;
-            }
-            DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
+            DfsCommand::Rename { from, to, force } => self.rename(&from, &to, force).await?,
+            DfsCommand::Stat { name } => views::stat(&self.files.lookup(&name).await?, self.json)?,
             DfsCommand::Du { folder } => self.usage(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
             DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,
@@ -105,17 +113,22 @@ impl DfsSession {
         recursive: bool,
         shape: FileShapeArgs,
     ) -> Result<(), CliError> {
-        let named = sources::named(sources, name, recursive)?;
+        let Named { files, folders, links } = sources::named(sources, name, recursive)?;
         gather(&self.files, shape.replicas.into()).await?;
-        let sources: Vec<PathBuf> = named.iter().map(|(source, _)| source.clone()).collect();
-        let readers = many::readers();
-        let put_one = |(source, name)| self.clone().put_one(source, name, shape, sources.len() == 1, readers.clone());
+        self.put_folders(folders).await?;
+        self.put_links(links).await?;
+        let sources: Vec<PathBuf> = files.iter().map(|(source, _)| source.clone()).collect();
+        let (readers, is_alone) = (many::readers(), sources.len() == 1);
+        let put_one = |(source, name)| {
+            let reader = SourceReader { readers: readers.clone(), is_alone, keeps: recursive };
+            self.clone().put_one(source, name, shape, reader)
+        };
         let completed = |file: &File| {
             if !self.json {
                 say!("{}: {} in {}", file.name, format_bytes(file.record.size_bytes()), chunks(file));
             }
         };
-        let outcome = FilesOutcome::of(named, |(source, _)| many::cost_to_put(source), put_one, completed).await;
+        let outcome = FilesOutcome::of(files, |(source, _)| many::cost_to_put(source), put_one, completed).await;
         if self.json {
             views::files(&outcome.done.iter().flatten().cloned().collect::<Vec<_>>())?;
         }
@@ -127,8 +140,7 @@ impl DfsSession {
         source: PathBuf,
         name: FileName,
         shape: FileShapeArgs,
-        is_alone: bool,
-        readers: Arc<Semaphore>,
+        SourceReader { readers, is_alone, keeps }: SourceReader,
     ) -> Result<File, CliError> {
         let path = source.clone();
         let opened = {
@@ -136,10 +148,15 @@ impl DfsSession {
             let _reader = readers.acquire().await?;
             tokio::task::spawn_blocking(move || sources::begin(&path, shape.format)).await
         };
-        let Beginning { content, rest, size_bytes, format } =
+        let Beginning { content, rest, size_bytes, kept, format } =
             opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
-        let options =
-            WriteOptions { chunk_bytes: shape.chunk_size, replication: shape.replicas, ..WriteOptions::of(format) };
+        let default = WriteOptions::of(format);
+        let creation = match (kept, keeps) {
+            (None, _) => default.creation,
+            (Some(kept), false) => kept.new_file(),
+            (Some(kept), true) => kept.creation(),
+        };
+        let options = WriteOptions { chunk_bytes: shape.chunk_size, replication: shape.replicas, creation, ..default };
         let written = if content.len() <= SMALL_CHUNK_BYTES {
             self.files.write_content(&name, content, options).await
         } else {
@@ -153,7 +170,8 @@ impl DfsSession {
     }
 
     async fn append(&self, source: &Path, name: &FileName) -> Result<(), CliError> {
-        let (input, size_bytes) = open(source)?;
+        let (input, metadata) = open(source)?;
+        let size_bytes = metadata.map(|metadata| metadata.len());
         gather(&self.files, self.files.stat(name).await?.record.replication.into()).await?;
         let bar = self.bar(name, size_bytes);
         let file = self.files.append(name, input, |bytes| bar.set_position(bytes)).await;
@@ -178,26 +196,7 @@ impl DfsSession {
                 None => self.bring(&file, Path::new(name.base_name()), force, true).await,
             };
         }
-        let folder = name.trim_end_matches('/');
-        let listed = self.files.list(&rooted(folder)).await?;
-        if listed.is_empty() {
-            return Err(format!("there is no file in {name}").into());
-        }
-        let to = to
-            .unwrap_or_else(|| PathBuf::from(folder.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(".")));
-        let mut placed = Vec::with_capacity(listed.len());
-        let mut folders = BTreeSet::new();
-        for listing in listed {
-            let rest = listing.name.as_str()[rooted(folder).len()..].trim_start_matches('/');
-            // `rest` is empty if `name` is a file and not a folder.
-            let place = if rest.is_empty() { to.join(listing.name.base_name()) } else { to.join(rest) };
-            if let Some(parent) = place.parent().filter(|parent| !folders.contains(*parent)) {
-                std::fs::create_dir_all(parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
-                folders.insert(parent.to_owned());
-            }
-            placed.push((listing.name, place, listing.size_bytes));
-        }
-        self.bring_all(placed, force).await
+        self.get_tree(name, to, force).await
     }
 
     /// Copies files, many at the same time, each to its place.
@@ -334,20 +333,6 @@ impl DfsSession {
             }
         }
         Ok(())
-    }
-
-    /// Removes the files of a folder; returns whether there were any.
-    async fn remove_all(&self, folder: &str) -> Result<bool, CliError> {
-        let listed = self.files.list(folder).await?;
-        let count = listed.len();
-        let names: Vec<FileName> = listed.iter().map(|listing| listing.name.clone()).collect();
-        let remove = |listing: Listing| {
-            let files = self.files.clone();
-            async move { many::or_gone(files.remove_listed(&listing).await) }
-        };
-        let outcome = FilesOutcome::of(listed, |_| 0, remove, |()| {}).await;
-        outcome.all_or_why("removed", |place| names[place].to_string())?;
-        Ok(count > 0)
     }
 
     async fn rebalance(&self, folder: &str) -> Result<(), CliError> {

@@ -29,10 +29,10 @@ fn make(cluster: &Cluster, count: usize) {
 
 /// The names of the files in the file system, with their sizes.
 fn listed(cluster: &Cluster) -> BTreeMap<String, u64> {
-    let files = cluster.ask(&["dfs", "ls"], "files");
+    let files = cluster.ask(&["dfs", "ls", "-r"], "files");
     let file =
         |file: &serde_json::Value| (file["name"].as_str().unwrap().to_owned(), file["size_bytes"].as_u64().unwrap());
-    files.as_array().unwrap().iter().map(file).collect()
+    files.as_array().unwrap().iter().filter(|file| file["kind"] == "file").map(file).collect()
 }
 
 fn number_of(name: &str) -> usize {

@@ -14,6 +14,7 @@ mod commands;
 mod crashes;
 mod data_diffusion;
 mod dfs;
+mod dfs_folders;
 mod dfs_lost;
 mod dfs_many;
 mod documents;

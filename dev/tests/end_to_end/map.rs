@@ -77,8 +77,9 @@ fn is_all(cluster: &Cluster, map: Child) {
 
 /// All files of the file system.
 fn names(cluster: &Cluster) -> Vec<String> {
-    let files = cluster.ask(&["dfs", "ls"], "files");
-    files.as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned()).collect()
+    let files = cluster.ask(&["dfs", "ls", "-r"], "files");
+    let files = files.as_array().unwrap().iter().filter(|file| file["kind"] == "file");
+    files.map(|file| file["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Path of `eyas-text`, beside `eyas`.

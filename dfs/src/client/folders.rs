@@ -62,7 +62,9 @@ impl DfsClient {
     /// # Errors
     /// `Exists`; `NotFolder` if a file is above it; `Quota`, `Unreachable`.
     pub async fn make_folder(&self, name: &FileName, creation: Creation) -> Result<File, FilesError> {
-        self.create_entry(name, FileKind::Folder, creation).await
+        let made = self.create_entry(name, FileKind::Folder, creation).await?;
+        let _ = self.0.folders.cell(name).set(());
+        Ok(made)
     }
 
     /// Makes a folder and the folders above it, as far as they are missing.

@@ -4,17 +4,28 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, Format};
 use serde::{Deserialize, Serialize};
 
-/// A file.
+/// A file, folder or symbolic link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileView {
     /// Name of the file.
     pub name: FileName,
+    /// `file`, `folder` or `link`.
+    pub kind: String,
+    /// Target of a symbolic link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The file's id, 32 hexadecimal digits, which a new name does not change.
     pub id: String,
-    /// Size of the file.
+    /// Size of the file; of a link, the length of its target.
     pub size_bytes: u64,
     /// When it was written or last appended to, microseconds since 1970.
     pub modified_us: u64,
+    /// Permissions: four octal digits.
+    pub mode: String,
+    /// User id of the owner.
+    pub uid: u32,
+    /// Group id of the owner.
+    pub gid: u32,
     /// How the file is stored, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<FileShape>,

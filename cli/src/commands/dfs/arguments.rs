@@ -1,9 +1,10 @@
 //! The arguments of `eyas dfs`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, NodeId};
+use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, MODE_BITS, NodeId};
 use eyas_client::types::{Name, units};
 
 use crate::error::ValueError;
@@ -18,7 +19,7 @@ pub(crate) enum DfsCommand {
         sources: Vec<PathBuf>,
         /// Name of the new file; or, with a slash at the end, the folder for the new files
         name: String,
-        /// Write folders with all files in them
+        /// Write folders with everything in them: files, subfolders and symbolic links, with permissions and times
         #[arg(short, long)]
         recursive: bool,
         #[command(flatten)]
@@ -31,7 +32,7 @@ pub(crate) enum DfsCommand {
         /// Destination: a file, or a folder for several files; `-` is standard output [default: the name of the file,
         /// in the current folder]
         to: Option<PathBuf>,
-        /// Copy a folder with all files in it
+        /// Copy a folder with everything in it: files, subfolders and symbolic links, with permissions and times
         #[arg(short, long)]
         recursive: bool,
         /// Replace existing files
@@ -55,7 +56,7 @@ pub(crate) enum DfsCommand {
         /// Files and patterns of files; or folders, with -r
         #[arg(required = true)]
         names: Vec<String>,
-        /// Remove folders with all files in them
+        /// Remove folders with everything in them
         #[arg(short, long)]
         recursive: bool,
     },
@@ -74,11 +75,65 @@ pub(crate) enum DfsCommand {
         #[arg(long, value_name = "BYTES")]
         length: Option<u64>,
     },
-    /// List the files of a folder and its subfolders
+    /// List the files, folders and links in a folder
     Ls {
-        /// The folder
+        /// The folder, or a file
         #[arg(default_value = "/")]
         folder: String,
+        /// Show permissions and owners (user and group id), too
+        #[arg(short)]
+        long: bool,
+        /// List everything below the folder
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Make folders
+    Mkdir {
+        /// The folders
+        #[arg(required = true)]
+        folders: Vec<FileName>,
+        /// Make missing folders above them, and accept folders that exist
+        #[arg(short, long)]
+        parents: bool,
+    },
+    /// Remove empty folders
+    Rmdir {
+        /// The folders
+        #[arg(required = true)]
+        folders: Vec<FileName>,
+    },
+    /// Make a symbolic link, which a mount follows; other commands show it
+    Ln {
+        /// Make a symbolic link; there are no hard links
+        #[arg(short, long, required = true)]
+        symbolic: bool,
+        /// The path that the link has
+        target: String,
+        /// The name of the link
+        name: FileName,
+    },
+    /// Change the permissions of files and folders
+    Chmod {
+        /// The permissions, as an octal number such as 640
+        #[arg(value_parser = parse_mode)]
+        mode: u16,
+        /// Files and folders
+        #[arg(required = true)]
+        names: Vec<FileName>,
+        /// Change everything below folders, too
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Change the owners of files and folders
+    Chown {
+        /// The user id, and the group id after a colon: 1000, 1000:100 or :100
+        owner: Owner,
+        /// Files and folders
+        #[arg(required = true)]
+        names: Vec<FileName>,
+        /// Change everything below folders, too
+        #[arg(short, long)]
+        recursive: bool,
     },
     /// Show which nodes hold the chunks of a file
     Show {
@@ -92,16 +147,19 @@ pub(crate) enum DfsCommand {
         /// The file
         name: FileName,
     },
-    /// Rename a file
+    /// Rename a file or folder
     Rename {
         /// The present name
         from: FileName,
         /// The new name
         to: FileName,
+        /// Replace a file by a file, and an empty folder by a folder
+        #[arg(short, long)]
+        force: bool,
     },
-    /// Show the size, record format, number of replicas and age of a file
+    /// Show the size, record format, replicas, age, owner and permissions of a file, folder or link
     Stat {
-        /// The file
+        /// The file, folder or link
         name: FileName,
     },
     /// Show the total size of the files of a folder; without a folder, also the usage of each node
@@ -184,6 +242,30 @@ pub(crate) struct CopyShapeArgs {
     /// Number of replicas of each chunk [default: 3; for a copy of a file, as many as the file has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
+}
+
+/// The owner that `chown` sets: a part that is missing stays as it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner {
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+}
+
+impl FromStr for Owner {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::Owner(text.into());
+        let id = |text: &str| (!text.is_empty()).then(|| text.parse().map_err(|_| wrong())).transpose();
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let owner = Owner { uid: id(user)?, gid: id(group)? };
+        if owner.uid.or(owner.gid).is_none() { Err(wrong()) } else { Ok(owner) }
+    }
+}
+
+fn parse_mode(text: &str) -> Result<u16, ValueError> {
+    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| *mode <= MODE_BITS);
+    mode.ok_or_else(|| ValueError::Mode(text.into()))
 }
 
 /// Minimum size of a chunk: the overhead of smaller chunks is too high.

@@ -1,11 +1,13 @@
 //! The local files that `eyas dfs put` and `append` read.
 
-use std::fs::File as LocalFile;
+use std::fs::{File as LocalFile, Metadata};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use eyas_client::files::SMALL_CHUNK_BYTES;
-use eyas_client::types::dfs::{FileName, Format};
+use eyas_client::files::{Creation, SMALL_CHUNK_BYTES};
+use eyas_client::types::dfs::{FileName, Format, MODE_BITS};
 use eyas_store::name_of;
 
 use crate::error::CliError;
@@ -22,13 +24,60 @@ pub(super) struct Beginning {
     pub rest: Box<dyn Read + Send>,
     /// The size of the source, if it is a file.
     pub size_bytes: Option<u64>,
+    /// The attributes of the source, if it is a file.
+    pub kept: Option<KeptAttributes>,
     pub format: Format,
 }
 
-/// The files to put, with their names in the file system.
-pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<Vec<(PathBuf, FileName)>, CliError> {
+/// Attributes of a local file, folder or link that its copy in the file system gets. The owner of the copy is the user
+/// of this process.
+#[derive(Clone, Copy)]
+pub(super) struct KeptAttributes {
+    mode: u16,
+    modified_ns: u64,
+}
+
+impl KeptAttributes {
+    fn of(metadata: &Metadata) -> Self {
+        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let mode = (metadata.mode() & u32::from(MODE_BITS)) as u16;
+        KeptAttributes { mode, modified_ns: modified.map_or(0, |since| since.as_nanos() as u64) }
+    }
+
+    /// With the permissions and the time of the source.
+    pub fn creation(self) -> Creation {
+        Creation { mode: self.mode, modified_ns: Some(self.modified_ns), ..Creation::of_process(0) }
+    }
+
+    /// With the permissions of the source without those of the umask, and the present time.
+    pub fn new_file(self) -> Creation {
+        Creation::of_process(self.mode & 0o777)
+    }
+}
+
+/// The sources of a command, with their names in the file system.
+#[derive(Default)]
+pub(super) struct Named {
+    pub files: Vec<(PathBuf, FileName)>,
+    pub folders: Vec<NamedFolder>,
+    pub links: Vec<NamedLink>,
+}
+
+pub(super) struct NamedFolder {
+    pub name: FileName,
+    pub kept: KeptAttributes,
+}
+
+pub(super) struct NamedLink {
+    pub name: FileName,
+    pub target: String,
+    pub kept: KeptAttributes,
+}
+
+/// The sources to put, with their names in the file system.
+pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<Named, CliError> {
     let into_folder = name.ends_with('/') || sources.len() > 1;
-    let mut all = Vec::new();
+    let mut all = Named::default();
     for source in sources {
         let named = match (into_folder, base_name(source)) {
             (false, _) => name.to_owned(),
@@ -38,30 +87,57 @@ pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<
             }
         };
         match source.is_dir() {
-            true if recursive => {
-                let mut within = Vec::new();
-                files_within(source, &mut within)?;
-                for path in within {
-                    let rest = path.strip_prefix(source)?.to_str().ok_or_else(|| not_unicode(&path))?.to_owned();
-                    all.push((path, format!("{}/{rest}", named.trim_end_matches('/'))));
-                }
-            }
+            true if recursive => all.add_folder(source, named.trim_end_matches('/'))?,
             true => return Err(format!("{} is a folder: write it with -r", source.display()).into()),
-            false => all.push((source.clone(), named)),
+            false => all.files.push((source.clone(), named.parse()?)),
         }
     }
-    all.into_iter().map(|(source, name)| Ok((source, name.parse()?))).collect()
+    Ok(all)
+}
+
+impl Named {
+    /// Adds a folder with everything in it, in the order of names. `name` is empty for the root of the file system.
+    fn add_folder(&mut self, folder: &Path, name: &str) -> Result<(), CliError> {
+        let cannot = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
+        if !name.is_empty() {
+            let kept = KeptAttributes::of(&folder.metadata().map_err(cannot)?);
+            self.folders.push(NamedFolder { name: name.parse()?, kept });
+        }
+        let mut entries = std::fs::read_dir(folder).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let base = entry.file_name().into_string().map_err(|_| not_unicode(&path))?;
+            let named = format!("{name}/{base}");
+            let kind = entry.file_type().map_err(cannot)?;
+            if kind.is_dir() {
+                self.add_folder(&path, &named)?;
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(&path).map_err(cannot)?;
+                let target = target.into_os_string().into_string().map_err(|_| not_unicode(&path))?;
+                let kept = KeptAttributes::of(&entry.metadata().map_err(cannot)?);
+                self.links.push(NamedLink { name: named.parse()?, target, kept });
+            } else if kind.is_file() {
+                self.files.push((path, named.parse()?));
+            } else {
+                say!("{} is not a file, and is left out", path.display());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Opens a source and reads its beginning. Its format is guessed, unless it is given. Blocks.
 pub(super) fn begin(source: &Path, format: Option<Format>) -> Result<Beginning, CliError> {
-    let (mut rest, size_bytes) = open(source)?;
+    let (mut rest, metadata) = open(source)?;
+    let size_bytes = metadata.as_ref().map(Metadata::len);
+    let kept = metadata.as_ref().map(KeptAttributes::of);
     // With room for one byte more, the end of a small file is found without further reads.
     let small_bytes = size_bytes.unwrap_or(0).min(SMALL_CHUNK_BYTES as u64);
     let mut content = Vec::with_capacity(small_bytes as usize + 1);
     (&mut rest).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
     let format = format.unwrap_or_else(|| guess(source, &content));
-    Ok(Beginning { content, rest, size_bytes, format })
+    Ok(Beginning { content, rest, size_bytes, kept, format })
 }
 
 fn base_name(path: &Path) -> Option<&str> {
@@ -73,29 +149,12 @@ fn not_unicode(path: &Path) -> CliError {
         .into()
 }
 
-/// The files of a folder and its subfolders, in the order of their names. Links to files are followed, links to folders
-/// are not.
-fn files_within(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
-    let cannot = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
-    let mut entries = std::fs::read_dir(folder).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, is_folder) = (entry.path(), entry.file_type().map_err(cannot)?.is_dir());
-        match is_folder {
-            true => files_within(&path, files)?,
-            false if path.is_file() => files.push(path),
-            false => say!("{} is not a file, and is left out", path.display()),
-        }
-    }
-    Ok(())
-}
-
 fn cannot_read(source: &Path, error: &std::io::Error) -> String {
     format!("cannot read {}: {error}", source.display())
 }
 
-/// Opens a source; returns its size if the source is a file.
-pub(super) fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
+/// Opens a source; returns its metadata if the source is a file.
+pub(super) fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<Metadata>), CliError> {
     if source == Path::new("-") {
         return Ok((Box::new(std::io::stdin()), None));
     }
@@ -104,7 +163,7 @@ pub(super) fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>),
     if metadata.is_dir() {
         return Err(format!("{} is a folder", source.display()).into());
     }
-    Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
+    Ok((Box::new(file), Some(metadata).filter(Metadata::is_file)))
 }
 
 /// Guesses the record format of a source from its name and its first bytes.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage, Verified};
-use eyas_client::types::dfs::{Chunk, FileName, NodeId};
+use eyas_client::types::dfs::{Attributes, Chunk, FileKind, FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
     BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, LostChunkView, RecoveryView,
@@ -16,22 +16,66 @@ use crate::print::{out, say};
 use crate::show::{self, Table};
 
 /// `ls`
-pub(crate) fn list(files: &[Listing], json: bool) -> Result<(), CliError> {
+pub(crate) fn list(files: &[Listing], long: bool, json: bool) -> Result<(), CliError> {
     if json {
-        let view = |file: &Listing| FileView {
-            name: file.name.clone(),
-            id: file.id.to_string(),
-            size_bytes: file.size_bytes,
-            modified_us: file.attributes.modified_us(),
-            shape: None,
-        };
-        return show::json("files", &files.iter().map(view).collect::<Vec<_>>());
+        return show::json("files", &files.iter().map(|file| entry(file, None)).collect::<Vec<_>>());
     }
-    let mut table = Table::new(&["SIZE", "AGE", "NAME"]);
-    for file in files {
-        table.row(vec![format_bytes(file.size_bytes), age(file.attributes.modified_us()), file.name.to_string()]);
+    let headings = ["MODE", "OWNER", "SIZE", "AGE", "NAME"];
+    let mut table = Table::new(if long { &headings } else { &headings[2..] });
+    for Listing { name, kind, size_bytes, attributes, .. } in files {
+        let (size, shown) = match kind {
+            FileKind::File => (format_bytes(*size_bytes), name.to_string()),
+            FileKind::Folder => ("-".into(), format!("{name}/")),
+            FileKind::SymbolicLink(target) => ("-".into(), format!("{name} -> {target}")),
+        };
+        let row = [mode(kind, attributes), owner(attributes), size, age(attributes.modified_us()), shown];
+        table.row(row.into_iter().skip(if long { 0 } else { 2 }).collect());
     }
     table.print()
+}
+
+/// Kind and permissions as `ls -l` shows them.
+fn mode(kind: &FileKind, attributes: &Attributes) -> String {
+    let kind = match kind {
+        FileKind::File => '-',
+        FileKind::Folder => 'd',
+        FileKind::SymbolicLink(_) => 'l',
+    };
+    let bits = attributes.mode;
+    let permission = |(place, letter): (usize, char)| if bits >> (8 - place) & 1 == 1 { letter } else { '-' };
+    let mut letters: Vec<char> = "rwxrwxrwx".chars().enumerate().map(permission).collect();
+    for (bit, place, set) in [(11, 2, 's'), (10, 5, 's'), (9, 8, 't')] {
+        if bits >> bit & 1 == 1 {
+            letters[place] = if letters[place] == 'x' { set } else { set.to_ascii_uppercase() };
+        }
+    }
+    std::iter::once(kind).chain(letters).collect()
+}
+
+fn owner(attributes: &Attributes) -> String {
+    format!("{}:{}", attributes.uid, attributes.gid)
+}
+
+/// The view of an entry.
+fn entry(listing: &Listing, shape: Option<FileShape>) -> FileView {
+    let Listing { name, id, kind, size_bytes, attributes } = listing;
+    let (kind, target) = match kind {
+        FileKind::File => ("file", None),
+        FileKind::Folder => ("folder", None),
+        FileKind::SymbolicLink(target) => ("link", Some(target.clone())),
+    };
+    FileView {
+        name: name.clone(),
+        kind: kind.into(),
+        target,
+        id: id.to_string(),
+        size_bytes: *size_bytes,
+        modified_us: attributes.modified_us(),
+        mode: format!("{:04o}", attributes.mode),
+        uid: attributes.uid,
+        gid: attributes.gid,
+        shape,
+    }
 }
 
 /// `put`, `append`
@@ -45,14 +89,24 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
     if json {
         return show::json("file", &view(file, None));
     }
+    let attributes = &record.attributes;
+    let owner = format!("{} {}", mode(&record.kind, attributes), owner(attributes));
+    let age = age(attributes.modified_us());
+    match &record.kind {
+        FileKind::File => {}
+        FileKind::Folder => return Ok(out!("{}: folder; {owner}; changed {age} ago", file.name)?),
+        FileKind::SymbolicLink(target) => {
+            return Ok(out!("{}: symbolic link to {target}; {owner}; made {age} ago", file.name)?);
+        }
+    }
     let (size, chunks) = (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
-    out!("{}: {size} in {chunks}", file.name)?;
+    out!("{}: {size} in {chunks}; {owner}", file.name)?;
     out!(
         "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
         record.format,
         format_bytes(record.chunk_bytes),
         record.replication,
-        age(record.attributes.modified_us()),
+        age,
         record.id
     )?;
     Ok(())
@@ -235,13 +289,7 @@ fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
         replication: record.replication,
         chunks: record.chunks.iter().filter(|_| membership.is_some()).map(&mut chunk).collect(),
     };
-    FileView {
-        name: file.name.clone(),
-        id: record.id.to_string(),
-        size_bytes: record.size_bytes(),
-        modified_us: record.attributes.modified_us(),
-        shape: Some(shape),
-    }
+    entry(&Listing::of(file.name.clone(), record), record.kind.eq(&FileKind::File).then_some(shape))
 }
 
 fn replicas(chunk: &Chunk, membership: Option<&DfsMembership>) -> Vec<ReplicaView> {

@@ -1,0 +1,135 @@
+//! Folders, links, permissions and owners of files of the cluster, from the command line.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::dfs::joined;
+use crate::support::Cluster;
+
+const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
+
+fn cluster(nodes: usize) -> Cluster {
+    let cluster = Cluster::start(&vec![NODE; nodes]);
+    joined(&cluster, nodes);
+    cluster
+}
+
+/// The names that `ls` shows, with kinds.
+fn listed(cluster: &Cluster, words: &[&str]) -> Vec<(String, String)> {
+    let files = cluster.ask(&[&["dfs", "ls"], words].concat(), "files");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    files.as_array().unwrap().iter().map(|file| (text(&file["name"]), text(&file["kind"]))).collect()
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect()
+}
+
+#[test]
+fn folders_are_made_listed_moved_and_removed() {
+    let cluster = cluster(3);
+    cluster.run(&["dfs", "mkdir", "/a/b"]).exits(1).says(&["no folder /a", "mkdir -p"]);
+    cluster.run(&["dfs", "mkdir", "-p", "/a/b", "/a"]).exits(0);
+    cluster.run(&["dfs", "mkdir", "/a"]).exits(1).says(&["a folder /a already"]);
+    cluster.write("x", "x\n");
+    cluster.run(&["dfs", "put", "x", "/a/b/x"]).exits(0);
+    cluster.run(&["dfs", "put", "x", "/data/2026/x"]).exits(0);
+    cluster.run(&["dfs", "put", "x", "/a/b/x/y"]).exits(1).says(&["/a/b/x is a file"]);
+    cluster.run(&["dfs", "ln", "-s", "b/x", "/a/link"]).exits(0);
+    assert_eq!(listed(&cluster, &[]), pairs(&[("/a", "folder"), ("/data", "folder")]));
+    assert_eq!(listed(&cluster, &["/a/"]), pairs(&[("/a/b", "folder"), ("/a/link", "link")]));
+    let all = [("/a/b", "folder"), ("/a/b/x", "file"), ("/a/link", "link")];
+    assert_eq!(listed(&cluster, &["-r", "a"]), pairs(&all));
+    assert_eq!(listed(&cluster, &["/a/b/x"]), pairs(&[("/a/b/x", "file")]));
+    cluster.run(&["dfs", "ls", "/none"]).exits(1).says(&["no file or folder /none"]);
+    cluster.run(&["dfs", "cat", "/a/link"]).exits(1).says(&["symbolic link to `b/x`"]);
+    cluster.run(&["dfs", "cat", "/a"]).exits(1).says(&["/a is a folder"]);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a/b/*"]).exits(0).stdout, "x\n");
+
+    cluster.run(&["dfs", "rmdir", "/a"]).exits(1).says(&["/a is not empty", "-r"]);
+    cluster.run(&["dfs", "rename", "/a", "/a/b/c"]).exits(1).says(&["below it"]);
+    cluster.run(&["dfs", "rename", "/a", "/data"]).exits(1).says(&["a folder /data already"]);
+    cluster.run(&["dfs", "rename", "/a", "/data/2025/a"]).exits(0);
+    let moved = [
+        ("/data/2025", "folder"),
+        ("/data/2025/a", "folder"),
+        ("/data/2025/a/b", "folder"),
+        ("/data/2025/a/b/x", "file"),
+        ("/data/2025/a/link", "link"),
+        ("/data/2026", "folder"),
+        ("/data/2026/x", "file"),
+    ];
+    assert_eq!(listed(&cluster, &["-r", "/data"]), pairs(&moved));
+    cluster.write("y", "y\n");
+    cluster.run(&["dfs", "put", "y", "/y"]).exits(0);
+    cluster.run(&["dfs", "rename", "/y", "/data/2026/x"]).exits(1).says(&["already"]);
+    cluster.run(&["dfs", "rename", "--force", "/y", "/data/2026/x"]).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/data/2026/x"]).exits(0).stdout, "y\n");
+    cluster.run(&["dfs", "rm", "-r", "/data/2025"]).exits(0);
+    cluster.run(&["dfs", "rm", "/data/2026/x"]).exits(0);
+    cluster.run(&["dfs", "rmdir", "/data/2026", "/data"]).exits(0);
+    assert_eq!(listed(&cluster, &[]), []);
+}
+
+#[test]
+fn owners_and_permissions_are_shown_and_changed() {
+    let cluster = cluster(2);
+    cluster.write("x", "x\n");
+    cluster.run(&["dfs", "put", "x", "/f/x"]).exits(0);
+    let file = cluster.ask(&["dfs", "stat", "/f/x"], "file");
+    let own = cluster.work().join("x").metadata().unwrap();
+    assert_eq!((&file["uid"], &file["gid"]), (&own.uid().into(), &own.gid().into()), "{file}");
+    cluster.run(&["dfs", "chmod", "rw", "/f/x"]).exits(2).says(&["octal"]);
+    cluster.run(&["dfs", "chmod", "4751", "/f/x"]).exits(0);
+    cluster.run(&["dfs", "chown", "7:8", "-r", "/f"]).exits(0);
+    cluster.run(&["dfs", "chown", ":9", "/f"]).exits(0);
+    let shown = cluster.run(&["dfs", "ls", "-l", "/f"]).exits(0).stdout;
+    assert!(["-rwsr-x--x", "7:8", "/f/x"].iter().all(|text| shown.contains(text)), "{shown}");
+    let folder = cluster.ask(&["dfs", "stat", "/f"], "file");
+    assert_eq!((&folder["kind"], &folder["uid"], &folder["gid"]), (&"folder".into(), &7.into(), &9.into()));
+    let shown = cluster.run(&["dfs", "stat", "/f/x"]).exits(0).stdout;
+    assert!(shown.contains("1 chunk; -rwsr-x--x 7:8"), "{shown}");
+    cluster.run(&["dfs", "chown", "-r", "x:y", "/f"]).exits(2).says(&["USER:GROUP"]);
+    cluster.run(&["dfs", "chmod", "600", "/none"]).exits(1).says(&["no file /none"]);
+    // What a task writes belongs to the user of its executor.
+    cluster.run(&["run", "--array", "1-1", "-o", "n=eyas:///out/n", "--", "sh", "-c", "echo 1 > n"]).exits(0);
+    assert_eq!(cluster.ask(&["dfs", "stat", "/out/n"], "file")["uid"], own.uid());
+    assert_eq!(cluster.ask(&["dfs", "stat", "/out"], "file")["kind"], "folder");
+}
+
+#[test]
+fn trees_keep_empty_folders_permissions_times_and_links() {
+    let cluster = cluster(2);
+    for (name, content) in [("t/run.sh", "#!/bin/sh\n"), ("t/u/two", "2\n")] {
+        cluster.write(name, content);
+    }
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    let place = |name: &str| cluster.work().join(name);
+    std::fs::create_dir(place("t/empty")).unwrap();
+    symlink("../u/two", place("t/u/link")).unwrap();
+    symlink("nowhere", place("t/broken")).unwrap();
+    std::fs::set_permissions(place("t/run.sh"), PermissionsExt::from_mode(0o750)).unwrap();
+    std::fs::File::open(place("t/u/two")).unwrap().set_modified(then).unwrap();
+    std::fs::set_permissions(place("t/u"), PermissionsExt::from_mode(0o555)).unwrap();
+    std::fs::File::open(place("t/u")).unwrap().set_modified(then).unwrap();
+
+    cluster.run(&["dfs", "put", "-r", "t", "/tree"]).exits(0);
+    cluster.run(&["dfs", "get", "-r", "/tree", "back"]).exits(0);
+    assert_eq!(cluster.names("back"), ["broken", "empty", "run.sh", "u"]);
+    assert_eq!(cluster.names("back/empty"), [""; 0]);
+    assert_eq!(std::fs::read_link(place("back/u/link")).unwrap().to_str(), Some("../u/two"));
+    assert_eq!(std::fs::read_link(place("back/broken")).unwrap().to_str(), Some("nowhere"));
+    for (name, mode) in [("back/run.sh", 0o750), ("back/u", 0o555)] {
+        assert_eq!(place(name).metadata().unwrap().mode() & 0o7777, mode, "{name}");
+    }
+    for name in ["back/u/two", "back/u"] {
+        assert_eq!(place(name).metadata().unwrap().modified().unwrap(), then, "{name}");
+    }
+    // The folder is there, and its files are not replaced.
+    cluster.run(&["dfs", "put", "-r", "t", "/tree"]).exits(1).says(&["already"]);
+    for name in ["t/u", "back/u"] {
+        std::fs::set_permissions(place(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}
