@@ -90,7 +90,7 @@ impl DfsClient {
         }
     }
 
-    /// Moves everything below a folder to below `to`, which has an entry of the same id. Then the old folder is removed.
+    /// Moves everything below a folder to below `to`, which has an entry of the same id, and removes the old folder.
     async fn move_folder(&self, folder: &File, to: &FileName) -> Result<(), FilesError> {
         let from = &folder.name;
         let deadline = Instant::now() + self.0.patience;

@@ -127,7 +127,7 @@ pub(crate) enum DfsCommand {
     /// Change the owners of files and folders
     Chown {
         /// The user id, and the group id after a colon: 1000, 1000:100 or :100
-        owner: Owner,
+        owner: NewOwner,
         /// Files and folders
         #[arg(required = true)]
         names: Vec<FileName>,
@@ -246,19 +246,19 @@ pub(crate) struct CopyShapeArgs {
 
 /// The owner that `chown` sets: a part that is missing stays as it is.
 #[derive(Clone, Copy)]
-pub(crate) struct Owner {
+pub(crate) struct NewOwner {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
 }
 
-impl FromStr for Owner {
+impl FromStr for NewOwner {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = || ValueError::Owner(text.into());
         let id = |text: &str| (!text.is_empty()).then(|| text.parse().map_err(|_| wrong())).transpose();
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
-        let owner = Owner { uid: id(user)?, gid: id(group)? };
+        let owner = NewOwner { uid: id(user)?, gid: id(group)? };
         if owner.uid.or(owner.gid).is_none() { Err(wrong()) } else { Ok(owner) }
     }
 }

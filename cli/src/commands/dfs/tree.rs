@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use eyas_client::files::{Creation, FilesErrorKind, FolderPage, Listing, RenameOptions};
 use eyas_client::types::dfs::{AttributeChange, FileKind, FileName};
 
-use super::arguments::Owner;
+use super::arguments::NewOwner;
 use super::many::{self, FilesOutcome};
 use super::sources::{NamedFolder, NamedLink};
 use super::{DfsSession, rooted, views};
@@ -109,7 +109,12 @@ impl DfsSession {
         self.change(change, names, recursive).await
     }
 
-    pub(super) async fn change_owner(&self, owner: Owner, names: &[FileName], recursive: bool) -> Result<(), CliError> {
+    pub(super) async fn change_owner(
+        &self,
+        owner: NewOwner,
+        names: &[FileName],
+        recursive: bool,
+    ) -> Result<(), CliError> {
         let change = AttributeChange { uid: owner.uid, gid: owner.gid, ..AttributeChange::default() };
         self.change(change, names, recursive).await
     }
