@@ -7,7 +7,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs \
-        generate headline clean need
+        generate headline install-capi clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ generate: need ## Write the pages of the book that are made from the code
 	$(CARGO) build --locked --workspace
 	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas \
 		$(CARGO) test --locked --workspace --test reference --test end_to_end -- current
+
+install-capi: need ## Build the C library and install it: make install-capi PREFIX=/usr/local
+	$(CARGO) build --locked --release -p eyas-capi
+	capi/install.sh $(TARGET)/release/libeyas_capi.a $(or $(PREFIX),/usr/local) $(DESTDIR)
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli

@@ -8,6 +8,8 @@ command -v blastp >/dev/null || packages+=(ncbi-blast+)
 command -v ip >/dev/null || packages+=(iproute2)
 command -v sqlite3 >/dev/null || packages+=(sqlite3)
 command -v fio >/dev/null || packages+=(fio)
+command -v pkg-config >/dev/null || packages+=(pkg-config)
+command -v c++ >/dev/null || packages+=(g++)
 command -v mpiexec >/dev/null || packages+=(mpich libmpich-dev)
 [ ${#packages[@]} -gt 0 ] || exit 0
 apt-get update -qq

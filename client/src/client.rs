@@ -187,6 +187,15 @@ impl Client {
     /// # Errors
     /// As [`files`](Self::files).
     pub async fn files_seeing(&mut self, waits: impl FnOnce()) -> Result<DfsClient, ClientError> {
+        self.files_within(FILES_PATIENCE, waits).await
+    }
+
+    /// Does the same as [`files_seeing`](Self::files_seeing). An operation on files that is temporarily impossible is
+    /// retried for `patience`.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    pub async fn files_within(&mut self, patience: Duration, waits: impl FnOnce()) -> Result<DfsClient, ClientError> {
         let mut waits = Some(waits);
         let nodes = loop {
             match self.ask(FromClient::FilesNodes).await? {
@@ -205,7 +214,7 @@ impl Client {
         let node = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
         let store = std::env::var_os("EYAS_DFS_STORE").map(PathBuf::from);
         let near = node.map(|node| NearNode { node, store });
-        Ok(DfsClient::connect(self.access.clone(), nodes, near, FILES_PATIENCE).await?)
+        Ok(DfsClient::connect(self.access.clone(), nodes, near, patience).await?)
     }
 
     pub(crate) fn access(&self) -> &Access {

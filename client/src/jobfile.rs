@@ -44,7 +44,7 @@ mod values;
 
 pub use error::{JobFileError, TaskFieldsError};
 pub use output::{Keep, OutputFields};
-pub use read::read_job_file;
+pub use read::{draft_job, read_job_file, read_job_text};
 pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore};
 
 /// Processors that a task may have.
@@ -73,6 +73,9 @@ pub struct TaskFields {
     pub append: Option<bool>,
     /// One task for each number of this range.
     pub array: Option<String>,
+    /// One task for each of these items. A program sets them; a job file names a list with `each_line`.
+    #[serde(skip)]
+    pub items: Vec<ListLine>,
     /// Files that the task reads.
     pub inputs: Vec<InputFields>,
     /// Files that the task writes.
@@ -237,8 +240,8 @@ impl TaskFields {
     /// Whether a command without a placeholder for the item gets one. Numbers are never added: most commands would take
     /// them for an argument.
     fn is_item_appended(&self) -> bool {
-        let has_items = !self.each.0.is_empty() || !self.each_block.0.is_empty() || self.each_line.is_some();
-        self.append.unwrap_or(true) && has_items
+        let has_files = !self.each.0.is_empty() || !self.each_block.0.is_empty();
+        self.append.unwrap_or(true) && (has_files || self.each_line.is_some() || !self.items.is_empty())
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
@@ -322,12 +325,16 @@ impl TaskFields {
 
     async fn items(&self, draft: &mut Draft) -> Result<Items, TaskFieldsError> {
         let (each, each_block) = (!self.each.0.is_empty(), !self.each_block.0.is_empty());
-        let given = [each, each_block, self.each_line.is_some(), self.array.is_some()];
+        let has_items = !self.items.is_empty();
+        let given = [each, each_block, has_items, self.each_line.is_some(), self.array.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(TaskFieldsError::SeveralItems);
         }
         if let Some(range) = &self.array {
             return Ok(Items::Numbers(array(range)?));
+        }
+        if has_items {
+            return Ok(Items::Lines(self.items.clone()));
         }
         if let Some(file) = self.each_line.clone() {
             let separator = self.separator.clone();

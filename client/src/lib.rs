@@ -40,12 +40,12 @@ pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
     ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,
-    OutputFields, TaskFields, TaskFieldsError, read_job_file,
+    OutputFields, TaskFields, TaskFieldsError, draft_job, read_job_file, read_job_text,
 };
 pub use kept::KeptError;
 pub use map::{
-    MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError, Reduce, ReduceTask, Shuffle,
-    TaskFailures, WorkError, map_worker, reduce_worker,
+    BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError,
+    Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
 };
 pub use output_file::OutputFileError;
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};

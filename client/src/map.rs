@@ -5,6 +5,7 @@
 //! counts. Each task is a process of eyas itself ([`map_worker`]) that starts the user's program as a child. Outputs
 //! are hidden files until the job has ended.
 
+mod block_worker;
 mod input;
 mod line_sort;
 mod machine_load;
@@ -34,6 +35,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
+pub use block_worker::{BlockPiece, BlockRun, BlockWorker};
 pub use partition::MAX_REDUCERS;
 pub use pipeline::PipelineError;
 pub use reduce::{ReduceTask, reduce_worker};
@@ -354,13 +356,7 @@ impl MapRun {
         if !has_left(&self.files, self.address.node).await {
             let _ = timeout(END_DEADLINE, self.files.close_run(self.address)).await;
         }
-        for listing in self.files.list(&self.address.run.folder()).await? {
-            match self.files.remove(&listing.name).await {
-                Err(error) if error.kind == FilesErrorKind::NotFound => {}
-                removed => removed?,
-            }
-        }
-        Ok(())
+        Ok(remove_outputs(&self.files, self.address.run).await?)
     }
 
     /// Runs the tasks that read the chunks, until all chunks are read.
@@ -481,6 +477,17 @@ impl MapRun {
         self.outputs = published;
         Ok(())
     }
+}
+
+/// Removes the hidden files of a run.
+async fn remove_outputs(files: &DfsClient, run: BlockRunId) -> Result<(), FilesError> {
+    for listing in files.list(&run.folder()).await? {
+        match files.remove(&listing.name).await {
+            Err(error) if error.kind == FilesErrorKind::NotFound => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether the file system has removed a node from its members; `false` if the other nodes do not answer.

@@ -62,15 +62,31 @@ pub async fn read_job_file(
     cluster: &Cluster,
     see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
+    let unreadable =
+        |e| JobFileError { file: file.to_owned(), line: 1, column: None, why: TaskFieldsError::Unreadable(e) };
+    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    read_job_text(file, &text, priority, cluster, see).await
+}
+
+/// Does the same as [`read_job_file`], with the text of a job file. `file` is the name in messages; its extension says
+/// which format the text has, and the job is called like the file if the text has no name for it.
+///
+/// # Errors
+/// The first mistake, with its line.
+pub async fn read_job_text(
+    file: &str,
+    text: &str,
+    priority: Option<i32>,
+    cluster: &Cluster,
+    see: impl FnMut(SubmitProgress) + Send + 'static,
+) -> Result<Draft, JobFileError> {
     let wrong = |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
-    let read = std::fs::read_to_string(file);
-    let text = read.map_err(|e| wrong(Mistake::at(1, TaskFieldsError::Unreadable(e))))?;
     let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
-        (JobFileHead::default(), read_lines(&text).map_err(wrong)?)
+        (JobFileHead::default(), read_lines(text).map_err(wrong)?)
     } else if file.ends_with(".json") {
         return Err(wrong(Mistake::at(1, TaskFieldsError::JsonDocument)));
     } else {
-        read_toml(&text).map_err(wrong)?
+        read_toml(text).map_err(wrong)?
     };
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
     let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).on_cluster(cluster).seen_by(see);
@@ -80,6 +96,19 @@ pub async fn read_job_file(
     for (line, mut fields) in tasks {
         fields.priority = fields.priority.or(priority).or(head.priority);
         fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(Mistake::at(line, why)))?;
+    }
+    Ok(draft)
+}
+
+/// A job of these tasks, for programs that make their tasks themselves. Tasks may read outputs of tasks before them.
+///
+/// # Errors
+/// The first mistake in the fields of a task.
+pub async fn draft_job(name: &str, tasks: &[TaskFields], cluster: &Cluster) -> Result<Draft, TaskFieldsError> {
+    let mut draft = Draft::new(name).on_cluster(cluster);
+    let mut known = Known::default();
+    for fields in tasks {
+        fields.add_to(&mut draft, &mut known).await?;
     }
     Ok(draft)
 }

@@ -286,7 +286,8 @@ impl Loading {
     }
 }
 
-async fn open(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
+/// Opens a chunk, also if its replicas have moved since the file was looked up.
+pub(super) async fn open(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
     let ChunkSource { file, index, pieces, .. } = source;
     match files.open_chunk(file, *index, *pieces).await {
         Err(error) if error.kind == FilesErrorKind::Lost => {}

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
-use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, WriteOptions};
+use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
 use eyas_types::dfs::{FileName, Format};
 use thiserror::Error;
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ use super::partition::partition;
 use super::pipeline::{PIPE_BYTES, Pipeline, PipelineError, Stage, pipe, program, shell};
 
 /// Interval of heartbeats. A heartbeat also repeats a request that has no answer yet.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// In arguments of a program, stands for the name of the file that the program reads.
 pub(super) const FILE: &str = "{file}";
@@ -86,15 +86,27 @@ pub enum WorkError {
 /// If the program fails, a chunk cannot be read, an output cannot be stored, or the leader of the run does not answer.
 pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.address).await?;
-    let files_read: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
-    let pieces = spec.pieces;
-    let chunks: Vec<_> = (0..)
-        .zip(spec.chunks())
-        .map(|(chunk, (file, index, _))| ChunkSource { chunk, file: files_read[file].clone(), index, pieces })
-        .collect();
+    let chunks = sources(&spec);
     let mut machine = matches!(spec.policy, BlockPolicy::IoAware(_)).then(MachineLoad::begin);
     while work_through_block(files, task, &chunks, machine.as_mut()).await? {}
     Ok(())
+}
+
+/// All chunks of a run.
+pub(super) fn sources(spec: &RunSpec) -> Vec<ChunkSource> {
+    let files: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
+    let source = |(chunk, (file, index, _)): (u32, (usize, usize, _))| ChunkSource {
+        chunk,
+        file: files[file].clone(),
+        index,
+        pieces: spec.pieces,
+    };
+    (0..).zip(spec.chunks()).map(source).collect()
+}
+
+/// Whether content that begins with these bytes is stored as text, whose records are lines.
+pub(super) fn is_text(beginning: &[u8]) -> bool {
+    !beginning[..beginning.len().min(SNIFFED_BYTES as usize)].contains(&0)
 }
 
 /// Name of a worker's output in the hidden folder of the run.
@@ -417,7 +429,7 @@ pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: st
     file.seek(SeekFrom::Start(0))?;
     (&mut file).take(SNIFFED_BYTES).read_to_end(&mut beginning)?;
     file.seek(SeekFrom::Start(0))?;
-    let format = Format::guess(name.as_str(), !beginning.contains(&0));
+    let format = Format::guess(name.as_str(), is_text(&beginning));
     // A program can run again.
     let options = WriteOptions { is_durable: false, ..WriteOptions::of(format) };
     files.write(name, file, options, |_| {}).await?;

@@ -9,6 +9,7 @@
 mod access;
 mod apps;
 mod bad_data;
+mod capi;
 mod chains;
 mod commands;
 mod crashes;

@@ -1,6 +1,7 @@
 //! Homes, clusters and processes for tests.
 
 mod binary;
+mod c_library;
 mod cluster;
 mod disk;
 mod home;
@@ -12,6 +13,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 pub use binary::eyas;
+pub use c_library::{c_library, exported};
 pub use cluster::Cluster;
 pub use disk::SmallDisk;
 pub use home::{Done, Home, finish};

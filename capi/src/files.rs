@@ -1,0 +1,241 @@
+//! Files of the cluster by name: look up, list, rename, remove.
+
+use std::ffi::{CString, c_char};
+use std::sync::{Mutex, PoisonError};
+
+use eyas_client::files::{Creation, DfsClient, File, FilesError, Listing, RenameOptions};
+use eyas_client::types::dfs::{Attributes, FileKind, FileName};
+
+use crate::client::EyasClient;
+use crate::handles::{self, Handle};
+use crate::pointers;
+use crate::status::{CallError, EyasStatus, call};
+
+/// The kind of an entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EyasFileKind {
+    /// A file with content.
+    File = 0,
+    /// A folder.
+    Folder = 1,
+    /// A symbolic link. This library does not follow it.
+    SymbolicLink = 2,
+}
+
+impl EyasFileKind {
+    fn of(kind: &FileKind) -> Self {
+        match kind {
+            FileKind::File => EyasFileKind::File,
+            FileKind::Folder => EyasFileKind::Folder,
+            FileKind::SymbolicLink(_) => EyasFileKind::SymbolicLink,
+        }
+    }
+}
+
+/// A file, folder or link of the cluster, as it was looked up or listed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EyasFileInfo {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Time of the last write, nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// Time of the last change of the content or an attribute, nanoseconds since 1970.
+    pub changed_ns: u64,
+    /// The kind of the entry.
+    pub kind: EyasFileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// User id of the owner.
+    pub uid: u32,
+    /// Group id of the owner.
+    pub gid: u32,
+}
+
+impl EyasFileInfo {
+    /// Bytes of the first version of this struct.
+    pub const FIRST_SIZE: usize = 40;
+
+    pub fn of_file(file: &File) -> Self {
+        EyasFileInfo::of(file.record.size_bytes(), &file.record.kind, &file.record.attributes)
+    }
+
+    fn of(size_bytes: u64, kind: &FileKind, attributes: &Attributes) -> Self {
+        let Attributes { mode, uid, gid, modified_ns, changed_ns } = *attributes;
+        let kind = EyasFileKind::of(kind);
+        EyasFileInfo { size_bytes, modified_ns, changed_ns, kind, mode: mode.into(), uid, gid }
+    }
+}
+
+/// Entries of a folder. One thread at a time may use it, because the names belong to it.
+pub struct EyasListing {
+    _private: [u8; 0],
+}
+
+impl Handle for EyasListing {
+    type State = Mutex<OpenListing>;
+    const NAME: &'static str = "eyas_listing";
+}
+
+/// Entries that are listed together.
+const PAGE: u32 = 4096;
+
+/// The rest of a listing.
+pub struct OpenListing {
+    rest: std::vec::IntoIter<Listing>,
+    /// The name that the caller has a pointer to.
+    last: CString,
+}
+
+/// The name of a file of the cluster: an absolute path, with or without `eyas://` before it.
+///
+/// # Safety
+/// As [`pointers::text`].
+pub(crate) unsafe fn file_name(path: *const c_char) -> Result<FileName, CallError> {
+    // SAFETY: the caller's.
+    let path = unsafe { pointers::text(path, "the path of the file") }?;
+    absolute(path)?.parse().map_err(CallError::invalid)
+}
+
+/// A path in the cluster, without `eyas://`.
+fn absolute(path: &str) -> Result<&str, CallError> {
+    let absolute = path.strip_prefix("eyas://").unwrap_or(path);
+    let relative = || CallError::invalid(format!("`{path}` is not a path of the cluster: write /PATH or eyas:///PATH"));
+    absolute.starts_with('/').then_some(absolute).ok_or_else(relative)
+}
+
+/// Looks up a file, folder or link, and writes what is found to `*info`, which has `size` bytes: pass `sizeof *info`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_stat(
+    client: *mut EyasClient,
+    path: *const c_char,
+    info: *mut EyasFileInfo,
+    size: usize,
+) -> EyasStatus {
+    call(|| {
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let name = unsafe { file_name(path) }?;
+        let file = client.on_files(&format!("looking up {name}"), async |files| files.lookup(&name).await)?;
+        // SAFETY: the caller's.
+        unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, EyasFileInfo::of_file(&file)) }
+    })
+}
+
+/// Renames a file. The status is `EYAS_STATUS_EXISTS` if there is a file of the new name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_rename(client: *mut EyasClient, from: *const c_char, to: *const c_char) -> EyasStatus {
+    call(|| {
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let (from, to) = unsafe { (file_name(from)?, file_name(to)?) };
+        client.on_files(&format!("renaming {from}"), async |files| {
+            let options = RenameOptions { replaces: false, makes_parents: true };
+            files.rename(&from, &to, options).await
+        })
+    })
+}
+
+/// Makes a folder, and those above it that are missing. A file can also be written without its folder: the folder is
+/// made then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_make_folder(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
+    call(|| {
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let name = unsafe { file_name(path) }?;
+        let made = async |files: DfsClient| files.make_folder(&name, Creation::of_process(0o777)).await;
+        client.on_files(&format!("making {name}"), made).map(drop)
+    })
+}
+
+/// Removes an empty folder.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_remove_folder(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
+    call(|| {
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let name = unsafe { file_name(path) }?;
+        client.on_files(&format!("removing {name}"), async |files| files.remove_folder(&name).await)
+    })
+}
+
+/// Removes a file or link. Programs that have it open may still read it for a while.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_remove(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
+    call(|| {
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let name = unsafe { file_name(path) }?;
+        client.on_files(&format!("removing {name}"), async |files| files.remove(&name).await)
+    })
+}
+
+/// Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders. On success,
+/// `*listing` is a handle to be closed with `eyas_listing_close()`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_list(
+    client: *mut EyasClient,
+    folder: *const c_char,
+    recursive: u32,
+    listing: *mut *mut EyasListing,
+) -> EyasStatus {
+    call(|| {
+        pointers::check(listing)?;
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let folder = absolute(unsafe { pointers::text(folder, "the folder") }?)?;
+        let found =
+            client.on_files(&format!("listing {folder}"), async |files| list(&files, folder, recursive != 0).await)?;
+        let state = OpenListing { rest: found.into_iter(), last: CString::default() };
+        let opened = handles::open::<EyasListing>(Mutex::new(state));
+        // SAFETY: the caller's.
+        unsafe { pointers::put(listing, opened) }
+    })
+}
+
+async fn list(files: &DfsClient, folder: &str, is_recursive: bool) -> Result<Vec<Listing>, FilesError> {
+    if is_recursive {
+        let mut entries = files.list_entries(folder).await?;
+        entries.retain(|entry| entry.name.as_str() != folder.trim_end_matches('/'));
+        return Ok(entries);
+    }
+    let (mut entries, mut from) = (Vec::new(), Some(String::new()));
+    while let Some(next) = from {
+        let page = files.list_folder(folder, &next, PAGE).await?;
+        entries.extend(page.entries);
+        from = page.next;
+    }
+    Ok(entries)
+}
+
+/// Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`. The name belongs to
+/// the listing, and is valid until the next call with it. The status is `EYAS_STATUS_END` if there is no other entry.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_listing_next(
+    listing: *mut EyasListing,
+    name: *mut *const c_char,
+    info: *mut EyasFileInfo,
+    size: usize,
+) -> EyasStatus {
+    call(|| {
+        pointers::check(name)?;
+        let listing = handles::get(listing)?;
+        let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = listing.rest.next().ok_or_else(CallError::end)?;
+        listing.last = pointers::c_text(next.name.as_str());
+        let found = EyasFileInfo::of(next.size_bytes, &next.kind, &next.attributes);
+        // SAFETY: the caller's.
+        unsafe {
+            pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, found)?;
+            pointers::put(name, listing.last.as_ptr())
+        }
+    })
+}
+
+/// Closes a listing.
+#[unsafe(no_mangle)]
+pub extern "C" fn eyas_listing_close(listing: *mut EyasListing) -> EyasStatus {
+    call(|| handles::close(listing).map(drop))
+}

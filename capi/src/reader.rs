@@ -1,0 +1,87 @@
+//! Reading files of the cluster.
+
+mod opened;
+
+use std::ffi::{c_char, c_void};
+
+use crate::client::EyasClient;
+use crate::files::{EyasFileInfo, file_name};
+use crate::handles::{self, Handle};
+use crate::pointers;
+use crate::status::{CallError, EyasStatus, call};
+use opened::OpenFile;
+
+/// A file of the cluster that is open for reading, at the version that it had when it was opened. Threads may use one
+/// reader at the same time.
+pub struct EyasReader {
+    _private: [u8; 0],
+}
+
+impl Handle for EyasReader {
+    type State = OpenFile;
+    const NAME: &'static str = "eyas_reader";
+}
+
+/// Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_open(
+    client: *mut EyasClient,
+    path: *const c_char,
+    reader: *mut *mut EyasReader,
+) -> EyasStatus {
+    call(|| {
+        pointers::check(reader)?;
+        let client = handles::get(client)?;
+        // SAFETY: the caller's.
+        let name = unsafe { file_name(path) }?;
+        let opened = handles::open::<EyasReader>(OpenFile::open(client, &name)?);
+        // SAFETY: the caller's.
+        unsafe { pointers::put(reader, opened) }
+    })
+}
+
+/// Writes the size and the attributes of the open file to `*info`, as `eyas_stat()` does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_reader_info(reader: *mut EyasReader, info: *mut EyasFileInfo, size: usize) -> EyasStatus {
+    call(|| {
+        let open = handles::get(reader)?;
+        // SAFETY: the caller's.
+        unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, EyasFileInfo::of_file(open.file())) }
+    })
+}
+
+/// Reads up to `length` bytes from `offset` into `buffer`, and writes their number to `*count`. It is less than
+/// `length` only at the end of the file, and 0 beyond it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_read(
+    reader: *mut EyasReader,
+    offset: u64,
+    buffer: *mut c_void,
+    length: usize,
+    count: *mut usize,
+) -> EyasStatus {
+    call(|| {
+        pointers::check(count)?;
+        if length > 0 {
+            pointers::check(buffer)?;
+        }
+        let mut written = 0;
+        handles::get(reader)?.read(offset, length, |part| {
+            if part.len() > length - written {
+                return Err(CallError::new(EyasStatus::Internal, "more was read than asked for"));
+            }
+            // SAFETY: `buffer` has room for `length` bytes: the caller's; the part does not go beyond, see above.
+            unsafe { buffer.cast::<u8>().add(written).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+            written += part.len();
+            Ok(())
+        })?;
+        // SAFETY: the caller's.
+        unsafe { pointers::put(count, written) }
+    })
+}
+
+/// Closes a file that was open for reading.
+#[unsafe(no_mangle)]
+pub extern "C" fn eyas_reader_close(reader: *mut EyasReader) -> EyasStatus {
+    call(|| handles::close(reader).map(drop))
+}

@@ -1,0 +1,152 @@
+//! The C library: programs in C and C++ that submit jobs, use files of the cluster, and work on elastic blocks.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use eyas_dev::tree::root;
+use rustix::pipe::fcntl_setpipe_size;
+
+use crate::dfs::joined;
+use crate::support::{Cluster, c_library, exported};
+
+const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
+
+fn cluster(nodes: usize) -> Cluster {
+    let cluster = Cluster::start(&vec![NODE; nodes]);
+    joined(&cluster, nodes);
+    cluster
+}
+
+#[test]
+fn the_library_exports_versioned_functions_and_nothing_else() {
+    let symbols = exported(&c_library().prefix().join("lib/libeyas.so.0"));
+    for line in symbols.lines() {
+        let name = line.rsplit(' ').next().unwrap();
+        assert!(name.starts_with("eyas_") && name.ends_with("@@EYAS_0.1") || name == "EYAS_0.1", "{line}");
+    }
+    assert!(symbols.contains(" eyas_connect@@EYAS_0.1"), "{symbols}");
+}
+
+#[test]
+fn a_program_in_c_submits_a_job_and_reads_its_results() {
+    let cluster = cluster(1);
+    let program = c_library().example(&cluster, "c/submit.c");
+    let done = cluster.finish(cluster.program(&program, &[])).exits(0);
+    let mut lines: Vec<_> = done.stdout.lines().collect();
+    assert_eq!(lines.pop(), Some("job 1: 3 of 3 tasks succeeded"));
+    lines.sort();
+    let expected = ["0 on n1 succeeded: Call me, Ishmael", "1 on n1 succeeded: Call me, Queequeg"];
+    assert_eq!(lines[..2], expected.map(|line| format!("task {line}")));
+}
+
+#[test]
+fn a_program_in_c_writes_and_reads_files() {
+    let cluster = cluster(1);
+    let program = c_library().example(&cluster, "c/files.c");
+    let done = cluster.finish(cluster.program(&program, &[])).exits(0);
+    assert_eq!(done.stdout, "Ishmael.\nSome years ago\n/books/whale.txt: 32 bytes\n");
+    assert_eq!(cluster.ask(&["dfs", "ls"], "files").as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_program_in_cpp_runs_tasks_and_workers() {
+    let cluster = cluster(2);
+    let program = c_library().example(&cluster, "cpp/longest_line.cpp");
+    let done = cluster.finish(cluster.program(&program, &[])).exits(0);
+    assert_eq!(done.stdout, "97 97\n");
+}
+
+/// Compiles a program of this folder.
+fn own_program(cluster: &Cluster, name: &str) -> PathBuf {
+    c_library().compile(cluster, &root().join("dev/tests/end_to_end/capi_programs").join(name))
+}
+
+#[test]
+fn bad_input_is_answered_with_statuses() {
+    let cluster = cluster(1);
+    let program = own_program(&cluster, "bad_input.c");
+    let done = cluster.finish(cluster.program(&program, &[])).exits(0);
+    assert_eq!(done.stdout, "fine\n");
+}
+
+#[test]
+fn without_a_quorum_calls_fail_in_time_and_say_why() {
+    let mut cluster = cluster(3);
+    let program = own_program(&cluster, "lost_quorum.c");
+    let mut command = cluster.program(&program, &[]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(output.next().as_deref(), Some("ready"));
+    cluster.executor(1).kill();
+    cluster.executor(2).kill();
+    drop(child.stdin.take());
+    let lines: Vec<_> = output.collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in &lines {
+        assert!(line.starts_with("EYAS_STATUS_UNREACHABLE: "), "{line}");
+    }
+    assert!(lines[0].contains("2 of the 3 nodes of the file system are missing"), "{lines:?}");
+    assert!(child.wait().unwrap().success());
+}
+
+/// Lines of words, and how often each word is in them.
+fn text(lines: usize) -> (String, BTreeMap<String, usize>) {
+    let (mut text, mut counts) = (String::new(), BTreeMap::new());
+    for line in 0..lines {
+        for word in ["all".to_owned(), format!("w{}", line % 100), format!("x{}", line % 7)] {
+            let _ = write!(text, "{word} ");
+            *counts.entry(word).or_default() += 1;
+        }
+        text.push('\n');
+    }
+    (text, counts)
+}
+
+#[test]
+fn a_worker_in_c_that_is_killed_counts_nothing_twice() {
+    let cluster = cluster(3);
+    let (text, counts) = text(200_000);
+    cluster.write("a.txt", &text);
+    cluster.run(&["dfs", "put", "a.txt", "/a.txt", "--chunk-size", "64KiB"]).exits(0);
+    let program = c_library().example(&cluster, "c/word_count.c");
+    let start = |words: &[&str]| {
+        let mut command = cluster.program(&program, words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started")
+    };
+    let mut leader = start(&["open", "/a.txt"]);
+    let mut output = BufReader::new(leader.stdout.take().unwrap());
+    let mut address = String::new();
+    output.read_line(&mut address).unwrap();
+    // Each worker says which piece it has. One cannot go on when its small pipe is full, so it is killed in the middle.
+    let works = |worker: &mut Child| {
+        let mut line = String::new();
+        let mut said = BufReader::with_capacity(1, worker.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        assert!(line.starts_with("/a.txt: "), "{line}");
+        said
+    };
+    let mut killed = start(&["work", address.trim()]);
+    fcntl_setpipe_size(killed.stderr.as_ref().unwrap(), 4096).unwrap();
+    let open = works(&mut killed);
+    let mut other = start(&["work", address.trim()]);
+    let mut said = works(&mut other);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    drop(open);
+    other.stderr = None;
+    let mut pieces = String::new();
+    std::io::Read::read_to_string(&mut said, &mut pieces).unwrap();
+    assert!(other.wait().unwrap().success(), "{pieces}");
+    let mut counted = BTreeMap::new();
+    for line in output.lines() {
+        let line = line.unwrap();
+        let (word, count) = line.split_once(' ').unwrap();
+        assert!(counted.insert(word.to_owned(), count.parse::<usize>().unwrap()).is_none(), "{line}");
+    }
+    assert!(leader.wait().unwrap().success());
+    assert_eq!(counted, counts);
+    assert_eq!(cluster.ask(&["dfs", "ls", "/.eyas"], "files").as_array().unwrap().len(), 0, "hidden outputs are left");
+}

@@ -1,0 +1,81 @@
+//! The C library as users install it, and programs that are compiled with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use eyas_dev::tree::root;
+
+use super::{Cluster, Home, eyas};
+
+/// Warnings that are errors in examples.
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+/// An installed library.
+pub struct CLibrary {
+    prefix: PathBuf,
+}
+
+/// The library of the `eyas` that is tested, installed once.
+pub fn c_library() -> &'static CLibrary {
+    static LIBRARY: OnceLock<CLibrary> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let archive = eyas().with_file_name("libeyas_capi.a");
+        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
+        let mut command = Command::new(root().join("capi/install.sh"));
+        assert!(command.arg(archive).arg(&prefix).status().expect("a script").success(), "it cannot be installed");
+        CLibrary { prefix }
+    })
+}
+
+impl CLibrary {
+    /// The folder with its header, libraries and `eyas.pc`.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// Compiles a program into the home, with checks of its memory if the compiler has them. Returns its path.
+    #[track_caller]
+    pub fn compile(&self, home: &Home, source: &Path) -> PathBuf {
+        let is_cpp = source.extension().is_some_and(|extension| extension == "cpp");
+        let (compiler, standard) = if is_cpp { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
+        let program = home.path(source.file_stem().expect("a file").to_str().expect("a plain name"));
+        let compile = |checks: &[&str]| {
+            let mut command = Command::new(compiler);
+            command.args(["-g", standard]).args(WARNINGS).args(checks).arg(source).arg("-o").arg(&program);
+            command.arg("-I").arg(self.prefix.join("include"));
+            command.arg("-L").arg(self.prefix.join("lib")).args(["-leyas", "-lpthread"]);
+            command.arg(format!("-Wl,-rpath,{}", self.prefix.join("lib").display()));
+            command.output().expect("a compiler")
+        };
+        if !compile(&["-fsanitize=address,undefined", "-fno-sanitize-recover"]).status.success() {
+            let done = compile(&[]);
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        program
+    }
+
+    /// Compiles an example of `examples/`.
+    #[track_caller]
+    pub fn example(&self, home: &Home, name: &str) -> PathBuf {
+        self.compile(home, &root().join("examples").join(name))
+    }
+}
+
+impl Cluster {
+    /// A program with this cluster as its own.
+    pub fn program(&self, program: &Path, words: &[&str]) -> Command {
+        let mut command = self.command_of(Command::new(program), words);
+        command.env("EYAS_CLUSTER", "test");
+        command
+    }
+}
+
+/// The symbols that a library exports, as `nm` prints them.
+pub fn exported(library: &Path) -> String {
+    let done = Command::new("nm").args(["--dynamic", "--defined-only"]).arg(library).output().expect("nm");
+    let text = String::from_utf8(done.stdout).expect("text");
+    assert!(done.status.success() && fs::exists(library).unwrap_or(false), "{text}");
+    text
+}
