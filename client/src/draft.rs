@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use eyas_store::emulation::Limits;
-use eyas_store::{Storage, StorageError, name_of, path_of, url_of};
+use eyas_store::{ClusterFile, Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::{
@@ -96,6 +96,15 @@ pub(crate) enum DraftTasks {
     },
 }
 
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartOfFile {
+    /// A range of bytes.
+    Bytes(Range<u64>),
+    /// A range of records, counted from 0.
+    Records(Range<u64>),
+}
+
 /// Number of tasks after which a draft reports its progress and yields to other work.
 const STEP: usize = 1024;
 
@@ -113,6 +122,8 @@ pub struct Draft {
     known: HashMap<Name, u32>,
     pub(crate) see: Box<dyn FnMut(SubmitProgress) + Send>,
     storage: Storage,
+    /// Files of the cluster, by their URLs.
+    files: HashMap<Name, ClusterFile>,
     kept: KeptOutputs,
     folder: Option<PathBuf>,
 }
@@ -132,6 +143,7 @@ impl Draft {
             known: HashMap::new(),
             see: Box::new(|_| {}),
             storage: Storage::new(Limits::default()),
+            files: HashMap::new(),
             kept: KeptOutputs::default(),
             folder: std::env::current_dir().ok(),
         }
@@ -282,6 +294,10 @@ impl Draft {
                 let object = self.kept.look_up(&[path_or_url]).await?.remove(0);
                 self.add_object(path_or_url, object)
             }
+            None if is_cluster_file(path_or_url) => {
+                let object = self.cluster_file(path_or_url).await?.whole();
+                self.add_object(path_or_url, object)
+            }
             None => {
                 let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
                 self.add_object(path_or_url, object)
@@ -295,7 +311,7 @@ impl Draft {
     /// # Errors
     /// If the file is missing, or is not a file of the cluster.
     pub async fn blocks(&mut self, url: &Name) -> Result<Vec<Input>, DraftError> {
-        let blocks = self.storage.blocks(&self.url(url)?).await?;
+        let blocks: Vec<_> = self.cluster_file(url).await?.blocks().collect();
         let first = self.objects.len() as u32;
         self.objects.extend(blocks);
         (self.see)(SubmitProgress::Sources(self.objects.len() as u64));
@@ -303,15 +319,30 @@ impl Draft {
         Ok((first..self.objects.len() as u32).map(input).collect())
     }
 
-    /// An input that is a range of bytes of a file of the cluster, `eyas:///PATH`. The range is cut at the end of the
-    /// file.
+    /// An input that is a part of a file of the cluster, `eyas:///PATH`: a range of its bytes or records, which is cut at
+    /// the end of the file.
     ///
     /// # Errors
-    /// If the file is missing, is not a file of the cluster, or has none of these bytes.
-    pub async fn part(&mut self, url: &Name, range: Range<u64>) -> Result<Input, DraftError> {
-        let part = self.storage.part(&self.url(url)?, range).await?;
-        self.objects.push(part);
+    /// If the file is missing, is not a file of the cluster, or has none of these bytes or records.
+    pub async fn part(&mut self, url: &Name, part: PartOfFile) -> Result<Input, DraftError> {
+        let file = self.cluster_file(url).await?;
+        let object = match part {
+            PartOfFile::Bytes(range) => file.part(range)?,
+            PartOfFile::Records(range) => file.records(range).await?,
+        };
+        self.objects.push(object);
         Ok(Input { from: InputFrom::Object(self.objects.len() as u32 - 1), name: None })
+    }
+
+    /// A file of the cluster, which is looked up once for the whole draft.
+    async fn cluster_file(&mut self, url: &Name) -> Result<ClusterFile, DraftError> {
+        let url = self.url(url)?;
+        if let Some(file) = self.files.get(&url) {
+            return Ok(file.clone());
+        }
+        let file = self.storage.cluster_file(&url).await?;
+        self.files.insert(url, file.clone());
+        Ok(file)
     }
 
     /// Adds an object, and returns its index.
@@ -337,6 +368,23 @@ impl Draft {
         let kept: Vec<_> = unknown.extract_if(.., |name| is_kept_name(name)).collect();
         for (name, object) in kept.iter().zip(self.kept.look_up(&kept).await?) {
             self.add_object(name, object);
+        }
+        let of_cluster: Vec<_> = unknown.extract_if(.., |name| is_cluster_file(name)).collect();
+        for parts in of_cluster.chunks(CONCURRENCY * PART) {
+            let mut lookups = Vec::new();
+            for part in parts.chunks(PART) {
+                let unknown = part.iter().filter(|name| !self.files.contains_key(**name));
+                let (urls, storage) = (unknown.map(|name| (*name).clone()).collect::<Vec<_>>(), self.storage.clone());
+                lookups.push(tokio::spawn(async move { storage.cluster_files(urls).await }));
+            }
+            for (part, lookup) in parts.chunks(PART).zip(lookups) {
+                self.files.extend(lookup.await.map_err(DraftError::Broken)??);
+                for source in part {
+                    let object = self.files[*source].whole();
+                    self.add_object(source, object);
+                }
+                (self.see)(SubmitProgress::Sources(self.objects.len() as u64));
+            }
         }
         for parts in unknown.chunks(CONCURRENCY * PART) {
             let mut lookups = Vec::new();
@@ -376,6 +424,11 @@ impl Draft {
         let path: PathBuf = path.components().collect();
         Ok(url_of(&name_of(path))?)
     }
+}
+
+/// Whether a source is a file of the cluster, `eyas:///PATH`.
+fn is_cluster_file(source: &Name) -> bool {
+    source.starts_with(b"eyas:///")
 }
 
 /// Checks that the item and the task have every column and input for which the template has a placeholder.

@@ -34,7 +34,7 @@ use eyas_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, PartOfFile};
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
@@ -45,7 +45,7 @@ mod values;
 pub use error::{JobFileError, TaskFieldsError};
 pub use output::{Keep, OutputFields};
 pub use read::{draft_job, read_job_file, read_job_text};
-pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore};
+pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange, RecordRangeError};
 
 /// Processors that a task may have.
 pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
@@ -121,6 +121,8 @@ pub enum InputFields {
         name: Option<Name>,
         /// The bytes of the file that the task reads, such as `0-1GiB`; all if missing.
         range: Option<String>,
+        /// The records of the file that the task reads, such as `1000-2000`; all if missing.
+        records: Option<String>,
         /// Whether it is copied ahead to all executors that may run the tasks.
         #[serde(default)]
         broadcast: bool,
@@ -404,36 +406,36 @@ impl TaskFields {
         values: &mut [Value],
         inputs: &mut Vec<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let (path, name, range, broadcast) = match fields {
-            InputFields::Path(path) => (path, None, None, false),
-            InputFields::Named { path, name, range, broadcast } => (path, name.clone(), range.as_deref(), *broadcast),
-            InputFields::Output { task, output, index, name } => {
-                let (first, count, template) =
-                    *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
-                let producer = &draft.templates[usize::from(template)];
-                let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
-                let place = producer.outputs.iter().position(is_it);
-                let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
-                    task: task.clone(),
-                    output: output.clone().unwrap_or_default(),
-                })?;
-                let indices = match index {
-                    Some(index) if *index >= count => {
-                        return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
-                    }
-                    Some(index) => first + index..first + index + 1,
-                    None => first..first + count,
-                };
-                inputs.extend(
-                    indices.map(|task| Input {
+        let (path, name, part, broadcast) =
+            match fields {
+                InputFields::Path(path) => (path, None, None, false),
+                InputFields::Named { path, name, range, records, broadcast } => {
+                    (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
+                }
+                InputFields::Output { task, output, index, name } => {
+                    let (first, count, template) =
+                        *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
+                    let producer = &draft.templates[usize::from(template)];
+                    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
+                    let place = producer.outputs.iter().position(is_it);
+                    let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
+                        task: task.clone(),
+                        output: output.clone().unwrap_or_default(),
+                    })?;
+                    let indices = match index {
+                        Some(index) if *index >= count => {
+                            return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
+                        }
+                        Some(index) => first + index..first + index + 1,
+                        None => first..first + count,
+                    };
+                    inputs.extend(indices.map(|task| Input {
                         from: InputFrom::Output { task, output: place as u16 },
                         name: name.clone(),
-                    }),
-                );
-                return Ok(());
-            }
-        };
-        let range = range.map(str::parse::<ByteRange>).transpose()?;
+                    }));
+                    return Ok(());
+                }
+            };
         let parsed = Template::parse(path);
         if usize::from(parsed.highest_column()) > values.len() {
             return Err(TaskFieldsError::Column {
@@ -452,7 +454,7 @@ impl TaskFields {
                 let values: Vec<_> = values.iter().map(escape).collect();
                 let pattern = parsed.expand(&Expansion { values: &values, ..with });
                 let found = draft.find_named(&source, &pattern).await?;
-                if range.is_none() {
+                if part.is_none() {
                     draft.look_up(&found).await?;
                 }
                 found
@@ -462,8 +464,8 @@ impl TaskFields {
             return Err(TaskFieldsError::NameOfSeveral { path: path.clone(), files: sources.len() });
         }
         for found in sources {
-            let mut input = match range {
-                Some(ByteRange { first, end }) => draft.part(&found, first..end).await?,
+            let mut input = match &part {
+                Some(part) => draft.part(&found, part.clone()).await?,
                 None => draft.input(&found).await?,
             };
             input.name = name.clone();
@@ -479,6 +481,22 @@ impl TaskFields {
         }
         Ok(())
     }
+}
+
+/// The part of a file that a task reads; `None` for the whole file.
+fn part_of(range: Option<&str>, records: Option<&str>) -> Result<Option<PartOfFile>, TaskFieldsError> {
+    Ok(match (range, records) {
+        (None, None) => None,
+        (Some(range), None) => {
+            let ByteRange { first, end } = range.parse()?;
+            Some(PartOfFile::Bytes(first..end))
+        }
+        (None, Some(records)) => {
+            let RecordRange { first, end } = records.parse()?;
+            Some(PartOfFile::Records(first..end))
+        }
+        (Some(_), Some(_)) => return Err(TaskFieldsError::RangeAndRecords),
+    })
 }
 
 /// Checks match expressions. The dispatcher checks them, too, but only here the line is known.

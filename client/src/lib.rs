@@ -35,12 +35,12 @@ mod sources;
 pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
-pub use draft::{Draft, DraftError, SubmitProgress};
+pub use draft::{Draft, DraftError, PartOfFile, SubmitProgress};
 pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
     ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,
-    OutputFields, TaskFields, TaskFieldsError, draft_job, read_job_file, read_job_text,
+    OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError, draft_job, read_job_file, read_job_text,
 };
 pub use kept::KeptError;
 pub use map::{

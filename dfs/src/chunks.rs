@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{DamagedUsage, Incoming, ObjectStore, StoreError};
+use eyas_store::{DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use serde::{Deserialize, Serialize};
@@ -211,7 +211,7 @@ impl NodeChunks {
     }
 
     /// A leader has asked for a chunk. Returns whether it is here.
-    fn mark_audited(&self, object: ObjectId) -> bool {
+    pub(super) fn mark_audited(&self, object: ObjectId) -> bool {
         let mut own = self.own();
         let own = own.get_mut(&object).filter(|_| self.store.contains(object));
         own.map(|own| own.last_audited = Instant::now()).is_some()
@@ -222,7 +222,8 @@ impl NodeChunks {
         let found = block_in_place(|| self.store.open_object(object))?;
         let wanted = ChunkSpec { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
         match self.prepare(wanted).await? {
-            Some(place) => place.finish(self.take(wanted)),
+            // It was removed meanwhile.
+            Some(place) => place.finish(Err(ChunkError::NotHere)),
             None => Ok(()),
         }
     }
@@ -232,7 +233,7 @@ impl NodeChunks {
         self.own().iter().filter(|(_, own)| own.last_audited < moment).map(|(object, _)| *object).collect()
     }
 
-    /// Reserves space for a chunk; `None` if it is here already.
+    /// Reserves space for a chunk; `None` if it is here already, also as a cached object.
     pub async fn prepare(&self, wanted: ChunkSpec) -> Result<Option<Reservation<'_>>, ChunkError> {
         if self.is_own(wanted.object) {
             return self.take(wanted).map(|()| None);
@@ -243,7 +244,17 @@ impl NodeChunks {
             // Another request has brought it in the meantime.
             return place.finish(self.take(wanted)).map(|()| None);
         }
+        if self.store.contains(wanted.object) && block_in_place(|| self.has_copy(wanted)) {
+            // A task has read it here, so it is cached.
+            return place.finish(self.take(wanted)).map(|()| None);
+        }
         Ok(Some(place))
+    }
+
+    /// Whether the store has a good copy of a chunk, perhaps as a cached object. Blocks.
+    fn has_copy(&self, wanted: ChunkSpec) -> bool {
+        let is_it = |found: OpenObject| (found.size_bytes, found.checksum.0) == (wanted.size_bytes, wanted.checksum);
+        self.store.open_object(wanted.object).is_ok_and(is_it)
     }
 
     /// Deletes chunks that no file has any longer, and their damaged copies.

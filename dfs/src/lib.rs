@@ -13,6 +13,7 @@ mod gossip;
 mod links;
 mod node;
 mod protocol;
+mod record_index;
 mod rights;
 mod ring_thread;
 mod runs;

@@ -3,13 +3,15 @@
 use std::future::Future;
 use std::io::{Read, Seek};
 use std::ops::Range;
+use std::sync::Arc;
 
-use eyas_store::{ClusterFiles, FileParts, StorageError, StorageErrorKind, StoredContent};
+use eyas_store::{ClusterFiles, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
 use eyas_types::Version;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, Format};
 use tokio::sync::Mutex;
 
 use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
+use crate::record_index::{RecordIndex, RecordStart};
 use crate::space::BoxedFuture;
 
 /// Number of bytes by which content is found to be text.
@@ -61,28 +63,9 @@ impl FilesStorage {
 
 #[async_trait::async_trait]
 impl ClusterFiles for FilesStorage {
-    async fn stat(&self, name: &str) -> Result<Version, StorageError> {
-        Ok(version_of(&self.file(name).await?.1.record))
-    }
-
-    async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError> {
-        let (_, file) = self.file(name).await?;
-        Ok(file.record.chunks.iter().map(version_of_chunk).collect())
-    }
-
-    async fn part(&self, name: &str, range: Range<u64>) -> Result<Version, StorageError> {
-        let record = self.file(name).await?.1.record;
-        let all = record.size_bytes();
-        let part = range.start..range.end.min(all);
-        if part.is_empty() {
-            let from = range.start;
-            let message =
-                format!("`eyas://{name}` has {all} bytes, and so none from {from} on: the range is beyond its end");
-            return Err(StorageError::new(StorageErrorKind::Invalid, message));
-        }
-        let chunk = places(&record).find(|(_, place)| *place == part).map(|(chunk, _)| chunk);
-        let (offset, size_bytes) = (part.start, part.end - part.start);
-        Ok(chunk.map_or_else(|| Version::Part { etag: digest_of(&record), offset, size_bytes }, version_of_chunk))
+    async fn look_up(&self, name: &str) -> Result<Arc<dyn FoundFile>, StorageError> {
+        let (files, file) = self.file(name).await?;
+        Ok(Arc::new(LookedUpFile { records: RecordIndex::new(files, file.clone()), file }))
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError> {
@@ -116,6 +99,57 @@ impl ClusterFiles for FilesStorage {
         };
         Ok(Box::new(hidden))
     }
+}
+
+/// A file, as it was when it was looked up.
+struct LookedUpFile {
+    file: File,
+    records: RecordIndex,
+}
+
+#[async_trait::async_trait]
+impl FoundFile for LookedUpFile {
+    fn whole(&self) -> Version {
+        version_of(&self.file.record)
+    }
+
+    fn blocks(&self) -> Vec<Version> {
+        self.file.record.chunks.iter().map(version_of_chunk).collect()
+    }
+
+    fn part(&self, range: Range<u64>) -> Result<Version, StorageError> {
+        let record = &self.file.record;
+        let all = record.size_bytes();
+        let part = range.start..range.end.min(all);
+        if part.is_empty() {
+            return Err(beyond_end(&self.file.name, all, "bytes", range.start));
+        }
+        let chunk = places(record).find(|(_, place)| *place == part).map(|(chunk, _)| chunk);
+        let (offset, size_bytes) = (part.start, part.end - part.start);
+        Ok(chunk.map_or_else(|| Version::Part { etag: digest_of(record), offset, size_bytes }, version_of_chunk))
+    }
+
+    async fn records(&self, range: Range<u64>) -> Result<Version, StorageError> {
+        let start = match self.records.start_of(range.start).await? {
+            RecordStart::At(offset) => offset,
+            RecordStart::Beyond { records } => {
+                return Err(beyond_end(&self.file.name, records, "records", range.start));
+            }
+        };
+        let end = match range.end {
+            u64::MAX => u64::MAX,
+            end => match self.records.start_of(end).await? {
+                RecordStart::At(offset) => offset,
+                RecordStart::Beyond { .. } => u64::MAX,
+            },
+        };
+        self.part(start..end)
+    }
+}
+
+fn beyond_end(name: &FileName, all: u64, of: &str, from: u64) -> StorageError {
+    let message = format!("`eyas://{name}` has {all} {of}, and so none from {from} on: the range is beyond its end");
+    StorageError::new(StorageErrorKind::Invalid, message)
 }
 
 #[async_trait::async_trait]

@@ -44,5 +44,7 @@ pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence, Seal};
 pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
-pub use storage::{ClusterFiles, Copied, FileParts, Prepared, Spot, Storage, StoredContent, remove_copies};
+pub use storage::{
+    ClusterFile, ClusterFiles, Copied, FileParts, FoundFile, Prepared, Spot, Storage, StoredContent, remove_copies,
+};
 pub use url::url_of;

@@ -8,11 +8,10 @@ mod file;
 mod remote;
 mod sink;
 
-pub use cluster::{ClusterFiles, FileParts, StoredContent};
+pub use cluster::{ClusterFile, ClusterFiles, FileParts, FoundFile, StoredContent};
 pub use file::remove_copies;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -116,26 +115,32 @@ impl Storage {
                 let version = self.0.remote.stat(text_of(url)?).await?;
                 Ok(ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) })
             }
-            SourceUrl::Cluster(name) => Ok(cluster::object(url, self.files(url)?.stat(name).await?, executable)),
+            SourceUrl::Cluster(_) => {
+                let found = self.cluster_file(url).await?.whole();
+                Ok(ObjectSpec { executable: executable.unwrap_or(false), ..found })
+            }
         }
     }
 
-    /// The blocks of a file of the cluster, in its order: some whole records each.
+    /// Looks up a file of the cluster.
     ///
     /// # Errors
     /// `NotFound`, `Unreachable`; `Invalid` if `url` names no file of the cluster.
-    pub async fn blocks(&self, url: &Name) -> Result<Vec<ObjectSpec>, StorageError> {
-        let blocks = self.files(url)?.blocks(cluster::name_of(url)?).await?;
-        Ok(blocks.into_iter().map(|version| cluster::object(url, version, None)).collect())
+    pub async fn cluster_file(&self, url: &Name) -> Result<ClusterFile, StorageError> {
+        ClusterFile::look_up(self.files(url)?.as_ref(), url).await
     }
 
-    /// A range of bytes of a file of the cluster. It is cut at the end of the file.
+    /// Looks up files of the cluster. Returns them with their URLs.
     ///
     /// # Errors
-    /// As [`Storage::blocks`]; `Invalid` if the file has none of these bytes.
-    pub async fn part(&self, url: &Name, range: Range<u64>) -> Result<ObjectSpec, StorageError> {
-        let version = self.files(url)?.part(cluster::name_of(url)?, range).await?;
-        Ok(cluster::object(url, version, None))
+    /// As [`Storage::cluster_file`], for the first file that has an error.
+    pub async fn cluster_files(&self, urls: Vec<Name>) -> Result<Vec<(Name, ClusterFile)>, StorageError> {
+        let mut found = Vec::with_capacity(urls.len());
+        for url in urls {
+            let file = self.cluster_file(&url).await?;
+            found.push((url, file));
+        }
+        Ok(found)
     }
 
     /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's files. With the URL of

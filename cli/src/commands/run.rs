@@ -237,7 +237,13 @@ async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) 
         Some((file, to)) => OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() },
         None => OutputFields { file: word.clone(), ..OutputFields::default() },
     };
-    let broadcast = |path: &Name| InputFields::Named { path: path.clone(), name: None, range: None, broadcast: true };
+    let broadcast = |path: &Name| InputFields::Named {
+        path: path.clone(),
+        name: None,
+        range: None,
+        records: None,
+        broadcast: true,
+    };
     let fields = TaskFields {
         command: CommandWords(args.command.clone()),
         noop: args.noop,

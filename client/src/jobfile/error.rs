@@ -5,7 +5,7 @@ use eyas_types::{Name, PolicyError};
 use thiserror::Error;
 
 use crate::draft::DraftError;
-use crate::jobfile::values::ByteRangeError;
+use crate::jobfile::values::{ByteRangeError, RecordRangeError};
 use crate::sources::{MAX_LINE_BYTES, SourceError};
 
 /// What is wrong in a job file, and where.
@@ -149,6 +149,12 @@ pub enum TaskFieldsError {
     /// The range of an input is malformed.
     #[error(transparent)]
     Range(#[from] ByteRangeError),
+    /// The range of records of an input is malformed.
+    #[error(transparent)]
+    Records(#[from] RecordRangeError),
+    /// An input is a range of bytes and a range of records.
+    #[error("an input has `range` or `records`, not both: leave one of them out")]
+    RangeAndRecords,
     /// A pattern of several files has one name in the sandbox.
     #[error("input `{path}` stands for {files} files, but `name` is for one file: leave `name` out")]
     NameOfSeveral {

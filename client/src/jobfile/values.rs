@@ -112,6 +112,33 @@ impl FromStr for ByteRange {
     }
 }
 
+/// Some records of a file. As text, `0-1000` is the first thousand, and `1000-` everything after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRange {
+    /// The first record, from 0.
+    pub first: u64,
+    /// The record after the last one.
+    pub end: u64,
+}
+
+/// A text is not a range of records.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a range of records: write FIRST-END, such as 1000-2000, or FIRST-")]
+pub struct RecordRangeError(String);
+
+impl FromStr for RecordRange {
+    type Err = RecordRangeError;
+
+    fn from_str(text: &str) -> Result<Self, RecordRangeError> {
+        let parse = |(first, end): (&str, &str)| {
+            let first = first.parse().ok()?;
+            let end = if end.is_empty() { u64::MAX } else { end.parse().ok()? };
+            (first < end).then_some(RecordRange { first, end })
+        };
+        text.split_once('-').and_then(parse).ok_or_else(|| RecordRangeError(text.into()))
+    }
+}
+
 /// An amount as a text with a unit, or a number without.
 fn amount<'de, D: Deserializer<'de>>(
     deserializer: D,

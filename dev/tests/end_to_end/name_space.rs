@@ -1,7 +1,11 @@
 //! Files of the cluster as inputs, items and outputs of tasks.
 
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+
 use crate::dfs::{joined, lines};
-use crate::support::{Cluster, Home};
+use crate::support::{Cluster, Home, finish};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -121,6 +125,41 @@ fn tasks_read_parts_of_files() {
 }
 
 #[test]
+fn tasks_read_records_of_files() {
+    let cluster = cluster();
+    let content = lines(5000);
+    cluster.write("a", &content);
+    // A row may have a line feed in quotes.
+    cluster.write("b.csv", "n,text\n1,\"a\nb\"\n2,c\n");
+    cluster.write("c", "aabbccd");
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    cluster.run(&["dfs", "put", "b.csv", "/b.csv"]).exits(0);
+    cluster.run(&["dfs", "put", "c", "/c", "--format", "fixed:2"]).exits(1);
+    cluster.write("c", "aabbccdd");
+    cluster.run(&["dfs", "put", "c", "/c", "--format", "fixed:2"]).exits(0);
+    let task = |file: &str, records: &str| {
+        let input = format!("{{ path = 'eyas:///{file}', name = 'part', records = '{records}' }}");
+        format!("[[task]]\ncommand = ['cat', 'part']\nfolder = 'sandbox'\ninputs = [{input}]\n")
+    };
+    let parts = [("a", "0-1"), ("a", "1-2500"), ("a", "2500-4999"), ("a", "4999-"), ("b.csv", "1-2"), ("c", "1-3")];
+    cluster.write("job.toml", parts.map(|(file, records)| task(file, records)).concat());
+    let job = cluster.submit("job.toml");
+    cluster.run(&["job", "wait", &job]).exits(0);
+    let read = |index| cluster.run(&["task", "log", &format!("{job}.{index}")]).exits(0).stdout;
+    assert_eq!(read(0), content.split_inclusive('\n').next().unwrap());
+    assert_eq!([0, 1, 2, 3].map(read).concat(), content);
+    assert_eq!([4, 5].map(read), ["1,\"a\nb\"\n", "bbcc"]);
+    for (records, says) in [("5000-5001", "has 5000 records"), ("2-1", "1000-2000"), ("0-1GiB", "1000-2000")] {
+        cluster.write("job.toml", task("a", records));
+        cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", says]);
+    }
+    cluster.write("job.toml", task("a", "0-1").replace("eyas:///a", "a"));
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["eyas:///PATH"]);
+    cluster.write("job.toml", task("a", "0-1").replace("records", "range = '0-1', records"));
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["not both"]);
+}
+
+#[test]
 fn a_job_reads_the_version_that_it_was_promised() {
     let mut cluster = cluster();
     cluster.write("a", lines(3000));
@@ -153,6 +192,32 @@ fn a_job_reads_the_version_that_it_was_promised() {
     cluster.add_executor(&["--label", "late=2"]);
     cluster.run(&["job", "wait", &same]).exits(0);
     assert_eq!(cluster.run(&["task", "log", &format!("{same}.0")]).exits(0).stdout, lines(4000));
+}
+
+#[test]
+fn a_file_that_is_replaced_during_a_submission_is_read_at_one_version() {
+    let cluster = cluster();
+    cluster.write("a", lines(3000));
+    cluster.write("b", lines(4000));
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    let pipe = cluster.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let task = |range: &str| {
+        let input = format!("{{ path = 'eyas:///a', name = 'part', range = '{range}' }}");
+        format!("[[task]]\ncommand = ['cat', 'part']\nfolder = 'sandbox'\ninputs = [{input}]\n")
+    };
+    cluster.write("job.toml", task("0-10") + &task("10-") + "each_line = 'pipe'\nappend = false\n");
+    let submitting = cluster.spawn_on(&["submit", "job.toml"]);
+    // It opens when the command has come to the second task, whose items it waits for.
+    let mut items = File::options().write(true).open(&pipe).unwrap();
+    cluster.run(&["dfs", "rm", "/a"]).exits(0);
+    cluster.run(&["dfs", "put", "b", "/a", "--chunk-size", "16KiB"]).exits(0);
+    items.write_all(b"item\n").unwrap();
+    drop(items);
+    let job = finish(submitting).exits(0).stdout.trim().to_owned();
+    // Neither task reads the file that was there later.
+    cluster.run(&["job", "wait", &job]).exits(1);
+    assert_eq!(cluster.job(&job)["tasks"]["failed"], 2);
 }
 
 #[test]

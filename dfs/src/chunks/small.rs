@@ -106,13 +106,15 @@ impl NodeChunks {
         }
     }
 
-    /// Forces chunks of this node to the disk.
+    /// Forces chunks of this node to the disk. They stay here for another day if no file has them yet.
     pub async fn sync(&self, objects: &[ObjectId]) -> Result<(), Arc<ChunkError>> {
         let entry = |object: &ObjectId| self.own().get(object).map(|own| (*object, own.chunk));
         let entries: Vec<OwnedEntry> = objects.iter().filter_map(entry).collect();
         if entries.len() < objects.len() {
             return Err(Arc::new(ChunkError::NotHere));
         }
+        // The client still needs them for a file that has not appeared.
+        objects.iter().for_each(|object| _ = self.mark_audited(*object));
         self.durable.sync(entries).await
     }
 

@@ -204,7 +204,7 @@ impl DfsClient {
     }
 
     /// Forces chunks to the disks of their nodes.
-    async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
+    pub(super) async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
         let known = self.known();
         let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
         for chunk in chunks {

@@ -1,7 +1,7 @@
 //! Files that are stored first and appear later, in place of the file that has their name.
 
 use std::io::Read;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
@@ -11,12 +11,17 @@ use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, random};
 use crate::client::{DfsClient, File, PAUSE, WriteOptions, unexpected};
 
+/// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that belong to no file
+/// after a day.
+const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
+
 /// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
 pub struct HiddenFile {
     files: DfsClient,
     name: FileName,
     record: FileRecord,
     makes_parents: bool,
+    stored: Instant,
 }
 
 impl DfsClient {
@@ -47,7 +52,13 @@ impl HiddenFile {
         let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
         let (id, kind, attributes, quota) = (draft.id, FileKind::File, creation.attributes(), None);
         let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
-        HiddenFile { files: files.clone(), name: draft.name.clone(), record, makes_parents: creation.makes_parents }
+        HiddenFile {
+            files: files.clone(),
+            name: draft.name.clone(),
+            record,
+            makes_parents: creation.makes_parents,
+            stored: Instant::now(),
+        }
     }
 
     /// Makes the file appear.
@@ -55,7 +66,7 @@ impl HiddenFile {
     /// # Errors
     /// `Exists` if there is a file of this name; `Unreachable`.
     pub(super) async fn create(self) -> Result<File, FilesError> {
-        let HiddenFile { files, name, record, makes_parents } = self;
+        let HiddenFile { files, name, record, makes_parents, .. } = self;
         if makes_parents {
             files.make_parents(&name).await?;
         }
@@ -68,10 +79,14 @@ impl HiddenFile {
     ///
     /// # Errors
     /// `Changed` if an answer was lost and another client has changed the name since: the file may have appeared and
-    /// may have been replaced, so its chunks may be deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
+    /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a day
+    /// ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
     pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
         let (name, record) = (&self.name, &self.record);
         let (deadline, mut pause) = (self.files.deadline(), PAUSE);
+        if self.stored.elapsed() > RENEW_AFTER {
+            self.files.sync_all(&record.chunks, record.replication).await?;
+        }
         if self.makes_parents {
             self.files.make_parents(name).await?;
         }

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use eyas_types::object::is_kept_name;
 use eyas_types::{Name, ObjectSpec, Version, shown};
@@ -17,14 +18,8 @@ use crate::url::SourceUrl;
 /// The files of a cluster. Names begin with `/`.
 #[async_trait::async_trait]
 pub trait ClusterFiles: Send + Sync {
-    /// The present version of a file.
-    async fn stat(&self, name: &str) -> Result<Version, StorageError>;
-
-    /// The versions of the blocks of a file, in its order. Each is an object of its own: some whole records.
-    async fn blocks(&self, name: &str) -> Result<Vec<Version>, StorageError>;
-
-    /// The version of a range of bytes of a file. The range is cut at the end of the file.
-    async fn part(&self, name: &str, range: Range<u64>) -> Result<Version, StorageError>;
+    /// Looks a file up.
+    async fn look_up(&self, name: &str) -> Result<Arc<dyn FoundFile>, StorageError>;
 
     /// The names of the files in a folder and its subfolders. The root is the empty text.
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError>;
@@ -34,6 +29,64 @@ pub trait ClusterFiles: Send + Sync {
 
     /// Stores the content of a file that is to have this name. The content is durable then, and not visible yet.
     async fn store(&self, name: &str, content: File) -> Result<Box<dyn StoredContent>, StorageError>;
+}
+
+/// A file as it was when it was looked up: all versions are of the same content.
+#[async_trait::async_trait]
+pub trait FoundFile: Send + Sync {
+    /// The version of the whole file.
+    fn whole(&self) -> Version;
+
+    /// The versions of the blocks, in the order of the file. Each is an object of its own: some whole records.
+    fn blocks(&self) -> Vec<Version>;
+
+    /// The version of a range of bytes. The range is cut at the end of the file.
+    fn part(&self, range: Range<u64>) -> Result<Version, StorageError>;
+
+    /// The version of a range of records, counted from 0. The range is cut at the end of the file. Reads the file up to
+    /// the last of these records, if their sizes differ.
+    async fn records(&self, range: Range<u64>) -> Result<Version, StorageError>;
+}
+
+/// A file of a cluster that was looked up once. Its objects are all of the same content, even if the file is replaced
+/// meanwhile.
+#[derive(Clone)]
+pub struct ClusterFile {
+    url: Name,
+    found: Arc<dyn FoundFile>,
+}
+
+impl ClusterFile {
+    pub(super) async fn look_up(files: &dyn ClusterFiles, url: &Name) -> Result<Self, StorageError> {
+        Ok(ClusterFile { found: files.look_up(name_of(url)?).await?, url: url.clone() })
+    }
+
+    /// The whole file.
+    pub fn whole(&self) -> ObjectSpec {
+        object(&self.url, self.found.whole(), None)
+    }
+
+    /// The blocks, in the order of the file: some whole records each.
+    pub fn blocks(&self) -> impl Iterator<Item = ObjectSpec> {
+        self.found.blocks().into_iter().map(|version| object(&self.url, version, None))
+    }
+
+    /// A range of bytes. It is cut at the end of the file.
+    ///
+    /// # Errors
+    /// `Invalid` if the file has none of these bytes.
+    pub fn part(&self, range: Range<u64>) -> Result<ObjectSpec, StorageError> {
+        Ok(object(&self.url, self.found.part(range)?, None))
+    }
+
+    /// A range of records, counted from 0. It is cut at the end of the file. The file is read up to the last of these
+    /// records, unless all records have the same size; what was read once is not read again.
+    ///
+    /// # Errors
+    /// `Invalid` if the file has none of these records, or does not have its format; `Unreachable`.
+    pub async fn records(&self, range: Range<u64>) -> Result<ObjectSpec, StorageError> {
+        Ok(object(&self.url, self.found.records(range).await?, None))
+    }
 }
 
 /// The content of a file that is being read.
