@@ -128,7 +128,9 @@ pub unsafe extern "C" fn eyas_task_add_input(
         };
         fields.inputs.push(match name {
             None => InputFields::Path(path),
-            name => InputFields::Named { path, name: name.map(Name::from), range: None, broadcast: false },
+            name => {
+                InputFields::Named { path, name: name.map(Name::from), range: None, records: None, broadcast: false }
+            }
         });
         Ok(())
     })

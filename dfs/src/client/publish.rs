@@ -79,8 +79,8 @@ impl HiddenFile {
     ///
     /// # Errors
     /// `Changed` if an answer was lost and another client has changed the name since: the file may have appeared and
-    /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a day
-    /// ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
+    /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a
+    /// day ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
     pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
         let (name, record) = (&self.name, &self.record);
         let (deadline, mut pause) = (self.files.deadline(), PAUSE);
