@@ -14,6 +14,7 @@ mod io;
 mod job;
 mod map;
 mod model;
+mod mount;
 mod push;
 mod report;
 mod run;
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     /// Use the cluster's own file system, which is on the disks of executors started with --dfs
     #[command(subcommand)]
     Dfs(Box<dfs::DfsCommand>),
+    /// Mount the cluster's file system on a folder of this machine
+    Mount(Box<mount::MountArgs>),
     /// Run a program over the blocks of files in the cluster's file system; it reads them on standard input
     Map(Box<map::MapArgs>),
     /// Order the reads and writes of programs on slow shared storage
@@ -100,6 +103,8 @@ pub(crate) enum Command {
     Man(completion::ManArgs),
     #[command(hide = true)]
     Guard { executor: String, sandboxes: PathBuf },
+    #[command(hide = true)]
+    GuardMount,
     #[command(hide = true, subcommand)]
     Worker(worker::WorkerCommand),
 }
@@ -107,7 +112,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether this command is a process of a cluster.
     pub fn is_process(&self) -> bool {
-        matches!(self, Command::Start(_))
+        matches!(self, Command::Start(_) | Command::Mount(_))
     }
 }
 
@@ -117,6 +122,7 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Run(args) => run::run(args, &global).await,
         Command::Submit(args) => submit::submit(args, &global).await,
         Command::Dfs(command) => dfs::dfs(*command, &global).await,
+        Command::Mount(args) => mount::mount(*args, &global).await,
         Command::Map(args) => map::map(*args, &global).await,
         Command::Io(command) => io::io(command, &global).await,
         Command::Worker(command) => worker::worker(command, &global).await,
@@ -136,7 +142,7 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Model(args) => model::model(&args, &global),
         Command::Completion(args) => completion::print(&args, Eyas::command()),
         Command::Man(args) => completion::write_man_pages(&args, Eyas::command()),
-        Command::Guard { .. } => Ok(ExitCode::SUCCESS),
+        Command::Guard { .. } | Command::GuardMount => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -49,6 +49,10 @@ fn main() -> ExitCode {
         eyas_executor::guardian::run(executor, sandboxes);
         return ExitCode::SUCCESS;
     }
+    if let Command::GuardMount = &eyas.command {
+        eyas_mount::guardian::run();
+        return ExitCode::SUCCESS;
+    }
     allocator::keep_memory();
     log::start(eyas.command.is_process());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

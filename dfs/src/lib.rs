@@ -22,6 +22,7 @@ mod serve;
 mod space;
 mod storage;
 
+pub use client::{Change, NewContent, new_file_id};
 pub use client::{
     ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering,
     HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance, SMALL_CHUNK_BYTES,

@@ -35,6 +35,7 @@ mod main_job;
 mod map;
 mod matchmaking;
 mod messages;
+mod mount;
 mod name_space;
 mod name_space_copy;
 mod name_space_kept;

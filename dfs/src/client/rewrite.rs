@@ -1,0 +1,271 @@
+//! Changes of parts of a file: only chunks with changed bytes are stored again, and the others are kept.
+//!
+//! The new chunks have other objects than all earlier ones, also if they have the content of an earlier chunk: a chunk
+//! that an earlier change has dropped may still be on its way out of the stores.
+
+use std::io::Read;
+use std::ops::Range;
+use std::time::Instant;
+
+use eyas_blocks::format::Cutter;
+use eyas_ring::{FileAnswer, FileOperation};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format};
+
+use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::write::{FileDraft, now_ns, random};
+use crate::client::{DfsClient, File, PAUSE, WriteOptions, unexpected};
+
+/// The new content of a file.
+pub trait NewContent: Send + Sync + 'static {
+    /// Reads the content of this range. May block.
+    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send>;
+}
+
+/// A change of a file.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// The new content.
+    pub content: &'a dyn NewContent,
+    /// The new size.
+    pub size_bytes: u64,
+    /// The ranges that may differ from the present content, in order. Bytes after the present end need no range.
+    pub changed: &'a [Range<u64>],
+    /// The time of the last write, nanoseconds since 1970; `None` for the time of the change.
+    pub modified_ns: Option<u64>,
+    /// Whether the changed chunks are on the disks of the nodes before the change is visible.
+    pub is_durable: bool,
+}
+
+/// A part of the new file.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// The present chunk with this index.
+    Kept(usize),
+    /// Bytes that are stored.
+    Stored(Range<u64>),
+}
+
+/// The id of a file that is going to be written.
+///
+/// # Errors
+/// `Local` if the system has no random numbers.
+pub fn new_file_id() -> Result<FileId, FilesError> {
+    random().map(FileId)
+}
+
+impl DfsClient {
+    /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. With
+    /// `is_there`, a file that has the name is expected, which may have the same id.
+    ///
+    /// # Errors
+    /// As [`write`](DfsClient::write).
+    pub async fn write_with_id(
+        &self,
+        name: &FileName,
+        id: FileId,
+        change: Change<'_>,
+        options: WriteOptions,
+        is_there: bool,
+    ) -> Result<File, FilesError> {
+        let (chunks, format) = self.store_whole(name, change, options).await?;
+        let WriteOptions { chunk_bytes, replication, creation, .. } = options;
+        let (kind, attributes, quota) = (FileKind::File, creation.attributes(), None);
+        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
+        self.appear(name, record, is_there).await
+    }
+
+    async fn appear(&self, name: &FileName, record: FileRecord, mut is_there: bool) -> Result<File, FilesError> {
+        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        loop {
+            let appeared = match is_there {
+                true => self.replace_present(name, &record).await,
+                false => self.create_record(name, record.clone()).await,
+            };
+            match appeared {
+                Err(error) if Instant::now() < deadline => match error.kind {
+                    FilesErrorKind::Exists => is_there = true,
+                    FilesErrorKind::NotFound if is_there => is_there = false,
+                    // Another client was faster.
+                    FilesErrorKind::Changed if is_there => {}
+                    _ => return Err(error),
+                },
+                appeared => return appeared,
+            }
+            self.pause(&mut pause).await;
+        }
+    }
+
+    /// Replaces the file that has a name.
+    async fn replace_present(&self, name: &FileName, record: &FileRecord) -> Result<File, FilesError> {
+        let present = self.lookup(name).await?;
+        if present.record.kind.is_folder() {
+            return Err(FilesError::is_folder(name));
+        }
+        let operation = FileOperation::Replace { name: name.clone(), version: present.version, record: record.clone() };
+        match self.operate(operation).await? {
+            FileAnswer::Done { version } => Ok(File { name: name.clone(), record: record.clone(), version }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Changes parts of a file. If the new content does not have the format of the file, the file has no records
+    /// afterwards.
+    ///
+    /// # Errors
+    /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`, `Full`,
+    /// `Unreachable`; `Invalid` if the file would have too many chunks.
+    pub async fn rewrite(&self, file: &File, change: Change<'_>) -> Result<File, FilesError> {
+        let FileRecord { format, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
+        let is_durable = change.is_durable;
+        let options = WriteOptions { format, chunk_bytes, replication, is_durable, ..WriteOptions::of(format) };
+        let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
+        let parts = parts(&sizes, format, chunk_bytes, change.size_bytes, change.changed);
+        let (chunks, format) = match self.store_parts(file, &parts, change, options).await {
+            Err(error) if error.kind == FilesErrorKind::Invalid => {
+                self.store_whole(&file.name, change, without_records(options)).await?
+            }
+            stored => (stored?, format),
+        };
+        let changed_ns = now_ns();
+        let modified_ns = change.modified_ns.unwrap_or(changed_ns);
+        let attributes = Attributes { modified_ns, changed_ns, ..attributes };
+        let record = FileRecord { format, attributes, chunks, ..file.record.clone() };
+        self.replace(file.clone(), record).await
+    }
+
+    async fn store_parts(
+        &self,
+        file: &File,
+        parts: &[Part],
+        change: Change<'_>,
+        options: WriteOptions,
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let mut chunks = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Part::Kept(place) => chunks.push(file.record.chunks[*place].clone()),
+                Part::Stored(range) => {
+                    chunks.extend(self.store_part(&file.name, range.clone(), chunks.len(), change, options).await?);
+                }
+            }
+        }
+        Ok(chunks)
+    }
+
+    /// Stores the whole content, without records if it does not have this format.
+    async fn store_whole(
+        &self,
+        name: &FileName,
+        change: Change<'_>,
+        options: WriteOptions,
+    ) -> Result<(Vec<Chunk>, Format), FilesError> {
+        let all = 0..change.size_bytes;
+        match self.store_part(name, all.clone(), 0, change, options).await {
+            Err(error) if error.kind == FilesErrorKind::Invalid && options != without_records(options) => {
+                let options = without_records(options);
+                Ok((self.store_part(name, all, 0, change, options).await?, options.format))
+            }
+            stored => Ok((stored?, options.format)),
+        }
+    }
+
+    async fn store_part(
+        &self,
+        name: &FileName,
+        range: Range<u64>,
+        before: usize,
+        change: Change<'_>,
+        options: WriteOptions,
+    ) -> Result<Vec<Chunk>, FilesError> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
+        let draft = FileDraft { name, id: new_file_id()?, replication, is_durable };
+        let cutter = Cutter::resume(format, chunk_bytes, range.start);
+        self.store_all(&draft, cutter, change.content.reader(range), Vec::new(), before, |_| {}).await
+    }
+}
+
+fn without_records(options: WriteOptions) -> WriteOptions {
+    WriteOptions { format: Format::Fixed { record_bytes: 1 }, ..options }
+}
+
+/// The parts of the new file, in order. Chunks of a file without records are stored again one by one; in other files,
+/// records may have moved, and all chunks from the first changed one on are stored again.
+fn parts(sizes: &[u64], format: Format, chunk_bytes: u64, size_bytes: u64, changed: &[Range<u64>]) -> Vec<Part> {
+    let has_records = format != Format::Fixed { record_bytes: 1 };
+    let present_bytes: u64 = sizes.iter().sum();
+    let (mut parts, mut start, mut changed) = (Vec::new(), 0, changed.iter().peekable());
+    let mut is_moved = false;
+    let store = |parts: &mut Vec<Part>, range: Range<u64>| match parts.last_mut() {
+        Some(Part::Stored(before)) if before.end == range.start => before.end = range.end,
+        _ => parts.push(Part::Stored(range)),
+    };
+    for (place, size) in sizes.iter().enumerate() {
+        let end = start + size;
+        while changed.next_if(|range| range.end <= start).is_some() {}
+        let has_changes = changed.peek().is_some_and(|range| range.start < end);
+        let is_last = place + 1 == sizes.len();
+        // The last record or chunk may continue.
+        let grows = is_last && size_bytes > present_bytes && (has_records || end % chunk_bytes != 0);
+        is_moved |= has_changes || grows || end > size_bytes;
+        match is_moved {
+            false => parts.push(Part::Kept(place)),
+            true if start < size_bytes => store(&mut parts, start..end.min(size_bytes)),
+            true => {}
+        }
+        is_moved &= has_records;
+        start = end;
+    }
+    if start < size_bytes {
+        store(&mut parts, start..size_bytes);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: Format = Format::Fixed { record_bytes: 1 };
+
+    fn kept(range: Range<usize>) -> Vec<Part> {
+        range.map(Part::Kept).collect()
+    }
+
+    #[test]
+    fn only_changed_chunks_of_files_without_records_are_stored() {
+        let sizes = [10, 10, 10, 5];
+        let parts = |size_bytes, changed: &[Range<u64>]| parts(&sizes, BYTES, 10, size_bytes, changed);
+        assert_eq!(parts(35, &[]), kept(0..4));
+        assert_eq!(
+            parts(35, &[12..13]),
+            [kept(0..1), vec![Part::Stored(10..20)], kept(2..4)].into_iter().flatten().collect::<Vec<_>>()
+        );
+        assert_eq!(
+            parts(35, &[0..1, 19..21]),
+            [vec![Part::Stored(0..30)], kept(3..4)].into_iter().flatten().collect::<Vec<_>>()
+        );
+        // It is longer: the last chunk continues. It is shorter: the chunk of the new end is cut.
+        assert_eq!(parts(47, &[]), [kept(0..3), vec![Part::Stored(30..47)]].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(parts(30, &[]), kept(0..3));
+        assert_eq!(parts(12, &[]), [kept(0..1), vec![Part::Stored(10..12)]].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(parts(0, &[]), []);
+        assert_eq!(
+            super::parts(&[10, 10], BYTES, 10, 25, &[20..25]),
+            [Part::Kept(0), Part::Kept(1), Part::Stored(20..25)]
+        );
+        assert_eq!(super::parts(&[], BYTES, 10, 25, &[]), [Part::Stored(0..25)]);
+    }
+
+    #[test]
+    fn files_with_records_are_stored_from_the_first_changed_chunk_on() {
+        let sizes = [11, 10, 9, 5];
+        let parts = |size_bytes, changed: &[Range<u64>]| parts(&sizes, Format::Lines, 10, size_bytes, changed);
+        assert_eq!(parts(35, &[12..13]), [Part::Kept(0), Part::Stored(11..35)]);
+        assert_eq!(parts(36, &[]), [Part::Kept(0), Part::Kept(1), Part::Kept(2), Part::Stored(30..36)]);
+        assert_eq!(parts(21, &[]), [Part::Kept(0), Part::Kept(1)]);
+        assert_eq!(parts(15, &[]), [Part::Kept(0), Part::Stored(11..15)]);
+    }
+}

@@ -1,0 +1,364 @@
+//! The content of files: opening, reading, writing, and publishing what was written.
+//!
+//! A program that writes changes a draft, which all programs of this mount see at once. When a file is closed or
+//! synced, its draft is published: the cluster then has the new content as a whole.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
+
+use eyas_dfs::{Change, DfsClient, File, FilesError, FilesErrorKind, NewContent, WriteOptions};
+use eyas_types::dfs::{Attributes, FileKind, Format};
+use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
+use tokio::runtime::Handle;
+
+use crate::draft::{ContentDraft, DraftSnapshot};
+use crate::failure::MountFailure;
+use crate::handles::{OpenContent, OpenHandle};
+use crate::mounted::Mounted;
+use crate::namespace::{creation, file_name};
+use crate::nodes::{Inode, NodeState};
+use crate::times::now_ns;
+
+/// Number of bytes by which content is found to be text.
+const PROBE_BYTES: usize = 4096;
+
+/// Number of bytes that are read from a draft at a time when it is published.
+const READ_BYTES: usize = 1 << 20;
+
+impl Mounted {
+    /// Opens a file. Asks the cluster for its present version, so that a program that opens a file after another one
+    /// has closed it sees its content.
+    pub async fn open(&self, node: Arc<Inode>, flags: OpenFlags) -> Result<(u64, FopenFlags), MountFailure> {
+        self.refresh(&node).await?;
+        let may_write = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let mut opened = FopenFlags::empty();
+        {
+            let mut state = node.state();
+            if state.kind != FileKind::File {
+                return Err(Errno::EINVAL.into());
+            }
+            if may_write && flags.0 & libc::O_TRUNC != 0 {
+                self.draft(&mut state)?.set_size(0)?;
+                state.set_modified_ns = None;
+            }
+            let is_same = match (&state.cached, &state.file) {
+                (Some(cached), Some(file)) => cached.record.is_as_written(&file.record),
+                _ => false,
+            };
+            // A draft is changed by this mount alone, so the kernel's cache is as the draft.
+            if is_same || state.draft.is_some() {
+                opened |= FopenFlags::FOPEN_KEEP_CACHE;
+            }
+            state.cached = state.file.clone();
+        }
+        Ok((self.open_file(node, may_write), opened))
+    }
+
+    /// Gives the kernel a handle of a file.
+    pub fn open_file(&self, node: Arc<Inode>, may_write: bool) -> u64 {
+        {
+            let mut state = node.state();
+            state.handles += 1;
+            state.writers += u32::from(may_write);
+        }
+        self.open_handle(OpenHandle::File(OpenContent { node, may_write }))
+    }
+
+    /// The draft of a file, which begins as the present version.
+    fn draft<'a>(&self, state: &'a mut NodeState) -> Result<&'a mut ContentDraft, MountFailure> {
+        if state.draft.is_none() {
+            let base = state.file.clone().ok_or(Errno::ESTALE)?;
+            state.draft = Some(ContentDraft::new(&self.scratch, Some(base))?);
+        }
+        // It was set just now, if it was not set before.
+        state.draft.as_mut().ok_or_else(|| Errno::EIO.into())
+    }
+
+    /// Writes to the draft of a file. Blocks.
+    pub fn write(&self, node: &Inode, offset: u64, data: &[u8]) -> Result<(), MountFailure> {
+        let mut state = node.state();
+        self.draft(&mut state)?.write(offset, data)?;
+        let now_ns = now_ns();
+        (state.attributes.modified_ns, state.attributes.changed_ns) = (now_ns, now_ns);
+        state.set_modified_ns = None;
+        Ok(())
+    }
+
+    /// Changes the size of a file. Without an open handle that writes, the change is published at once.
+    pub async fn set_size(&self, node: &Inode, size_bytes: u64, handle: Option<u64>) -> Result<(), MountFailure> {
+        if node.state().draft.is_none() {
+            self.refresh(node).await?;
+        }
+        {
+            let mut state = node.state();
+            if state.kind != FileKind::File {
+                return Err(if state.kind.is_folder() { Errno::EISDIR } else { Errno::EINVAL }.into());
+            }
+            if state.size_bytes() != size_bytes {
+                self.draft(&mut state)?.set_size(size_bytes)?;
+            }
+            let now_ns = now_ns();
+            (state.attributes.modified_ns, state.attributes.changed_ns) = (now_ns, now_ns);
+            state.set_modified_ns = None;
+        }
+        if handle.is_none() {
+            self.publish(node, false).await?;
+            self.drop_draft(node);
+        }
+        Ok(())
+    }
+
+    /// Reserves space, or replaces a range by zeros.
+    pub async fn allocate(&self, node: &Inode, range: Range<u64>, mode: i32) -> Result<(), MountFailure> {
+        let (keeps_size, makes_zeros) = (libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_PUNCH_HOLE);
+        let mut state = node.state();
+        let draft = self.draft(&mut state)?;
+        match mode {
+            0 if draft.size_bytes() < range.end => Ok(draft.set_size(range.end)?),
+            0 => Ok(()),
+            mode if mode == keeps_size => Ok(()),
+            mode if mode == keeps_size | makes_zeros => Ok(draft.clear(range)?),
+            libc::FALLOC_FL_ZERO_RANGE => {
+                if draft.size_bytes() < range.end {
+                    draft.set_size(range.end)?;
+                }
+                Ok(draft.clear(range)?)
+            }
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    /// Reads up to `length` bytes.
+    pub async fn read(&self, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
+        loop {
+            let (missing, base) = {
+                let state = node.state();
+                let Some(draft) = &state.draft else { break };
+                let range = offset..offset.saturating_add(length).min(draft.size_bytes());
+                let missing = draft.missing(range.clone());
+                match draft.base() {
+                    Some(base) if !missing.is_empty() => (missing, base.clone()),
+                    _ => return Ok(draft.read(range)?),
+                }
+            };
+            self.fetch(node, &base, missing).await?;
+        }
+        let file = node.state().file.clone();
+        let file = match file {
+            Some(file) => file,
+            None => {
+                self.refresh(node).await?;
+                node.state().file.clone().ok_or(Errno::ESTALE)?
+            }
+        };
+        match self.read_version(&file, offset, length).await {
+            Ok(read) => Ok(read),
+            // Another client may have replaced the version, and its chunks are gone.
+            Err(failure) => {
+                self.refresh(node).await?;
+                let now = node.state().file.clone().filter(|now| !now.record.is_as_written(&file.record));
+                match now {
+                    Some(now) => self.read_version(&now, offset, length).await,
+                    None => Err(failure),
+                }
+            }
+        }
+    }
+
+    async fn read_version(&self, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
+        let end = offset.saturating_add(length).min(file.record.size_bytes());
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        Ok(self.namespace.dfs.read_at(file, offset, end - offset).await?)
+    }
+
+    /// Fetches parts of a draft from the version that it is based on.
+    async fn fetch(&self, node: &Inode, base: &Arc<File>, missing: Vec<Range<u64>>) -> Result<(), MountFailure> {
+        for range in missing {
+            let data = self.namespace.dfs.read_at(base, range.start, range.end - range.start).await?;
+            let mut state = node.state();
+            if let Some(draft) = &mut state.draft {
+                draft.fetched(base, range.start, &data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the content of a file that is about to be removed for the programs that have it open.
+    pub async fn keep_content(&self, node: &Inode) -> Result<(), MountFailure> {
+        let size_bytes = {
+            let mut state = node.state();
+            if state.handles == 0 || state.kind != FileKind::File {
+                return Ok(());
+            }
+            self.draft(&mut state)?.size_bytes()
+        };
+        let mut at = 0;
+        while at < size_bytes {
+            let end = (at + 4 * READ_BYTES as u64).min(size_bytes);
+            let missing = {
+                let state = node.state();
+                state.draft.as_ref().and_then(|draft| Some((draft.missing(at..end), draft.base()?.clone())))
+            };
+            if let Some((missing, base)) = missing {
+                self.fetch(node, &base, missing).await?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// A program has closed a descriptor of a file.
+    pub async fn flush(&self, file: &OpenContent) -> Result<(), MountFailure> {
+        match file.may_write {
+            true => self.publish(&file.node, false).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The last descriptor of a handle was closed.
+    pub async fn release(&self, file: &OpenContent) -> Result<(), MountFailure> {
+        let published = self.flush(file).await;
+        {
+            let mut state = file.node.state();
+            state.handles -= 1;
+            state.writers -= u32::from(file.may_write);
+        }
+        self.drop_draft(&file.node);
+        self.nodes.published(&file.node);
+        published
+    }
+
+    /// Drops a draft that is published and that no program writes to.
+    fn drop_draft(&self, node: &Inode) {
+        let mut state = node.state();
+        let is_needed = if state.is_removed { state.handles > 0 } else { state.writers > 0 || state.is_dirty() };
+        if !is_needed {
+            state.draft = None;
+        }
+    }
+
+    /// Publishes the draft of a file, if it differs from the published version. With `is_durable`, the content is on
+    /// the disks of the nodes when this returns.
+    pub async fn publish(&self, node: &Inode, is_durable: bool) -> Result<(), MountFailure> {
+        let _publishing = node.publishing.lock().await;
+        let (snapshot, modified_ns, attributes) = {
+            let mut state = node.state();
+            let (modified_ns, attributes) = (state.set_modified_ns, state.attributes);
+            match &mut state.draft {
+                Some(draft) if draft.is_dirty() => (draft.begin_publication(), modified_ns, attributes),
+                _ => return Ok(()),
+            }
+        };
+        let Some(name) = self.nodes.name(node.number) else { return Ok(()) };
+        let content = DraftContent {
+            dfs: self.namespace.dfs.clone(),
+            snapshot: Arc::new(snapshot.clone()),
+            runtime: self.runtime.clone(),
+        };
+        let changed: Vec<_> = snapshot.changed.iter().collect();
+        let size_bytes = snapshot.size_bytes;
+        let change = Change { content: &content, size_bytes, changed: &changed, modified_ns, is_durable };
+        let name = file_name(&name)?;
+        let new = async || {
+            let mut beginning = snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?;
+            beginning.truncate(PROBE_BYTES);
+            let format = Format::guess(name.base_name(), !beginning.contains(&0));
+            let (chunk_bytes, replication) = (self.chunk_bytes, self.replication);
+            let creation = creation(&Attributes { modified_ns: modified_ns.unwrap_or_else(now_ns), ..attributes });
+            let options = WriteOptions { format, chunk_bytes, replication, is_durable, creation };
+            Ok::<_, MountFailure>(
+                self.namespace.dfs.write_with_id(&name, node.id, change, options, snapshot.base.is_some()).await,
+            )
+        };
+        let written = match &snapshot.base {
+            Some(base) => match self.namespace.dfs.rewrite(base, change).await {
+                // The whole content is new, so it does not matter what another client has written.
+                Err(error) if is_outdated(&error) && snapshot.base_bytes == 0 => new().await?,
+                written => written,
+            },
+            None => new().await?,
+        };
+        match written {
+            Ok(file) => {
+                let file = Arc::new(file);
+                let mut state = node.state();
+                if let Some(draft) = &mut state.draft {
+                    draft.published(file.clone());
+                }
+                // The kernel has cached what programs have written.
+                state.cached = Some(file.clone());
+                state.size_bytes = size_bytes;
+                if !state.is_dirty() {
+                    state.attributes = file.record.attributes;
+                }
+                state.file = Some(file);
+                state.is_published = true;
+                drop(state);
+                self.nodes.published(node);
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = node.state();
+                if !is_outdated(&error) || snapshot.base.is_none() {
+                    if let Some(draft) = &mut state.draft {
+                        draft.not_published(&snapshot);
+                    }
+                    return Err(error.into());
+                }
+                // Another client has changed the file: its content stands, and that of this mount is dropped.
+                (state.draft, state.file, state.cached) = (None, None, None);
+                drop(state);
+                self.invalidate(node);
+                Err(MountFailure { errno: Errno::ESTALE, ..error.into() })
+            }
+        }
+    }
+}
+
+/// Whether another client has changed or removed the file.
+fn is_outdated(error: &FilesError) -> bool {
+    matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound)
+}
+
+/// The content of a draft, of which some bytes are still in the version that it is based on.
+#[derive(Clone)]
+struct DraftContent {
+    dfs: DfsClient,
+    snapshot: Arc<DraftSnapshot>,
+    runtime: Handle,
+}
+
+impl NewContent for DraftContent {
+    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send> {
+        Box::new(DraftReader { content: self.clone(), at: range.start, end: range.end })
+    }
+}
+
+/// Reads a range of a draft.
+struct DraftReader {
+    content: DraftContent,
+    at: u64,
+    end: u64,
+}
+
+impl Read for DraftReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let DraftContent { dfs, snapshot, runtime } = &self.content;
+        let length = (self.end - self.at).min(buffer.len() as u64).min(READ_BYTES as u64) as usize;
+        let range = self.at..self.at + length as u64;
+        let missing = snapshot.missing(range.clone());
+        let mut bytes = snapshot.read(range.start, length)?;
+        for part in missing {
+            let Some(base) = &snapshot.base else { break };
+            let fetched = runtime.block_on(dfs.read_at(base, part.start, part.end - part.start));
+            let fetched = fetched.map_err(io::Error::other)?;
+            bytes[(part.start - range.start) as usize..(part.end - range.start) as usize].copy_from_slice(&fetched);
+        }
+        buffer[..length].copy_from_slice(&bytes);
+        self.at = range.end;
+        Ok(length)
+    }
+}

@@ -1,0 +1,199 @@
+//! Drafts: the content of a file that a program of this mount has changed and that has not been published.
+//!
+//! A draft is a sparse file without a name in the scratch folder, so a mount that is killed leaves nothing behind.
+//! Bytes that no program has written are read from the version of the file that the draft is based on.
+
+use std::fs::File as ScratchFile;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use eyas_dfs::File;
+use rustix::fs::{Mode, OFlags};
+
+use crate::ranges::RangeSet;
+
+/// A content that is being changed.
+#[derive(Debug)]
+pub(crate) struct ContentDraft {
+    scratch: Arc<ScratchFile>,
+    /// The version on which the draft is based; `None` if no byte of it is used.
+    base: Option<Arc<File>>,
+    /// The bytes of the base up to here are used, where the draft has no others.
+    base_bytes: u64,
+    size_bytes: u64,
+    /// The bytes that are in the scratch file.
+    present: RangeSet,
+    /// The bytes that differ from the published version.
+    changed: RangeSet,
+    is_dirty: bool,
+}
+
+/// A part of a draft that a publication stores.
+#[derive(Clone, Debug)]
+pub(crate) struct DraftSnapshot {
+    pub scratch: Arc<ScratchFile>,
+    pub base: Option<Arc<File>>,
+    pub size_bytes: u64,
+    pub present: RangeSet,
+    pub base_bytes: u64,
+    pub changed: RangeSet,
+}
+
+impl ContentDraft {
+    /// A draft that begins as `base`, or as an empty file that has to be published.
+    pub fn new(scratch_folder: &Path, base: Option<Arc<File>>) -> io::Result<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let scratch = rustix::fs::open(scratch_folder, flags, Mode::RUSR | Mode::WUSR)?;
+        let size_bytes = base.as_ref().map_or(0, |base| base.record.size_bytes());
+        Ok(ContentDraft {
+            scratch: Arc::new(ScratchFile::from(scratch)),
+            is_dirty: base.is_none(),
+            base,
+            base_bytes: size_bytes,
+            size_bytes,
+            present: RangeSet::default(),
+            changed: RangeSet::default(),
+        })
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Whether the draft differs from the published version.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    pub fn base(&self) -> Option<&Arc<File>> {
+        self.base.as_ref()
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.scratch.write_all_at(data, offset)?;
+        let end = offset + data.len() as u64;
+        self.present.insert(offset..end);
+        // Bytes between the old end and the offset become zeros.
+        self.changed.insert(self.size_bytes.min(offset)..end);
+        self.size_bytes = self.size_bytes.max(end);
+        self.is_dirty = true;
+        Ok(())
+    }
+
+    pub fn set_size(&mut self, size_bytes: u64) -> io::Result<()> {
+        if size_bytes == self.size_bytes {
+            return Ok(());
+        }
+        if size_bytes < self.size_bytes {
+            self.base_bytes = self.base_bytes.min(size_bytes);
+            self.present.truncate(size_bytes);
+            self.changed.truncate(size_bytes);
+            self.scratch.set_len(size_bytes)?;
+        } else {
+            self.changed.insert(self.size_bytes..size_bytes);
+        }
+        self.size_bytes = size_bytes;
+        self.is_dirty = true;
+        Ok(())
+    }
+
+    /// Replaces the bytes of a range by zeros, within the size of the file.
+    pub fn clear(&mut self, range: Range<u64>) -> io::Result<()> {
+        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let end = range.end.min(self.size_bytes);
+        let mut at = range.start;
+        while at < end {
+            let length = (end - at).min(ZEROS.len() as u64);
+            self.write(at, &ZEROS[..length as usize])?;
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// The parts of a range that have to be fetched from the base before the range can be read.
+    pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        missing(&self.present, self.base_bytes, range)
+    }
+
+    /// Takes bytes that were fetched from `base`, where the draft still has no others.
+    pub fn fetched(&mut self, base: &Arc<File>, offset: u64, data: &[u8]) -> io::Result<()> {
+        if !self.base.as_ref().is_some_and(|own| own.record.id == base.record.id) {
+            return Ok(());
+        }
+        for range in self.missing(offset..offset + data.len() as u64) {
+            let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
+            self.scratch.write_all_at(part, range.start)?;
+            self.present.insert(range);
+        }
+        Ok(())
+    }
+
+    /// Reads a range of which nothing is missing.
+    pub fn read(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let end = range.end.min(self.size_bytes);
+        if range.start >= end {
+            return Ok(Vec::new());
+        }
+        read_sparse(&self.scratch, range.start, (end - range.start) as usize)
+    }
+
+    /// What is to be published now. Later changes are those of the next publication.
+    pub fn begin_publication(&mut self) -> DraftSnapshot {
+        self.is_dirty = false;
+        DraftSnapshot {
+            scratch: self.scratch.clone(),
+            base: self.base.clone(),
+            size_bytes: self.size_bytes,
+            present: self.present.clone(),
+            base_bytes: self.base_bytes,
+            changed: std::mem::take(&mut self.changed),
+        }
+    }
+
+    /// A snapshot was published as `file`, on which the draft is based from now on. Bytes of the old base that the
+    /// draft still needs are in the new one, at the same places.
+    pub fn published(&mut self, file: Arc<File>) {
+        self.base = Some(file);
+    }
+
+    /// The publication of the snapshot has failed: its changes are still to be published.
+    pub fn not_published(&mut self, snapshot: &DraftSnapshot) {
+        self.is_dirty = true;
+        snapshot.changed.iter().for_each(|range| self.changed.insert(range));
+        self.changed.truncate(self.size_bytes);
+    }
+}
+
+impl DraftSnapshot {
+    /// The parts of a range that are in the base and not in the scratch file.
+    pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        missing(&self.present, self.base_bytes, range)
+    }
+
+    /// Reads from the scratch file.
+    pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        read_sparse(&self.scratch, offset, length)
+    }
+}
+
+fn missing(present: &RangeSet, base_bytes: u64, range: Range<u64>) -> Vec<Range<u64>> {
+    let end = range.end.min(base_bytes);
+    if range.start < end { present.missing(range.start..end) } else { Vec::new() }
+}
+
+/// Reads bytes of a file; bytes after its end are zeros.
+fn read_sparse(file: &ScratchFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut filled) = (vec![0; length], 0);
+    while filled < length {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}

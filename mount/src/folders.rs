@@ -1,0 +1,99 @@
+//! Reading folders, page by page.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::failure::MountFailure;
+use crate::mounted::Mounted;
+use crate::nodes::{Found, Inode, ROOT};
+use eyas_types::dfs::{Attributes, FileKind};
+
+/// Number of entries that are requested at a time.
+const PAGE: u32 = 1000;
+
+/// Entries before those of the cluster: `.` and `..`.
+const DOTS: u64 = 2;
+
+/// An open folder.
+pub(crate) struct FolderReader {
+    pub number: u64,
+    pub path: String,
+    /// The position of the first entry of `page`.
+    first: u64,
+    page: VecDeque<(String, Found, bool)>,
+    /// The path from which the next page continues; `None` at the end.
+    next: Option<String>,
+}
+
+/// An entry of a folder at a position.
+pub(crate) struct FolderEntry {
+    pub name: String,
+    pub found: Found,
+    /// Whether the file was created here and never published.
+    pub is_pending: bool,
+}
+
+impl FolderReader {
+    pub fn new(number: u64, path: String) -> Self {
+        FolderReader { number, path, first: 0, page: VecDeque::new(), next: Some(String::new()) }
+    }
+
+    /// The entries from a position on, as many as are at hand; none at the end of the folder. Positions before 2 are
+    /// those of `.` and `..`.
+    pub async fn entries(&mut self, mounted: &Mounted, position: u64) -> Result<Vec<FolderEntry>, MountFailure> {
+        let wanted = position.saturating_sub(DOTS);
+        if wanted < self.first {
+            *self = FolderReader::new(self.number, std::mem::take(&mut self.path));
+        }
+        loop {
+            let behind = (wanted - self.first).min(self.page.len() as u64);
+            self.page.drain(..behind as usize);
+            self.first += behind;
+            if self.page.is_empty()
+                && let Some(from) = self.next.take()
+            {
+                self.read_page(mounted, &from).await?;
+                continue;
+            }
+            let entry = |(name, found, is_pending): &(String, Found, bool)| FolderEntry {
+                name: name.clone(),
+                found: found.clone(),
+                is_pending: *is_pending,
+            };
+            return Ok(self.page.iter().map(entry).collect());
+        }
+    }
+
+    /// Requests the page from a path on, and adds the files to it that were created here and never published.
+    async fn read_page(&mut self, mounted: &Mounted, from: &str) -> Result<(), MountFailure> {
+        let listed = mounted.namespace.list(&self.path, from, PAGE).await?;
+        let page = listed.entries.into_iter().map(|(name, found)| (name, (found, false)));
+        let mut page: BTreeMap<String, (Found, bool)> = page.collect();
+        for (name, node) in mounted.nodes.pending_in(&self.path) {
+            let path = format!("{}/{name}", self.path);
+            if path.as_str() >= from && listed.next.as_ref().is_none_or(|next| path < *next) {
+                page.entry(name).or_insert_with(|| (found_here(&node), true));
+            }
+        }
+        self.next = listed.next;
+        self.page.extend(page.into_iter().map(|(name, (found, is_pending))| (name, found, is_pending)));
+        Ok(())
+    }
+}
+
+/// An entry as this mount has it.
+fn found_here(node: &Inode) -> Found {
+    let state = node.state();
+    let (kind, attributes) = (state.kind.clone(), state.attributes);
+    Found { id: node.id, kind, size_bytes: state.size_bytes(), attributes, file: state.file.clone() }
+}
+
+/// The folder above a folder, of which only the number is needed.
+pub(crate) fn parent(mounted: &Mounted, path: &str) -> u64 {
+    let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+    mounted.nodes.named(above).map_or(ROOT, |node| node.number)
+}
+
+/// The attributes of `.` and `..`, of which the kernel uses the kind only.
+pub(crate) fn dot() -> (FileKind, Attributes) {
+    (FileKind::Folder, Attributes::default())
+}

@@ -1,0 +1,116 @@
+//! The guardian of a mount: a process that unmounts the folder if the process of the mount is killed. Otherwise every
+//! use of the folder would fail with `Transport endpoint is not connected` until a user unmounts it.
+//!
+//! The mount starts the guardian and keeps a pipe to it. It writes the device number of the mount into the pipe, and
+//! takes leave when it ends in good order. If the pipe closes without that, the guardian unmounts.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+
+use rustix::mount::UnmountFlags;
+
+/// The hidden command of eyas that runs the guardian.
+const COMMAND: &str = "guard-mount";
+
+/// The word by which a mount that ends in good order takes leave.
+const LEAVE: &str = "leave";
+
+/// A running guardian.
+pub(crate) struct MountGuardian(ChildStdin);
+
+impl MountGuardian {
+    /// Starts a guardian, before anything is mounted: it must not have the descriptor of the mount.
+    pub fn start(eyas: &Path) -> io::Result<Self> {
+        let mut command = Command::new(eyas);
+        // In a process group of its own, the guardian gets no interrupts of the terminal.
+        command.arg(COMMAND).process_group(0).current_dir("/");
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        process.stdin.take().map(MountGuardian).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Tells the guardian which mount it guards.
+    pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
+        let mounts = mounts()?;
+        let mount = mounts.iter().rfind(|mount| mount.folder == folder).ok_or(io::ErrorKind::NotFound)?;
+        writeln!(self.0, "{}", mount.device)
+    }
+
+    /// Takes leave.
+    pub fn dismiss(&mut self) {
+        // A guardian that is gone has nothing to do.
+        let _ = writeln!(self.0, "{LEAVE}");
+    }
+}
+
+/// Runs the guardian until the process at the other end of standard input has ended.
+pub fn run() {
+    let mut device = None;
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        match line.as_str() {
+            LEAVE => return,
+            number => device = Some(number.to_owned()),
+        }
+    }
+    let Some(device) = device else { return };
+    for mount in mounts().unwrap_or_default().iter().rev().filter(|mount| mount.device == device) {
+        if rustix::mount::unmount(&mount.folder, UnmountFlags::DETACH).is_err() {
+            // Users other than root unmount by a program that is permitted to. An error cannot be reported anywhere.
+            let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&mount.folder).status();
+        }
+    }
+}
+
+/// A mounted file system.
+struct MountedAt {
+    /// Its device, as `MAJOR:MINOR`.
+    device: String,
+    folder: PathBuf,
+}
+
+/// The mounts that this process sees, in the order in which they were made.
+fn mounts() -> io::Result<Vec<MountedAt>> {
+    let lines = fs::read("/proc/self/mountinfo")?;
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
+        let folder = unescaped(fields.nth(1)?);
+        Some(MountedAt { device, folder: PathBuf::from(OsStr::from_bytes(&folder)) })
+    };
+    Ok(lines.split(|byte| *byte == b'\n').filter_map(mount).collect())
+}
+
+/// Replaces the codes of the kernel for spaces and the like: a backslash and three octal digits.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.first_chunk::<3>().filter(|code| *first == b'\\' && code.iter().all(u8::is_ascii_digit));
+        match code {
+            Some(code) => {
+                bytes.push(code.iter().fold(0, |value: u8, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_mounts_are_read() {
+        assert_eq!(unescaped(br"/mnt/a\040b\134c"), br"/mnt/a b\c");
+        assert_eq!(unescaped(br"/mnt\"), br"/mnt\");
+        assert!(mounts().unwrap().iter().any(|mount| mount.folder == Path::new("/")));
+    }
+}

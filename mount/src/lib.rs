@@ -1,0 +1,25 @@
+//! The files of a cluster as a mounted file system (FUSE).
+//!
+//! The kernel asks this process; this process asks the cluster. Programs of one mount see each other's changes at once.
+//! Other mounts and clients see a file when it is closed or synced. The mount decides nothing about where files are:
+//! that is the task of `eyas_dfs`.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod content;
+mod draft;
+mod failure;
+mod filesystem;
+mod folders;
+pub mod guardian;
+mod handles;
+mod mounted;
+mod namespace;
+mod nodes;
+mod ranges;
+mod session;
+mod space;
+mod times;
+
+pub use session::{Mount, MountError, MountOptions};

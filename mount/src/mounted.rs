@@ -1,0 +1,300 @@
+//! The operations on entries: look up, create, change attributes, remove and rename.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use eyas_dfs::{DfsClient, new_file_id};
+use eyas_types::dfs::{AttributeChange, Attributes, FileKind};
+use fuser::{Errno, INodeNo, Notifier};
+use tokio::runtime::Handle;
+
+use crate::draft::ContentDraft;
+use crate::failure::MountFailure;
+use crate::handles::OpenHandle;
+use crate::namespace::{Namespace, file_name};
+use crate::nodes::{Found, Inode, Nodes, ROOT};
+use crate::space::KnownSpace;
+use crate::times::now_ns;
+
+/// A mounted file system.
+pub(crate) struct Mounted {
+    pub namespace: Namespace,
+    pub nodes: Nodes,
+    pub scratch: PathBuf,
+    /// Time after which an operation fails.
+    pub timeout: Duration,
+    pub chunk_bytes: u64,
+    pub replication: u8,
+    pub runtime: Handle,
+    handles: Mutex<HashMap<u64, Arc<OpenHandle>>>,
+    next_handle: AtomicU64,
+    /// Tells the kernel that its cached content is no longer valid; set when the file system is mounted.
+    pub notifier: OnceLock<Notifier>,
+    pub known_space: KnownSpace,
+}
+
+/// The user who asks, and the mode that a new entry gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry {
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+}
+
+impl Mounted {
+    pub fn new(dfs: DfsClient, scratch: PathBuf, timeout: Duration, chunk_bytes: u64, replication: u8) -> Self {
+        let namespace = Namespace::new(dfs);
+        Mounted {
+            nodes: Nodes::new(&namespace.root()),
+            namespace,
+            scratch,
+            timeout,
+            chunk_bytes,
+            replication,
+            runtime: Handle::current(),
+            handles: Mutex::default(),
+            next_handle: AtomicU64::new(1),
+            notifier: OnceLock::new(),
+            known_space: KnownSpace::default(),
+        }
+    }
+
+    /// The path of an entry in a folder.
+    pub fn path(&self, folder: u64, name: &str) -> Result<String, MountFailure> {
+        let folder = self.nodes.name(folder).ok_or(Errno::ENOENT)?;
+        let path = format!("{folder}/{name}");
+        file_name(&path)?;
+        Ok(path)
+    }
+
+    /// Looks an entry up. The kernel gets a reference to it.
+    pub async fn lookup(&self, path: &str) -> Result<Arc<Inode>, MountFailure> {
+        if let Some(node) = self.unpublished(path) {
+            self.nodes.refer(&node);
+            return Ok(node);
+        }
+        match self.namespace.lookup(path).await {
+            Ok(found) => Ok(self.nodes.remember(path, &found, true)),
+            Err(failure) => {
+                // A file may have been created meanwhile.
+                if let Some(node) = self.unpublished(path) {
+                    self.nodes.refer(&node);
+                    return Ok(node);
+                }
+                if failure.errno == Errno::ENOENT {
+                    self.nodes.removed(path);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// The file with this name, if it was created here and never published.
+    fn unpublished(&self, path: &str) -> Option<Arc<Inode>> {
+        self.nodes.named(path).filter(|node| !node.state().is_published)
+    }
+
+    /// Asks the cluster for the present state of an entry, unless its changes are here.
+    pub async fn refresh(&self, node: &Inode) -> Result<(), MountFailure> {
+        {
+            let state = node.state();
+            if state.is_removed || !state.is_published || state.draft.is_some() {
+                return Ok(());
+            }
+        }
+        let Some(name) = self.nodes.name(node.number) else { return Ok(()) };
+        match self.namespace.lookup(&name).await {
+            Ok(found) if found.id == node.id || node.number == ROOT => {
+                node.state().learn(&found);
+                Ok(())
+            }
+            Err(failure) if failure.errno != Errno::ENOENT => Err(failure),
+            _ => {
+                self.nodes.removed(&name);
+                Err(Errno::ESTALE.into())
+            }
+        }
+    }
+
+    /// Creates a file, which appears in the cluster when it is closed or synced.
+    pub async fn create(&self, folder: u64, path: &str, new: NewEntry) -> Result<Arc<Inode>, MountFailure> {
+        let attributes = self.attributes(folder, new, false);
+        let found = Found { id: new_file_id()?, kind: FileKind::File, size_bytes: 0, attributes, file: None };
+        let draft = ContentDraft::new(&self.scratch, None)?;
+        let node = self.nodes.remember(path, &found, false);
+        node.state().draft = Some(draft);
+        self.touch(folder);
+        Ok(node)
+    }
+
+    pub async fn make_folder(&self, folder: u64, path: &str, new: NewEntry) -> Result<Arc<Inode>, MountFailure> {
+        if self.unpublished(path).is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        let found = self.namespace.make_folder(path, self.attributes(folder, new, true)).await?;
+        self.touch(folder);
+        Ok(self.nodes.remember(path, &found, true))
+    }
+
+    pub async fn make_link(
+        &self,
+        folder: u64,
+        path: &str,
+        target: &str,
+        new: NewEntry,
+    ) -> Result<Arc<Inode>, MountFailure> {
+        if self.unpublished(path).is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        let found = self.namespace.make_link(path, target, self.attributes(folder, new, false)).await?;
+        self.touch(folder);
+        Ok(self.nodes.remember(path, &found, true))
+    }
+
+    /// The attributes of a new entry. In a folder with the setgid bit, it gets the group of the folder.
+    fn attributes(&self, folder: u64, new: NewEntry, is_folder: bool) -> Attributes {
+        let now_ns = now_ns();
+        let NewEntry { uid, mut gid, mode } = new;
+        let mut mode = (mode & 0o7777) as u16;
+        if let Some((node, _)) = self.nodes.get(folder) {
+            let of_folder = node.state().attributes;
+            if of_folder.mode & 0o2000 != 0 {
+                gid = of_folder.gid;
+                mode |= if is_folder { 0o2000 } else { 0 };
+            }
+        }
+        Attributes { mode, uid, gid, modified_ns: now_ns, changed_ns: now_ns }
+    }
+
+    /// An entry of a folder was created, removed or renamed.
+    fn touch(&self, folder: u64) {
+        if let Some((node, _)) = self.nodes.get(folder) {
+            let mut state = node.state();
+            state.attributes.modified_ns = now_ns();
+            state.attributes.changed_ns = state.attributes.modified_ns;
+        }
+    }
+
+    /// Changes attributes. Those of a file that was never published are kept until it is.
+    pub async fn set_attributes(&self, node: &Inode, change: AttributeChange) -> Result<(), MountFailure> {
+        let _publishing = node.publishing.lock().await;
+        let is_local = {
+            let mut state = node.state();
+            let is_local = !state.is_published || state.is_removed || node.number == ROOT;
+            if is_local {
+                state.attributes = state.attributes.with(&change, now_ns());
+            }
+            if state.draft.is_some() && change.modified_ns.is_some() {
+                state.set_modified_ns = change.modified_ns;
+            }
+            is_local
+        };
+        let Some(name) = self.nodes.name(node.number).filter(|_| !is_local) else { return Ok(()) };
+        let found = self.namespace.set_attributes(&name, &change).await?;
+        let mut state = node.state();
+        state.attributes = found.attributes;
+        if let Some(file) = found.file {
+            state.renew(file);
+        }
+        Ok(())
+    }
+
+    pub async fn remove(&self, folder: u64, path: &str) -> Result<(), MountFailure> {
+        if let Some(node) = self.nodes.named(path) {
+            let _publishing = node.publishing.lock().await;
+            let is_published = node.state().is_published;
+            if is_published {
+                self.keep_content(&node).await?;
+                let file = node.state().file.clone();
+                self.namespace.remove(path, file.as_deref()).await?;
+            }
+            self.nodes.removed(path);
+        } else {
+            self.namespace.remove(path, None).await?;
+        }
+        self.touch(folder);
+        Ok(())
+    }
+
+    pub async fn remove_folder(&self, folder: u64, path: &str) -> Result<(), MountFailure> {
+        if !self.nodes.pending_in(path).is_empty() {
+            return Err(Errno::ENOTEMPTY.into());
+        }
+        self.namespace.remove_folder(path).await?;
+        self.nodes.removed(path);
+        self.touch(folder);
+        Ok(())
+    }
+
+    pub async fn rename(&self, folders: (u64, u64), from: &str, to: &str, replaces: bool) -> Result<(), MountFailure> {
+        if from == to {
+            return Ok(());
+        }
+        let moved = self.nodes.named(from);
+        let over = self.nodes.named(to);
+        if let Some(over) = &over {
+            if !replaces {
+                return Err(Errno::EEXIST.into());
+            }
+            let _publishing = over.publishing.lock().await;
+            let is_published = over.state().is_published;
+            if is_published {
+                self.keep_content(over).await?;
+            } else {
+                // A file that was never published is replaced here.
+                self.nodes.removed(to);
+            }
+        }
+        if let Some(moved) = &moved {
+            self.publish(moved, false).await?;
+        }
+        self.namespace.rename(from, to, replaces).await?;
+        self.nodes.renamed(from, to);
+        if let Some(moved) = &moved {
+            let found = self.namespace.lookup(to).await?;
+            let mut state = moved.state();
+            state.attributes = found.attributes;
+            if let Some(file) = found.file {
+                state.renew(file);
+            }
+        }
+        self.touch(folders.0);
+        self.touch(folders.1);
+        Ok(())
+    }
+
+    /// Gives the kernel a handle.
+    pub fn open_handle(&self, handle: OpenHandle) -> u64 {
+        let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        self.handles().insert(number, Arc::new(handle));
+        number
+    }
+
+    pub fn handle(&self, number: u64) -> Result<Arc<OpenHandle>, MountFailure> {
+        self.handles().get(&number).cloned().ok_or_else(|| Errno::EBADF.into())
+    }
+
+    pub fn close_handle(&self, number: u64) -> Option<Arc<OpenHandle>> {
+        self.handles().remove(&number)
+    }
+
+    fn handles(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenHandle>>> {
+        // No update of the table panics half-way.
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel forgets the content that it has cached of a file. Does not wait for the kernel, which may wait for an
+    /// answer of this process.
+    pub fn invalidate(&self, node: &Inode) {
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let number = INodeNo(node.number);
+        self.runtime.spawn_blocking(move || {
+            if let Err(error) = notifier.inval_inode(number, 0, 0) {
+                tracing::debug!("the kernel does not forget a cached file: {error}");
+            }
+        });
+    }
+}

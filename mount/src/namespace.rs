@@ -1,0 +1,112 @@
+//! The entries of the cluster, as the mount asks for them: by the path from the root, which is empty for the root.
+
+use std::sync::Arc;
+
+use eyas_dfs::{Creation, DfsClient, File, RenameOptions};
+use eyas_types::dfs::{AttributeChange, Attributes, FileId, FileKind, FileName, FileNameError, FileNameProblem};
+use fuser::Errno;
+
+use crate::failure::MountFailure;
+use crate::nodes::Found;
+use crate::times::now_ns;
+
+/// The entries of the cluster.
+pub(crate) struct Namespace {
+    pub dfs: DfsClient,
+    root: Attributes,
+}
+
+/// A page of a folder.
+pub(crate) struct EntryPage {
+    /// Names without the folder, and entries.
+    pub entries: Vec<(String, Found)>,
+    /// The path from which the next page continues; `None` at the end.
+    pub next: Option<String>,
+}
+
+impl Namespace {
+    /// The root, which has no entry in the cluster, belongs to the user of this process.
+    pub fn new(dfs: DfsClient) -> Self {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let now_ns = now_ns();
+        let root = Attributes { mode: 0o755, uid, gid, modified_ns: now_ns, changed_ns: now_ns };
+        Namespace { dfs, root }
+    }
+
+    /// The root.
+    pub fn root(&self) -> Found {
+        Found { id: FileId(0), kind: FileKind::Folder, size_bytes: 0, attributes: self.root, file: None }
+    }
+
+    pub async fn lookup(&self, path: &str) -> Result<Found, MountFailure> {
+        if path.is_empty() {
+            return Ok(self.root());
+        }
+        Ok(found(self.dfs.lookup(&file_name(path)?).await?))
+    }
+
+    /// Some entries of a folder, from the path `from` on.
+    pub async fn list(&self, path: &str, from: &str, most: u32) -> Result<EntryPage, MountFailure> {
+        let page = self.dfs.list_folder(path, from, most).await?;
+        let entry = |listing: eyas_dfs::Listing| {
+            let eyas_dfs::Listing { name, id, kind, size_bytes, attributes } = listing;
+            (name.base_name().to_owned(), Found { id, kind, size_bytes, attributes, file: None })
+        };
+        Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })
+    }
+
+    pub async fn make_folder(&self, path: &str, attributes: Attributes) -> Result<Found, MountFailure> {
+        Ok(found(self.dfs.make_folder(&file_name(path)?, creation(&attributes)).await?))
+    }
+
+    pub async fn remove_folder(&self, path: &str) -> Result<(), MountFailure> {
+        Ok(self.dfs.remove_folder(&file_name(path)?).await?)
+    }
+
+    pub async fn make_link(&self, path: &str, target: &str, attributes: Attributes) -> Result<Found, MountFailure> {
+        Ok(found(self.dfs.make_symbolic_link(&file_name(path)?, target, creation(&attributes)).await?))
+    }
+
+    pub async fn set_attributes(&self, path: &str, change: &AttributeChange) -> Result<Found, MountFailure> {
+        Ok(found(self.dfs.set_attributes(&file_name(path)?, change).await?))
+    }
+
+    pub async fn rename(&self, from: &str, to: &str, replaces: bool) -> Result<(), MountFailure> {
+        let options = RenameOptions { replaces, makes_parents: false };
+        Ok(self.dfs.rename(&file_name(from)?, &file_name(to)?, options).await?)
+    }
+
+    /// Removes a file or link, of which `file` is a version that was seen.
+    pub async fn remove(&self, path: &str, file: Option<&File>) -> Result<(), MountFailure> {
+        let name = file_name(path)?;
+        match file {
+            Some(file) => self.dfs.remove_listed(&eyas_dfs::Listing::of(name, &file.record)).await?,
+            None => self.dfs.remove(&name).await?,
+        }
+        Ok(())
+    }
+}
+
+fn found(file: File) -> Found {
+    Found {
+        id: file.record.id,
+        kind: file.record.kind.clone(),
+        size_bytes: file.record.size_bytes(),
+        attributes: file.record.attributes,
+        file: Some(Arc::new(file)),
+    }
+}
+
+/// The kernel has checked that the folder of a new entry exists.
+pub(crate) fn creation(attributes: &Attributes) -> Creation {
+    let Attributes { mode, uid, gid, modified_ns, .. } = *attributes;
+    Creation { mode, uid, gid, modified_ns: Some(modified_ns), makes_parents: false }
+}
+
+/// A path from the root as a name.
+pub(crate) fn file_name(path: &str) -> Result<FileName, MountFailure> {
+    path.parse().map_err(|error: FileNameError| match error.problem {
+        FileNameProblem::TooLong { .. } | FileNameProblem::ComponentTooLong => Errno::ENAMETOOLONG.into(),
+        _ => Errno::EINVAL.into(),
+    })
+}

@@ -1,0 +1,335 @@
+//! The entries that the kernel knows: files, folders and symbolic links by their inode number and by their name.
+//!
+//! The inode number follows from the id of the entry, so it is the same in all mounts, and after a rename. An entry is
+//! forgotten when the kernel has forgotten it and no change of it waits for publication.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use eyas_dfs::File;
+use eyas_types::dfs::{Attributes, FileId, FileKind};
+
+use crate::draft::ContentDraft;
+
+/// The inode number of the root.
+pub(crate) const ROOT: u64 = 1;
+
+/// An entry as the cluster has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub id: FileId,
+    pub kind: FileKind,
+    pub size_bytes: u64,
+    pub attributes: Attributes,
+    /// The version of a file; `None` if the entry was only listed.
+    pub file: Option<Arc<File>>,
+}
+
+/// A file, a folder or a symbolic link.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub number: u64,
+    pub id: FileId,
+    /// Held while a draft is published, or while the entry is renamed or removed.
+    pub publishing: tokio::sync::Mutex<()>,
+    state: Mutex<NodeState>,
+}
+
+/// The state of an entry.
+#[derive(Debug)]
+pub(crate) struct NodeState {
+    pub kind: FileKind,
+    pub attributes: Attributes,
+    /// Size of the published version.
+    pub size_bytes: u64,
+    /// The published version, if it is known.
+    pub file: Option<Arc<File>>,
+    /// The version whose content the kernel may have cached.
+    pub cached: Option<Arc<File>>,
+    pub draft: Option<ContentDraft>,
+    /// A time of the last write that a program has set, and that the next publication keeps.
+    pub set_modified_ns: Option<u64>,
+    /// Whether the entry is in the cluster.
+    pub is_published: bool,
+    pub is_removed: bool,
+    /// Number of open handles.
+    pub handles: u32,
+    /// Number of open handles that may write.
+    pub writers: u32,
+    /// When the cluster was last asked.
+    pub checked: Instant,
+}
+
+impl Inode {
+    fn new(number: u64, found: &Found, is_published: bool) -> Self {
+        let state = NodeState {
+            kind: found.kind.clone(),
+            attributes: found.attributes,
+            size_bytes: found.size_bytes,
+            file: found.file.clone(),
+            cached: None,
+            draft: None,
+            set_modified_ns: None,
+            is_published,
+            is_removed: false,
+            handles: 0,
+            writers: 0,
+            checked: Instant::now(),
+        };
+        Inode { number, id: found.id, publishing: tokio::sync::Mutex::default(), state: Mutex::new(state) }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, NodeState> {
+        // No update of the state panics half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeState {
+    /// Size of the content that programs of this mount see.
+    pub fn size_bytes(&self) -> u64 {
+        self.draft.as_ref().map_or(self.size_bytes, ContentDraft::size_bytes)
+    }
+
+    pub fn is_dirty(&self) -> bool {
+        self.draft.as_ref().is_some_and(ContentDraft::is_dirty)
+    }
+
+    /// Takes a version with the content that is known.
+    pub fn renew(&mut self, file: Arc<File>) {
+        if let Some(draft) = &mut self.draft
+            && draft.base().is_some()
+        {
+            draft.published(file.clone());
+        }
+        if self.cached.as_ref().is_some_and(|cached| cached.record.is_as_written(&file.record)) {
+            self.cached = Some(file.clone());
+        }
+        self.size_bytes = file.record.size_bytes();
+        self.file = Some(file);
+    }
+
+    /// Takes the news that the cluster has of the entry. The changes of programs of this mount remain.
+    pub fn learn(&mut self, found: &Found) {
+        self.checked = Instant::now();
+        self.is_removed = false;
+        if self.draft.is_some() {
+            return;
+        }
+        if found.kind.is_folder() && self.attributes.modified_ns > found.attributes.modified_ns {
+            // A folder's time in the cluster is not that of the last change of its entries.
+            let (modified_ns, changed_ns) = (self.attributes.modified_ns, self.attributes.changed_ns);
+            self.attributes = Attributes { modified_ns, changed_ns, ..found.attributes };
+        } else {
+            self.attributes = found.attributes;
+        }
+        self.kind.clone_from(&found.kind);
+        self.size_bytes = found.size_bytes;
+        match &found.file {
+            Some(file) => self.file = Some(file.clone()),
+            // A listing has no chunks: the version that is known may be another one.
+            None if self.file.as_ref().is_some_and(|file| file.record.size_bytes() != found.size_bytes) => {
+                self.file = None;
+            }
+            None => {}
+        }
+    }
+}
+
+/// All entries that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Nodes(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    known: HashMap<u64, Known>,
+    by_name: BTreeMap<String, u64>,
+    /// Names of files that were created and that have never been published.
+    pending: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Known {
+    node: Arc<Inode>,
+    /// The path from the root, which is empty for the root itself; `None` if the entry was removed.
+    name: Option<String>,
+    /// Number of references that the kernel has.
+    lookups: u64,
+}
+
+impl Nodes {
+    pub fn new(root: &Found) -> Self {
+        let node = Arc::new(Inode::new(ROOT, root, true));
+        let mut tables = Tables::default();
+        tables.known.insert(ROOT, Known { node, name: Some(String::new()), lookups: 1 });
+        tables.by_name.insert(String::new(), ROOT);
+        Nodes(Mutex::new(tables))
+    }
+
+    /// The entry with this number, and its name if it was not removed.
+    pub fn get(&self, number: u64) -> Option<(Arc<Inode>, Option<String>)> {
+        self.tables().known.get(&number).map(|known| (known.node.clone(), known.name.clone()))
+    }
+
+    /// The current name of an entry.
+    pub fn name(&self, number: u64) -> Option<String> {
+        self.tables().known.get(&number)?.name.clone()
+    }
+
+    /// The entry with this name, if the kernel knows it.
+    pub fn named(&self, name: &str) -> Option<Arc<Inode>> {
+        let tables = self.tables();
+        tables.by_name.get(name).and_then(|number| tables.known.get(number)).map(|known| known.node.clone())
+    }
+
+    /// Takes an entry that the cluster has, or a new one. The kernel gets a reference to it.
+    pub fn remember(&self, name: &str, found: &Found, is_published: bool) -> Arc<Inode> {
+        let mut tables = self.tables();
+        let number = tables.number_of(found);
+        tables.unname(name, Some(number));
+        tables.by_name.insert(name.to_owned(), number);
+        if !is_published {
+            tables.pending.insert(name.to_owned());
+        }
+        let node = match tables.known.get_mut(&number) {
+            Some(known) => {
+                known.lookups += 1;
+                let before = known.name.replace(name.to_owned());
+                let node = known.node.clone();
+                if let Some(before) = before.filter(|before| before != name) {
+                    tables.by_name.remove(&before);
+                }
+                node
+            }
+            None => {
+                let node = Arc::new(Inode::new(number, found, is_published));
+                tables.known.insert(number, Known { node: node.clone(), name: Some(name.to_owned()), lookups: 1 });
+                return node;
+            }
+        };
+        drop(tables);
+        node.state().learn(found);
+        node
+    }
+
+    /// The inode number that an entry has or would have.
+    pub fn number_of(&self, found: &Found) -> u64 {
+        self.tables().number_of(found)
+    }
+
+    /// The kernel gets a further reference to an entry.
+    pub fn refer(&self, node: &Inode) {
+        if let Some(known) = self.tables().known.get_mut(&node.number) {
+            known.lookups += 1;
+        }
+    }
+
+    /// The kernel gives references back.
+    pub fn forget(&self, number: u64, lookups: u64) {
+        let mut tables = self.tables();
+        let Some(known) = tables.known.get_mut(&number) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        tables.drop_if_unused(number);
+    }
+
+    /// A publication has ended: forgets the entry if nothing uses it.
+    pub fn published(&self, node: &Inode) {
+        let mut tables = self.tables();
+        if let Some(name) = tables.known.get(&node.number).and_then(|known| known.name.clone()) {
+            tables.pending.remove(&name);
+        }
+        tables.drop_if_unused(node.number);
+    }
+
+    /// The entry with this name was removed, here or by another client.
+    pub fn removed(&self, name: &str) -> Option<Arc<Inode>> {
+        self.tables().unname(name, None)
+    }
+
+    /// An entry was renamed, with all entries below it.
+    pub fn renamed(&self, from: &str, to: &str) {
+        let mut tables = self.tables();
+        tables.unname(to, None);
+        let below = format!("{from}/");
+        let after: (Bound<&str>, Bound<&str>) = (Bound::Included(&below), Bound::Unbounded);
+        let within = tables.by_name.range::<str, _>(after).take_while(|(name, _)| name.starts_with(&below));
+        let mut moved: Vec<String> = within.map(|(name, _)| name.clone()).collect();
+        moved.push(from.to_owned());
+        for name in moved {
+            let Some(number) = tables.by_name.remove(&name) else { continue };
+            let new = format!("{to}{}", &name[from.len()..]);
+            if tables.pending.remove(&name) {
+                tables.pending.insert(new.clone());
+            }
+            if let Some(known) = tables.known.get_mut(&number) {
+                known.name = Some(new.clone());
+            }
+            tables.by_name.insert(new, number);
+        }
+    }
+
+    /// The files in a folder that were created and never published, sorted by name.
+    pub fn pending_in(&self, folder: &str) -> Vec<(String, Arc<Inode>)> {
+        let tables = self.tables();
+        let below = format!("{folder}/");
+        let after: (Bound<&str>, Bound<&str>) = (Bound::Included(&below), Bound::Unbounded);
+        let within = tables.pending.range::<str, _>(after).take_while(|name| name.starts_with(&below));
+        let here = within.filter(|name| !name[below.len()..].contains('/'));
+        let named = here.filter_map(|name| {
+            let node = tables.known.get(tables.by_name.get(name)?)?.node.clone();
+            Some((name[below.len()..].to_owned(), node))
+        });
+        named.collect()
+    }
+
+    /// Entries with changes that have not been published.
+    pub fn dirty(&self) -> Vec<Arc<Inode>> {
+        let nodes: Vec<_> = self.tables().known.values().map(|known| known.node.clone()).collect();
+        nodes.into_iter().filter(|node| node.state().is_dirty()).collect()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // No update of the tables panics half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tables {
+    fn number_of(&self, found: &Found) -> u64 {
+        let mut number = ((found.id.0 >> 64) as u64 ^ found.id.0 as u64).max(ROOT + 1);
+        while self.known.get(&number).is_some_and(|known| known.node.id != found.id) {
+            number = number.wrapping_add(1).max(ROOT + 1);
+        }
+        number
+    }
+
+    /// Takes a name from its entry, unless it is the entry with the number `but`.
+    fn unname(&mut self, name: &str, but: Option<u64>) -> Option<Arc<Inode>> {
+        let number = self.by_name.get(name).copied().filter(|number| Some(*number) != but)?;
+        self.by_name.remove(name);
+        self.pending.remove(name);
+        let known = self.known.get_mut(&number)?;
+        known.name = None;
+        let node = known.node.clone();
+        node.state().is_removed = true;
+        self.drop_if_unused(number);
+        Some(node)
+    }
+
+    fn drop_if_unused(&mut self, number: u64) {
+        let Some(known) = self.known.get(&number) else { return };
+        let is_used = {
+            let state = known.node.state();
+            known.lookups > 0 || state.handles > 0 || (state.is_dirty() && !state.is_removed)
+        };
+        if is_used || number == ROOT {
+            return;
+        }
+        if let Some(name) = self.known.remove(&number).and_then(|known| known.name) {
+            self.by_name.remove(&name);
+            self.pending.remove(&name);
+        }
+    }
+}

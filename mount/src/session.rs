@@ -1,0 +1,172 @@
+//! A mount from its beginning to its end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_dfs::DfsClient;
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use rustix::mount::UnmountFlags;
+use thiserror::Error;
+use tokio::task::{JoinError, JoinHandle};
+
+use crate::filesystem::KernelRequests;
+use crate::guardian::MountGuardian;
+use crate::mounted::Mounted;
+
+/// Number of threads that receive requests of the kernel.
+const THREADS: usize = 4;
+
+/// Why a folder was not mounted, or not unmounted in good order.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The mount point cannot be used.
+    #[error("cannot mount on {}: {source}", folder.display())]
+    MountPoint {
+        /// The mount point.
+        folder: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The mount point is a file.
+    #[error("cannot mount on {}: it is not a folder", .0.display())]
+    NotFolder(PathBuf),
+    /// The kernel has no FUSE, or this process may not use it.
+    #[error("cannot open /dev/fuse: {0}. Load the kernel module `fuse`, and let this user read and write the device")]
+    Device(io::Error),
+    /// The kernel or `fusermount3` has refused the mount.
+    #[error(
+        "cannot mount on {}: {source}. Only root, or a user with the program `fusermount3`, may mount; another user's \
+         access needs `user_allow_other` in /etc/fuse.conf",
+        folder.display()
+    )]
+    Refused {
+        /// The mount point.
+        folder: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The scratch folder cannot be used.
+    #[error("cannot use the scratch folder {}: {source}. Choose another one with --scratch", folder.display())]
+    Scratch {
+        /// The scratch folder.
+        folder: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The guardian, which unmounts the folder if this process is killed, cannot be started.
+    #[error("cannot start the guardian of the mount: {0}")]
+    Guardian(io::Error),
+    /// Serving the kernel has failed.
+    #[error("the mount has ended: {0}")]
+    Serving(io::Error),
+}
+
+/// How a folder is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Name of the cluster, which lists of mounts show.
+    pub cluster: String,
+    /// Folder for the drafts of files that are being written.
+    pub scratch: PathBuf,
+    /// Time after which an operation fails if the cluster does not answer.
+    pub timeout: Duration,
+    /// Target size of the chunks of new files, bytes.
+    pub chunk_bytes: u64,
+    /// Number of replicas of new files.
+    pub replication: u8,
+    /// Whether files can only be read.
+    pub is_read_only: bool,
+    /// This program, which is started once more as guardian of the mount.
+    pub eyas: PathBuf,
+    /// Whether users other than the one who mounts may use the mount.
+    pub is_for_all_users: bool,
+}
+
+/// A mounted folder.
+pub struct Mount {
+    mounted: Arc<Mounted>,
+    unmounter: SessionUnmounter,
+    serving: JoinHandle<io::Result<()>>,
+    guardian: MountGuardian,
+    folder: PathBuf,
+}
+
+impl Mount {
+    /// Mounts the files of the cluster on a folder.
+    ///
+    /// # Errors
+    /// If the folder, FUSE, the scratch folder or the cluster cannot be used.
+    pub async fn begin(dfs: DfsClient, folder: &Path, options: &MountOptions) -> Result<Self, MountError> {
+        let in_folder = |source| MountError::MountPoint { folder: folder.to_owned(), source };
+        let folder = std::fs::canonicalize(folder).map_err(in_folder)?;
+        if !folder.is_dir() {
+            return Err(MountError::NotFolder(folder));
+        }
+        std::fs::File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+        crate::draft::ContentDraft::new(&options.scratch, None)
+            .map_err(|source| MountError::Scratch { folder: options.scratch.clone(), source })?;
+        let MountOptions { scratch, timeout, chunk_bytes, replication, .. } = options.clone();
+        let mounted = Arc::new(Mounted::new(dfs, scratch, timeout, chunk_bytes, replication));
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(format!("eyas:{}", options.cluster)),
+            MountOption::Subtype("eyas".into()),
+            MountOption::DefaultPermissions,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            if options.is_read_only { MountOption::RO } else { MountOption::RW },
+        ];
+        config.acl = if options.is_for_all_users { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(THREADS);
+        config.clone_fd = true;
+        let mut guardian = MountGuardian::start(&options.eyas).map_err(MountError::Guardian)?;
+        let (requests, place) = (KernelRequests(mounted.clone()), folder.clone());
+        let mounting = tokio::task::spawn_blocking(move || {
+            Session::new(requests, &folder, &config).map_err(|source| MountError::Refused { folder, source })
+        });
+        let mut session = mounting.await.unwrap_or_else(|error| resume(error))?;
+        // It is set only here.
+        let _ = mounted.notifier.set(session.notifier());
+        let unmounter = session.unmount_callable();
+        let serving = tokio::task::spawn_blocking(move || session.run());
+        guardian.watch(&place).map_err(MountError::Guardian)?;
+        Ok(Mount { mounted, unmounter, serving, guardian, folder: place })
+    }
+
+    /// Returns when the folder was unmounted, for example by `umount`.
+    ///
+    /// # Errors
+    /// If serving the kernel has failed.
+    pub async fn ended(&mut self) -> Result<(), MountError> {
+        let served = (&mut self.serving).await.unwrap_or_else(|error| resume(error));
+        self.guardian.dismiss();
+        served.map_err(MountError::Serving)
+    }
+
+    /// Publishes what programs have written to files that are still open, and unmounts.
+    ///
+    /// # Errors
+    /// If the folder cannot be unmounted.
+    pub async fn end(mut self) -> Result<(), MountError> {
+        for node in self.mounted.nodes.dirty() {
+            if let Err(failure) = self.mounted.publish(&node, true).await {
+                failure.log("publishing", &self.mounted.nodes.name(node.number).unwrap_or_default());
+            }
+        }
+        let (mut unmounter, folder) = (self.unmounter, self.folder);
+        // Programs that still have files open do not keep the mount.
+        let unmounting = tokio::task::spawn_blocking(move || {
+            rustix::mount::unmount(&folder, UnmountFlags::DETACH).or_else(|_| unmounter.unmount())
+        });
+        unmounting.await.unwrap_or_else(|error| resume(error)).map_err(MountError::Serving)?;
+        self.guardian.dismiss();
+        Ok(())
+    }
+}
+
+/// Continues the panic of a thread.
+fn resume<T>(error: JoinError) -> T {
+    std::panic::resume_unwind(error.into_panic())
+}
