@@ -9,7 +9,7 @@ use rustix::fs::AtFlags;
 use crate::checksum::Checksum;
 use crate::error::StoreError;
 use crate::index::{IndexEntry, file_name};
-use crate::objects::{ObjectStore, not_here};
+use crate::objects::{ObjectStore, Seal, not_here};
 
 /// Bytes copied at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -23,6 +23,7 @@ impl ObjectStore {
     /// `NotHere` if `of` is not here, or is damaged; `Full` or `Io` for failures of the disk.
     pub fn alias(&self, of: ObjectId, id: ObjectId) -> Result<(u64, Checksum), StoreError> {
         let (entry, _) = self.ready(of)?;
+        self.check_seal(of)?;
         let IndexEntry { size_bytes, checksum, executable, .. } = entry;
         let partial = self.new_partial();
         let name = file_name(of, size_bytes, checksum);
@@ -41,6 +42,18 @@ impl ObjectStore {
             }
         }
         Ok((size_bytes, checksum))
+    }
+
+    /// Checks that no task has written to an object through its link: what is read of it is what was verified. A changed
+    /// object is removed.
+    ///
+    /// # Errors
+    /// `NotHere` if it was changed, or is not here.
+    pub fn check_seal(&self, id: ObjectId) -> Result<(), StoreError> {
+        match self.verify_seal(id) {
+            Seal::Intact => Ok(()),
+            Seal::Broken | Seal::Missing => Err(not_here(id)),
+        }
     }
 
     fn copy_object(&self, of: ObjectId, id: ObjectId) -> Result<(), StoreError> {

@@ -160,8 +160,11 @@ impl RingNode {
                 Err(if present.id == record.id { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
             }
             (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
-                // This file was created and removed before; the request is late.
-                Some(NameEntry::Removed { id, .. }) if *id == record.id => Err(Err(Refusal::Changed)),
+                // This file was created and removed before; the request is late. A folder may come back to a name that
+                // it had.
+                Some(NameEntry::Removed { id, .. }) if *id == record.id && !record.kind.is_folder() => {
+                    Err(Err(Refusal::Changed))
+                }
                 _ => Ok((NameEntry::File(record), done(BTreeMap::new()))),
             },
             (FileOperation::Replace { record, .. }, Some((version, present))) if *present == record => {

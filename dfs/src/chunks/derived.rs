@@ -48,6 +48,9 @@ impl NodeChunks {
     pub async fn cut(&self, request: &CutRequest) -> Result<CutPart, CutFailure> {
         let failed = |error: ChunkError| CutFailure::NotStored(failure(&error));
         let stored = |error: StoreError| failed(error.into());
+        if request.from == 0 {
+            block_in_place(|| self.store.verify_again(request.object)).map_err(stored)?;
+        }
         let mut opened = block_in_place(|| self.store.open_object(request.object)).map_err(stored)?;
         let unreadable = |error: std::io::Error| {
             let why = format!("cannot read object {}: {error}", request.object);
@@ -72,6 +75,7 @@ impl NodeChunks {
                     self.write_cut(request, std::mem::take(&mut chunk), opened.size_bytes).await.map_err(failed)?,
                 );
                 if at - request.from >= CUT_BYTES && at < opened.size_bytes {
+                    self.store.check_seal(request.object).map_err(stored)?;
                     return Ok(CutPart { format, chunks, next: Some(at) });
                 }
             }
@@ -87,6 +91,7 @@ impl NodeChunks {
         if !chunk.is_empty() {
             chunks.push(self.write_cut(request, chunk, opened.size_bytes).await.map_err(failed)?);
         }
+        self.store.check_seal(request.object).map_err(stored)?;
         Ok(CutPart { format, chunks, next: None })
     }
 

@@ -4,17 +4,19 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileId, FileName, Format, NodeId};
+use eyas_types::dfs::{Chunk, FileId, FileName, Format, MAX_CHUNKS, NodeId};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::chunks::ChunkSpec;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::publish::HiddenFile;
-use crate::client::write::{FileDraft, OutgoingChunk, enough_replicas, not_stored, random};
+use crate::client::write::{
+    FileDraft, MAX_WRITING, OutgoingChunk, enough_replicas, not_stored, random, too_long, too_many_chunks,
+};
 use crate::client::{Creation, DfsClient, File, WriteOptions, unexpected};
 use crate::protocol::{CutFailure, CutRequest, Member, RequestBody, ResponseBody, StoreFailure};
 
@@ -46,10 +48,11 @@ impl DfsClient {
     /// `Exists`; `Full`, `Lost`, `Unreachable`. No file appears then.
     pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
         let record = &from.record;
-        let (id, chunk_bytes) = (FileId(random()?), record.chunk_bytes);
+        let (id, chunk_bytes, began) = (FileId(random()?), record.chunk_bytes, Instant::now());
         let creation = Creation::of_process(record.attributes.mode);
         let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
         self.prepare_name(to, creation).await?;
+        self.gather(replication.into(), |_| {}).await?;
         let specs: Vec<_> = record.chunks.iter().map(|chunk| spec_of(id, chunk.size_bytes, chunk.checksum)).collect();
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in record.chunks.iter().enumerate() {
@@ -75,9 +78,13 @@ impl DfsClient {
         for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
             // Its nodes are gone, or full: the content goes through this process.
             let stored = self.store(id, self.chunk(from, place).await?, replication, false).await?;
+            let members = self.known().members;
             replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
+            if replicas.is_empty() {
+                return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
+            }
         }
-        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect()).await
+        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
     }
 
     /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks.
@@ -97,13 +104,13 @@ impl DfsClient {
         let members = self.known().members;
         let holders = members.values().filter(|member| nodes.contains(&member.address));
         let missing = format!("no node of the file system has object {object}: try again");
-        let mut why = FilesError::new(FilesErrorKind::NotFound, missing);
+        let (mut why, began) = (FilesError::new(FilesErrorKind::NotFound, missing), Instant::now());
         for member in holders {
-            let cut = match self.cut_on(member, object, base_name, options).await {
+            let cut = match self.cut_on(member, (object, base_name), to, options).await {
                 Err((true, _)) if options.format.is_none() => {
                     // It does not have the format that its name promises, so it is stored without records.
                     let options = CopyOptions { format: Some(Format::Fixed { record_bytes: 1 }), ..options };
-                    self.cut_on(member, object, base_name, options).await
+                    self.cut_on(member, (object, base_name), to, options).await
                 }
                 cut => cut,
             };
@@ -112,7 +119,7 @@ impl DfsClient {
                     let CopyOptions { chunk_bytes, replication, .. } = options;
                     let options = WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) };
                     let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
-                    return self.publish_derived(to, id, options, chunks).await;
+                    return self.publish_derived(to, id, options, chunks, began).await;
                 }
                 Err((true, error)) => return Err(error),
                 Err((false, error)) => why = error,
@@ -140,8 +147,8 @@ impl DfsClient {
     async fn cut_on(
         &self,
         member: &Member,
-        object: ObjectId,
-        base_name: &str,
+        (object, base_name): (ObjectId, &str),
+        to: &FileName,
         options: CopyOptions,
     ) -> Result<(FileId, Format, Vec<ChunkSpec>), (bool, FilesError)> {
         let id = FileId(random().map_err(|error| (false, error))?);
@@ -152,6 +159,9 @@ impl DfsClient {
             let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
             match self.ask_to_derive(member, request).await.map_err(|error| (false, error))? {
                 ResponseBody::Cut(Ok(part)) => {
+                    if specs.len() + part.chunks.len() > MAX_CHUNKS {
+                        return Err((false, too_many_chunks(to)));
+                    }
                     specs.extend(part.chunks.iter().map(|(size_bytes, checksum)| spec_of(id, *size_bytes, *checksum)));
                     match part.next {
                         Some(next) => (from, format) = (next, Some(part.format)),
@@ -173,14 +183,15 @@ impl DfsClient {
         timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Makes the missing replicas of chunks that some nodes have, forces all of them to the disks, and has the file
-    /// appear.
+    /// Makes the missing replicas of chunks that some nodes have made since `began`, forces all of them to the disks,
+    /// and has the file appear.
     async fn publish_derived(
         &self,
         to: &FileName,
         id: FileId,
         options: WriteOptions,
         chunks: Vec<(ChunkSpec, Vec<Member>)>,
+        began: Instant,
     ) -> Result<File, FilesError> {
         let WriteOptions { replication, is_durable, .. } = options;
         let mut made: Vec<Option<Chunk>> = vec![None; chunks.len()];
@@ -200,6 +211,9 @@ impl DfsClient {
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
         let draft = FileDraft { name: to, id, replication, is_durable };
         self.sync_all(&chunks, replication).await?;
+        if began.elapsed() > MAX_WRITING {
+            return Err(too_long(to));
+        }
         HiddenFile::of(self, &draft, options, chunks).create().await
     }
 

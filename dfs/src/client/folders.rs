@@ -124,12 +124,13 @@ impl DfsClient {
         if !self.is_empty(name).await? {
             return Err(FilesError::not_empty(name));
         }
+        let removed = self.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await;
         self.0.folders.forget(name);
-        self.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await?;
+        removed?;
         if self.is_empty(name).await? {
             return Ok(());
         }
-        self.put_back(name, FileRecord { id: FileId(random()?), ..record }).await?;
+        self.put_back(name, record).await?;
         Err(FilesError::not_empty(name))
     }
 
@@ -140,15 +141,20 @@ impl DfsClient {
         }
         let attributes = Creation { mode: 0o755, uid: 0, gid: 0, modified_ns: None, makes_parents: false }.attributes();
         let record = FileRecord::without_content(FileId(random()?), FileKind::Folder, attributes);
-        self.put_back(folder, record.clone()).await?;
-        Ok(Some(Listing::of(folder.clone(), &record)))
+        let record = self.put_back(folder, record).await?;
+        Ok(record.map(|record| Listing::of(folder.clone(), &record)))
     }
 
-    async fn put_back(&self, folder: &FileName, record: FileRecord) -> Result<(), FilesError> {
-        match self.create_record(folder, record).await {
-            // Another client has done it, or this one may only read.
-            Err(error) if matches!(error.kind, FilesErrorKind::Exists | FilesErrorKind::NotAllowed) => Ok(()),
-            put => put.map(drop),
+    /// Creates the entry of a folder unless another client has done so. Returns what has the name then.
+    async fn put_back(&self, folder: &FileName, record: FileRecord) -> Result<Option<FileRecord>, FilesError> {
+        match self.create_record(folder, record.clone()).await {
+            Err(error) if error.kind == FilesErrorKind::Exists => match self.lookup(folder).await {
+                Err(error) if error.kind == FilesErrorKind::NotFound => Ok(None),
+                there => there.map(|there| Some(there.record)),
+            },
+            // This client may only read.
+            Err(error) if error.kind == FilesErrorKind::NotAllowed => Ok(Some(record)),
+            put => put.map(|put| Some(put.record)),
         }
     }
 }

@@ -49,7 +49,14 @@ impl DfsClient {
             let over = if options.replaces { Replaceable::File } else { Replaceable::Nothing };
             return self.rename_entry(file, to, over).await;
         }
+        let renamed = self.rename_folder(file, to, options).await;
+        // Also what was remembered meanwhile.
         self.0.folders.forget(from);
+        renamed
+    }
+
+    async fn rename_folder(&self, file: File, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
+        let from = &file.name.clone();
         let over = match self.lookup(to).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => Replaceable::Nothing,
             Err(error) => return Err(error),
@@ -93,7 +100,7 @@ impl DfsClient {
     /// Moves everything below a folder to below `to`, which has an entry of the same id, and removes the old folder.
     async fn move_folder(&self, folder: &File, to: &FileName) -> Result<(), FilesError> {
         let from = &folder.name;
-        let deadline = Instant::now() + self.0.patience;
+        let mut deadline = Instant::now() + self.0.patience;
         loop {
             let listed = self.list_entries(from.as_str()).await?;
             let below: Vec<Listing> = listed.into_iter().filter(|entry| entry.name != *from).collect();
@@ -106,7 +113,10 @@ impl DfsClient {
                 let target = name.moved(from, to).map_err(|error| too_long(&error))?;
                 self.copy_folder(name, &target).await?;
             }
-            self.move_files(files, from, to).await?;
+            if !files.is_empty() {
+                self.move_files(files, from, to).await?;
+                deadline = Instant::now() + self.0.patience;
+            }
             let mut is_left = false;
             for Listing { name, .. } in folders.iter().rev() {
                 is_left |= self.remove_moved(name).await?;

@@ -1,7 +1,7 @@
 //! Writing: content is cut at record boundaries, each chunk is sent to its replicas in a chain, and when all chunks
 //! are stored, the file appears as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub const MAX_CHUNK_BYTES: usize = 1 << 30;
 const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
 /// Maximum time of writing a file. Chunks that belong to no file are deleted after a day.
-const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
+pub(super) const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 
 /// Number of bytes read from the source at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -194,9 +194,11 @@ impl DfsClient {
             }
             let Attributes { modified_ns, changed_ns, .. } = record.attributes;
             record.attributes = Attributes { modified_ns, changed_ns, ..now.record.attributes };
-            for (chunk, now) in record.chunks.iter_mut().zip(&now.record.chunks) {
-                if chunk.object == now.object {
-                    chunk.replicas.clone_from(&now.replicas);
+            let repaired: HashMap<_, _> =
+                now.record.chunks.iter().map(|chunk| (chunk.object, &chunk.replicas)).collect();
+            for chunk in &mut record.chunks {
+                if let Some(replicas) = repaired.get(&chunk.object) {
+                    chunk.replicas.clone_from(replicas);
                 }
             }
             file = now;
@@ -263,8 +265,7 @@ impl DfsClient {
             chunks[place] = Some(chunk);
         }
         if began.elapsed() > MAX_WRITING {
-            let message = format!("{name} took more than 12 hours to write: write it in parts, with append");
-            return Err(FilesError::invalid(message));
+            return Err(too_long(name));
         }
         let chunks: Vec<Chunk> = chunks.into_iter().flatten().collect();
         self.sync(draft, &chunks).await?;
@@ -571,8 +572,12 @@ fn cut(
     Ok(())
 }
 
-fn too_many_chunks(name: &FileName) -> FilesError {
+pub(super) fn too_many_chunks(name: &FileName) -> FilesError {
     FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"))
+}
+
+pub(super) fn too_long(name: &FileName) -> FilesError {
+    FilesError::invalid(format!("{name} took more than 12 hours to write: write it in parts, with append"))
 }
 
 /// A random number that is unique.

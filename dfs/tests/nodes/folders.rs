@@ -117,6 +117,24 @@ async fn folders_and_links_are_renamed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_can_be_moved_away_and_back() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    write(&files, "/a/s/f", b"one\n").await.unwrap();
+    for (from, to) in [("/a", "/b"), ("/b", "/a"), ("/a", "/b")] {
+        files.rename(&name(from), &name(to), RenameOptions::default()).await.unwrap();
+        assert_eq!(names(&files, "/", 9).await, [to]);
+        assert_eq!(content_of(&files, &format!("{to}/s/f")).await, b"one\n");
+        // In the same client, which has just removed the folder.
+        write(&files, "/other/f", b"x").await.unwrap();
+        files.remove(&name("/other/f")).await.unwrap();
+        files.remove_folder(&name("/other")).await.unwrap();
+    }
+    write(&files, "/a/g", b"two\n").await.unwrap();
+    assert!(files.lookup(&name("/a")).await.unwrap().record.kind.is_folder());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_rename_of_a_folder_can_be_repeated() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
