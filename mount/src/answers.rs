@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use eyas_types::dfs::{Attributes, FileKind};
 use fuser::{
-    Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, Request,
+    Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyXattr, Request,
 };
 use tokio::time::timeout;
 
@@ -91,6 +92,16 @@ pub(crate) fn entry(reply: ReplyEntry) -> impl FnOnce(Result<Arc<Inode>, Errno>)
 pub(crate) fn empty(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) {
     move |done| match done {
         Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// The value of an extended attribute, or its size if the program asks for that.
+pub(crate) fn value(done: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+    match done {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
         Err(errno) => reply.error(errno),
     }
 }

@@ -3,21 +3,23 @@
 //! A program that writes changes a draft, which all programs of this mount see at once. When a file is closed or
 //! synced, its draft is published: the cluster then has the new content as a whole.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_dfs::{Change, DfsClient, File, FilesError, FilesErrorKind, NewContent, WriteOptions};
-use eyas_types::dfs::{Attributes, FileKind, Format};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Attributes, FileKind, FileName, Format};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
 use tokio::runtime::Handle;
 
-use crate::draft::{ContentDraft, DraftSnapshot};
+use crate::draft::{ContentDraft, DraftSnapshot, renamed};
 use crate::failure::MountFailure;
 use crate::handles::{OpenContent, OpenHandle};
 use crate::mounted::Mounted;
 use crate::namespace::{creation, file_name};
-use crate::nodes::{Inode, NodeState};
+use crate::nodes::{Found, Inode, NodeState};
 use crate::times::now_ns;
 
 /// Number of bytes by which content is found to be text.
@@ -33,7 +35,7 @@ impl Mounted {
         self.refresh(&node).await?;
         let may_write = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let mut opened = FopenFlags::empty();
-        {
+        let is_news = {
             let mut state = node.state();
             if state.kind != FileKind::File {
                 return Err(Errno::EINVAL.into());
@@ -50,7 +52,12 @@ impl Mounted {
             if is_same || state.draft.is_some() {
                 opened |= FopenFlags::FOPEN_KEEP_CACHE;
             }
+            let is_news = !is_same && state.cached.is_some() && state.draft.is_none();
             state.cached = state.file.clone();
+            is_news
+        };
+        if is_news {
+            self.invalidate_attributes(&node);
         }
         Ok((self.open_file(node, may_write), opened))
     }
@@ -75,13 +82,21 @@ impl Mounted {
         state.draft.as_mut().ok_or_else(|| Errno::EIO.into())
     }
 
-    /// Writes to the draft of a file. Blocks.
-    pub fn write(&self, node: &Inode, offset: u64, data: &[u8]) -> Result<(), MountFailure> {
+    /// Writes to the draft of a file, at its end if `appends` is set. Blocks.
+    pub fn write(&self, node: &Inode, offset: u64, data: &[u8], appends: bool) -> Result<(), MountFailure> {
         let mut state = node.state();
-        self.draft(&mut state)?.write(offset, data)?;
+        let draft = self.draft(&mut state)?;
+        let end = draft.size_bytes();
+        let is_misplaced = appends && offset != end;
+        draft.write(if is_misplaced { end } else { offset }, data)?;
         let now_ns = now_ns();
         (state.attributes.modified_ns, state.attributes.changed_ns) = (now_ns, now_ns);
         state.set_modified_ns = None;
+        drop(state);
+        if is_misplaced {
+            // The kernel did not know the present size, and has cached the bytes at the wrong place.
+            self.invalidate(node);
+        }
         Ok(())
     }
 
@@ -132,17 +147,17 @@ impl Mounted {
     /// Reads up to `length` bytes.
     pub async fn read(&self, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
         loop {
-            let (missing, base) = {
+            let (missing, base, generation) = {
                 let state = node.state();
                 let Some(draft) = &state.draft else { break };
                 let range = offset..offset.saturating_add(length).min(draft.size_bytes());
                 let missing = draft.missing(range.clone());
                 match draft.base() {
-                    Some(base) if !missing.is_empty() => (missing, base.clone()),
+                    Some(base) if !missing.is_empty() => (missing, base.clone(), draft.generation()),
                     _ => return Ok(draft.read(range)?),
                 }
             };
-            self.fetch(node, &base, missing).await?;
+            self.fetch(node, &base, missing, generation).await?;
         }
         let file = node.state().file.clone();
         let file = match file {
@@ -175,12 +190,18 @@ impl Mounted {
     }
 
     /// Fetches parts of a draft from the version that it is based on.
-    async fn fetch(&self, node: &Inode, base: &Arc<File>, missing: Vec<Range<u64>>) -> Result<(), MountFailure> {
+    async fn fetch(
+        &self,
+        node: &Inode,
+        base: &Arc<File>,
+        missing: Vec<Range<u64>>,
+        generation: u64,
+    ) -> Result<(), MountFailure> {
         for range in missing {
             let data = self.namespace.dfs.read_at(base, range.start, range.end - range.start).await?;
             let mut state = node.state();
-            if let Some(draft) = &mut state.draft {
-                draft.fetched(base, range.start, &data)?;
+            if let Some(draft) = state.draft.as_mut().filter(|draft| draft.generation() == generation) {
+                draft.fetched(range.start, &data)?;
             }
         }
         Ok(())
@@ -200,10 +221,12 @@ impl Mounted {
             let end = (at + 4 * READ_BYTES as u64).min(size_bytes);
             let missing = {
                 let state = node.state();
-                state.draft.as_ref().and_then(|draft| Some((draft.missing(at..end), draft.base()?.clone())))
+                let part =
+                    |draft: &ContentDraft| Some((draft.missing(at..end), draft.base()?.clone(), draft.generation()));
+                state.draft.as_ref().and_then(part)
             };
-            if let Some((missing, base)) = missing {
-                self.fetch(node, &base, missing).await?;
+            if let Some((missing, base, generation)) = missing {
+                self.fetch(node, &base, missing, generation).await?;
             }
             at = end;
         }
@@ -226,13 +249,37 @@ impl Mounted {
             state.handles -= 1;
             state.writers -= u32::from(file.may_write);
         }
+        if published.is_err() {
+            self.give_up(&file.node).await;
+        }
         self.drop_draft(&file.node);
         self.nodes.published(&file.node);
         published
     }
 
+    /// Drops a draft that could not be published, if no program has the file open: closing the file has failed, and the
+    /// draft must not hide the file of the cluster.
+    async fn give_up(&self, node: &Inode) {
+        let _publishing = node.publishing.lock().await;
+        let is_new = {
+            let mut state = node.state();
+            if state.handles > 0 || !state.is_dirty() {
+                return;
+            }
+            state.draft = None;
+            !state.is_published
+        };
+        let name = self.nodes.name(node.number).unwrap_or_default();
+        tracing::warn!("changes of {} are dropped, as they could not be published", eyas_types::shown(&name));
+        if is_new {
+            self.nodes.removed(&name);
+        }
+    }
+
     /// Drops a draft that is published and that no program writes to.
-    fn drop_draft(&self, node: &Inode) {
+    pub fn drop_draft(&self, node: &Inode) {
+        // The publication that is under way drops it.
+        let Ok(_publishing) = node.publishing.try_lock() else { return };
         let mut state = node.state();
         let is_needed = if state.is_removed { state.handles > 0 } else { state.writers > 0 || state.is_dirty() };
         if !is_needed {
@@ -244,78 +291,166 @@ impl Mounted {
     /// the disks of the nodes when this returns.
     pub async fn publish(&self, node: &Inode, is_durable: bool) -> Result<(), MountFailure> {
         let _publishing = node.publishing.lock().await;
-        let (snapshot, modified_ns, attributes) = {
-            let mut state = node.state();
-            let (modified_ns, attributes) = (state.set_modified_ns, state.attributes);
-            match &mut state.draft {
-                Some(draft) if draft.is_dirty() => (draft.begin_publication(), modified_ns, attributes),
-                _ => return Ok(()),
-            }
-        };
-        let Some(name) = self.nodes.name(node.number) else { return Ok(()) };
-        let content = DraftContent {
-            dfs: self.namespace.dfs.clone(),
-            snapshot: Arc::new(snapshot.clone()),
-            runtime: self.runtime.clone(),
-        };
-        let changed: Vec<_> = snapshot.changed.iter().collect();
-        let size_bytes = snapshot.size_bytes;
-        let change = Change { content: &content, size_bytes, changed: &changed, modified_ns, is_durable };
-        let name = file_name(&name)?;
-        let new = async || {
-            let mut beginning = snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?;
-            beginning.truncate(PROBE_BYTES);
-            let format = Format::guess(name.base_name(), !beginning.contains(&0));
-            let (chunk_bytes, replication) = (self.chunk_bytes, self.replication);
-            let creation = creation(&Attributes { modified_ns: modified_ns.unwrap_or_else(now_ns), ..attributes });
-            let options = WriteOptions { format, chunk_bytes, replication, is_durable, creation };
-            Ok::<_, MountFailure>(
-                self.namespace.dfs.write_with_id(&name, node.id, change, options, snapshot.base.is_some()).await,
-            )
-        };
-        let written = match &snapshot.base {
-            Some(base) => match self.namespace.dfs.rewrite(base, change).await {
-                // The whole content is new, so it does not matter what another client has written.
-                Err(error) if is_outdated(&error) && snapshot.base_bytes == 0 => new().await?,
-                written => written,
-            },
-            None => new().await?,
-        };
-        match written {
-            Ok(file) => {
-                let file = Arc::new(file);
-                let mut state = node.state();
-                if let Some(draft) = &mut state.draft {
-                    draft.published(file.clone());
+        self.publish_locked(node, is_durable).await
+    }
+
+    /// Does the same for a caller that holds the lock `publishing` of the file.
+    pub async fn publish_locked(&self, node: &Inode, is_durable: bool) -> Result<(), MountFailure> {
+        let mut name = self.nodes.name(node.number);
+        loop {
+            let tried = self.publish_once(node, name.as_deref(), is_durable).await;
+            // The folder of the file may be being renamed.
+            drop(self.naming.read().await);
+            let now = self.nodes.name(node.number);
+            match (&tried, &name, &now) {
+                (_, before, now) if before == now => return tried,
+                (Ok(()), Some(before), Some(now)) if node.state().is_published => {
+                    // It may have appeared under the old name.
+                    let moved = self.namespace.rename(before, now, true).await;
+                    return moved.or_else(|failure| if failure.errno == Errno::ENOENT { Ok(()) } else { Err(failure) });
                 }
-                // The kernel has cached what programs have written.
-                state.cached = Some(file.clone());
-                state.size_bytes = size_bytes;
-                if !state.is_dirty() {
-                    state.attributes = file.record.attributes;
-                }
-                state.file = Some(file);
-                state.is_published = true;
-                drop(state);
-                self.nodes.published(node);
-                Ok(())
-            }
-            Err(error) => {
-                let mut state = node.state();
-                if !is_outdated(&error) || snapshot.base.is_none() {
-                    if let Some(draft) = &mut state.draft {
-                        draft.not_published(&snapshot);
-                    }
-                    return Err(error.into());
-                }
-                // Another client has changed the file: its content stands, and that of this mount is dropped.
-                (state.draft, state.file, state.cached) = (None, None, None);
-                drop(state);
-                self.invalidate(node);
-                Err(MountFailure { errno: Errno::ESTALE, ..error.into() })
+                (Err(_), _, Some(_)) => name = now,
+                _ => return tried,
             }
         }
     }
+
+    async fn publish_once(&self, node: &Inode, name: Option<&str>, is_durable: bool) -> Result<(), MountFailure> {
+        let (snapshot, published, volatile, modified_ns, attributes) = {
+            let mut state = node.state();
+            if state.is_unlinked {
+                return Ok(());
+            }
+            let draft = state.draft.as_mut().filter(|draft| draft.is_dirty());
+            let snapshot = draft.map(ContentDraft::begin_publication);
+            (snapshot, state.file.clone(), state.volatile.clone(), state.set_modified_ns, state.attributes)
+        };
+        let Some(snapshot) = snapshot else {
+            return match published.filter(|_| is_durable) {
+                Some(file) => self.make_durable(node, &file, &volatile).await,
+                None => Ok(()),
+            };
+        };
+        let written = self.store_draft(node, name, &snapshot, (modified_ns, attributes), is_durable).await;
+        let file = match written {
+            Ok(file) => Arc::new(file),
+            Err(failure) => {
+                // If the folder of the file is renamed meanwhile, the publication is tried again under the new name.
+                drop(self.naming.read().await);
+                let is_final = failure.errno == Errno::ESTALE && self.nodes.name(node.number).as_deref() == name;
+                self.not_published(node, &snapshot, is_final);
+                return Err(failure);
+            }
+        };
+        let volatile = {
+            let mut state = node.state();
+            if let Some(draft) = &mut state.draft {
+                draft.published(file.clone());
+            }
+            let before: BTreeSet<ObjectId> = state.file.iter().flat_map(|file| objects(file)).collect();
+            let volatile = objects(&file).filter(|object| !before.contains(object) || state.volatile.contains(object));
+            state.volatile = volatile.collect();
+            // The kernel has cached what programs have written.
+            state.cached = Some(file.clone());
+            state.size_bytes = snapshot.size_bytes;
+            if !state.is_dirty() {
+                state.attributes = file.record.attributes;
+            }
+            state.file = Some(file.clone());
+            state.is_published = true;
+            state.volatile.clone()
+        };
+        self.nodes.published(node);
+        match is_durable {
+            true => self.make_durable(node, &file, &volatile).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A publication has failed. `is_outdated` means that another client has changed the file: its content stands, and
+    /// that of this mount is dropped.
+    fn not_published(&self, node: &Inode, snapshot: &DraftSnapshot, is_outdated: bool) {
+        {
+            let mut state = node.state();
+            if !is_outdated {
+                if let Some(draft) = &mut state.draft {
+                    draft.not_published(snapshot);
+                }
+                return;
+            }
+            (state.draft, state.file) = (None, None);
+        }
+        self.invalidate(node);
+    }
+
+    /// Forces the chunks of a file to the disks of their nodes that may not be there.
+    async fn make_durable(&self, node: &Inode, file: &File, volatile: &BTreeSet<ObjectId>) -> Result<(), MountFailure> {
+        if !volatile.is_empty() {
+            self.namespace.dfs.make_durable(file, volatile).await?;
+            node.state().volatile.retain(|object| !volatile.contains(object));
+        }
+        Ok(())
+    }
+
+    /// Stores the content of a draft. `ESTALE` if another client has changed the file.
+    async fn store_draft(
+        &self,
+        node: &Inode,
+        name: Option<&str>,
+        snapshot: &DraftSnapshot,
+        (modified_ns, attributes): (Option<u64>, Attributes),
+        is_durable: bool,
+    ) -> Result<File, MountFailure> {
+        let dfs = &self.namespace.dfs;
+        let name = file_name(name.ok_or(Errno::ESTALE)?)?;
+        let (snapshot, runtime) = (Arc::new(snapshot.clone()), self.runtime.clone());
+        let content = DraftContent { dfs: dfs.clone(), snapshot: snapshot.clone(), runtime };
+        let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed.iter().collect(), snapshot.size_bytes);
+        let change = Change { content: &content, size_bytes, changed: &changed, modified_ns, is_durable };
+        if let Some(base) = &snapshot.base {
+            match dfs.rewrite(&renamed(base, &name), change).await {
+                Ok(file) => return Ok(file),
+                // If the whole content is new, it does not matter what another client has written.
+                Err(error) if is_outdated(&error) && snapshot.is_whole => {}
+                Err(error) => {
+                    let is_outdated = is_outdated(&error) || self.is_replaced(base, &name).await;
+                    let failure = MountFailure::from(error);
+                    return Err(if is_outdated { MountFailure { errno: Errno::ESTALE, ..failure } } else { failure });
+                }
+            }
+        }
+        let mut beginning = snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?;
+        beginning.truncate(PROBE_BYTES);
+        let format = Format::guess(name.base_name(), !beginning.contains(&0));
+        let creation = creation(&Attributes { modified_ns: modified_ns.unwrap_or_else(now_ns), ..attributes });
+        let options = WriteOptions { creation, is_durable, ..self.options(format) };
+        Ok(dfs.write_with_id(&name, node.id, change, options, snapshot.base.is_some()).await?)
+    }
+
+    /// Whether another client has replaced the content of a version.
+    async fn is_replaced(&self, base: &File, name: &FileName) -> bool {
+        match self.namespace.dfs.lookup(name).await {
+            Ok(now) => !now.record.is_as_written(&base.record),
+            Err(error) => error.kind == FilesErrorKind::NotFound,
+        }
+    }
+
+    /// Creates an empty file in the cluster, if there is none of this name.
+    pub async fn create_empty(&self, path: &str, found: &Found) -> Result<File, MountFailure> {
+        let name = file_name(path)?;
+        let options = self.options(Format::guess(name.base_name(), true));
+        let options = WriteOptions { creation: creation(&found.attributes), ..options };
+        Ok(self.namespace.dfs.create_empty(&name, found.id, options).await?)
+    }
+
+    fn options(&self, format: Format) -> WriteOptions {
+        let (chunk_bytes, replication) = (self.chunk_bytes, self.replication);
+        WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) }
+    }
+}
+
+fn objects(file: &File) -> impl Iterator<Item = ObjectId> {
+    file.record.chunks.iter().map(|chunk| chunk.object)
 }
 
 /// Whether another client has changed or removed the file.

@@ -9,11 +9,16 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_dfs::File;
-use rustix::fs::{Mode, OFlags};
+use eyas_types::dfs::FileName;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use crate::ranges::RangeSet;
+
+/// The number of drafts that this process has made.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A content that is being changed.
 #[derive(Debug)]
@@ -29,6 +34,10 @@ pub(crate) struct ContentDraft {
     /// The bytes that differ from the published version.
     changed: RangeSet,
     is_dirty: bool,
+    /// Whether no byte of an earlier version is in the content: it was created or truncated here.
+    is_whole: bool,
+    /// Distinguishes the drafts of this process.
+    generation: u64,
 }
 
 /// A part of a draft that a publication stores.
@@ -40,6 +49,7 @@ pub(crate) struct DraftSnapshot {
     pub present: RangeSet,
     pub base_bytes: u64,
     pub changed: RangeSet,
+    pub is_whole: bool,
 }
 
 impl ContentDraft {
@@ -51,6 +61,8 @@ impl ContentDraft {
         Ok(ContentDraft {
             scratch: Arc::new(ScratchFile::from(scratch)),
             is_dirty: base.is_none(),
+            is_whole: base.is_none(),
+            generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             base,
             base_bytes: size_bytes,
             size_bytes,
@@ -66,6 +78,10 @@ impl ContentDraft {
     /// Whether the draft differs from the published version.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     pub fn base(&self) -> Option<&Arc<File>> {
@@ -89,6 +105,7 @@ impl ContentDraft {
         }
         if size_bytes < self.size_bytes {
             self.base_bytes = self.base_bytes.min(size_bytes);
+            self.is_whole |= size_bytes == 0;
             self.present.truncate(size_bytes);
             self.changed.truncate(size_bytes);
             self.scratch.set_len(size_bytes)?;
@@ -102,15 +119,28 @@ impl ContentDraft {
 
     /// Replaces the bytes of a range by zeros, within the size of the file.
     pub fn clear(&mut self, range: Range<u64>) -> io::Result<()> {
-        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         let end = range.end.min(self.size_bytes);
-        let mut at = range.start;
-        while at < end {
-            let length = (end - at).min(ZEROS.len() as u64);
-            self.write(at, &ZEROS[..length as usize])?;
-            at += length;
+        if range.start >= end {
+            return Ok(());
         }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.scratch, flags, range.start, end - range.start)?;
+        self.present.insert(range.start..end);
+        self.changed.insert(range.start..end);
+        self.is_dirty = true;
         Ok(())
+    }
+
+    /// The content has been published as `file`, and only its name or attributes have changed since.
+    pub fn rebase(&mut self, file: &Arc<File>) {
+        if self.base.as_ref().is_some_and(|base| base.record.is_as_written(&file.record)) {
+            self.base = Some(file.clone());
+        }
+    }
+
+    /// The file has a new name.
+    pub fn rename(&mut self, name: &FileName) {
+        self.base = self.base.take().map(|base| renamed(&base, name));
     }
 
     /// The parts of a range that have to be fetched from the base before the range can be read.
@@ -118,11 +148,8 @@ impl ContentDraft {
         missing(&self.present, self.base_bytes, range)
     }
 
-    /// Takes bytes that were fetched from `base`, where the draft still has no others.
-    pub fn fetched(&mut self, base: &Arc<File>, offset: u64, data: &[u8]) -> io::Result<()> {
-        if !self.base.as_ref().is_some_and(|own| own.record.id == base.record.id) {
-            return Ok(());
-        }
+    /// Takes bytes that were fetched from the base, where the draft still has no others.
+    pub fn fetched(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         for range in self.missing(offset..offset + data.len() as u64) {
             let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
             self.scratch.write_all_at(part, range.start)?;
@@ -150,6 +177,7 @@ impl ContentDraft {
             present: self.present.clone(),
             base_bytes: self.base_bytes,
             changed: std::mem::take(&mut self.changed),
+            is_whole: self.is_whole,
         }
     }
 
@@ -196,4 +224,11 @@ fn read_sparse(file: &ScratchFile, offset: u64, length: usize) -> io::Result<Vec
         }
     }
     Ok(bytes)
+}
+
+/// A version of a file under its new name.
+pub(crate) fn renamed(file: &File, name: &FileName) -> Arc<File> {
+    let mut file = file.clone();
+    file.name.clone_from(name);
+    Arc::new(file)
 }

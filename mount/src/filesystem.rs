@@ -16,7 +16,8 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::answers::{GENERATION, REMEMBERED, attr, empty, entry, file_type, new_entry, text, to_attr};
+use crate::answers::{GENERATION, REMEMBERED, attr, empty, entry, file_type, new_entry, text, to_attr, value};
+use crate::extended::extended_names;
 use crate::folders::{FolderReader, dot, parent};
 use crate::handles::OpenHandle;
 use crate::mounted::Mounted;
@@ -50,10 +51,7 @@ impl Filesystem for KernelRequests {
 
     fn lookup(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = text(name);
-        let work = move |mounted: Arc<Mounted>| async move {
-            let path = mounted.path(folder.0, &name?)?;
-            mounted.lookup(&path).await
-        };
+        let work = move |mounted: Arc<Mounted>| async move { mounted.lookup(folder.0, &name?).await };
         self.run("looking up an entry of", folder.0, work, entry(reply));
     }
 
@@ -129,12 +127,11 @@ impl Filesystem for KernelRequests {
         let (name, new) = (text(name), new_entry(request, mode));
         let work = move |mounted: Arc<Mounted>| async move {
             let path = mounted.path(folder.0, &name?)?;
-            let node = mounted.create(folder.0, &path, new).await?;
-            mounted.publish(&node, false).await?;
-            node.state().draft = None;
+            let node = mounted.create(folder.0, &path, new, true).await?;
+            mounted.drop_draft(&node);
             Ok(node)
         };
-        self.run("creating a file in", folder.0, work, entry(reply));
+        self.transfer("creating a file in", folder.0, work, entry(reply));
     }
 
     fn mkdir(&self, request: &Request, folder: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
@@ -219,17 +216,15 @@ impl Filesystem for KernelRequests {
         reply: ReplyCreate,
     ) {
         let (name, new) = (text(name), new_entry(request, mode));
+        let is_exclusive = flags & libc::O_EXCL != 0;
         let may_write = OpenFlags(flags).acc_mode() != fuser::OpenAccMode::O_RDONLY;
         let work = move |mounted: Arc<Mounted>| async move {
             let path = mounted.path(folder.0, &name?)?;
-            let node = mounted.create(folder.0, &path, new).await?;
-            if !may_write {
-                mounted.publish(&node, false).await?;
-            }
+            let node = mounted.create(folder.0, &path, new, is_exclusive || !may_write).await?;
             let handle = mounted.open_file(node.clone(), may_write);
             Ok((node, handle))
         };
-        self.run("creating a file in", folder.0, work, move |done: Result<(Arc<Inode>, u64), Errno>| match done {
+        self.transfer("creating a file in", folder.0, work, move |done: Result<(Arc<Inode>, u64), Errno>| match done {
             Ok((node, handle)) => {
                 reply.created(&REMEMBERED, &attr(&node), GENERATION, FileHandle(handle), FopenFlags::empty());
             }
@@ -263,12 +258,14 @@ impl Filesystem for KernelRequests {
         _: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
+        how: WriteFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.node(number).and_then(|node| self.0.write(&node, offset, data)) {
+        // Pages of a mapping have their places.
+        let appends = flags.0 & libc::O_APPEND != 0 && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        match self.node(number).and_then(|node| self.0.write(&node, offset, data, appends)) {
             Ok(()) => reply.written(data.len() as u32),
             Err(failure) => reply.error(self.0.logged(failure, "writing", number.0)),
         }
@@ -391,8 +388,18 @@ impl Filesystem for KernelRequests {
                 }
             }
             let path = reader.path.clone();
+            let is_outdated = reader.is_outdated(&mounted);
             for found in reader.entries(&mounted, at).await? {
                 at += 1;
+                if is_outdated && !found.is_pending {
+                    // The kernel looks it up: it may have been renamed or removed here.
+                    let Found { kind, size_bytes, attributes, .. } = &found.found;
+                    let plain = to_attr(mounted.nodes.number_of(&found.found), kind, *size_bytes, attributes, 1);
+                    if reply.add(INodeNo(0), at, &found.name, &Duration::ZERO, &plain, GENERATION) {
+                        break;
+                    }
+                    continue;
+                }
                 let node = mounted.listed(&format!("{path}/{}", found.name), &found.found, found.is_pending);
                 if reply.add(INodeNo(node.number), at, &found.name, &REMEMBERED, &attr(&node), GENERATION) {
                     // The entry did not fit.
@@ -423,12 +430,15 @@ impl Filesystem for KernelRequests {
         });
     }
 
-    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        reply.error(Errno::NO_XATTR);
+    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let (node, name) = (self.node(number), text(name));
+        let work = move |mounted: Arc<Mounted>| async move { mounted.extended_attribute(&*node?, &name?).await };
+        self.run("reading an extended attribute of", number.0, work, move |done| value(done, size, reply));
     }
 
-    fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {
-        reply.size(0);
+    fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.node(number).map(|node| extended_names(&node)).map_err(|failure| failure.errno);
+        value(names, size, reply);
     }
 
     fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {

@@ -22,6 +22,8 @@ pub(crate) struct FolderReader {
     page: VecDeque<(String, Found, bool)>,
     /// The path from which the next page continues; `None` at the end.
     next: Option<String>,
+    /// Number of changes of names when the page was requested.
+    changes: u64,
 }
 
 /// An entry of a folder at a position.
@@ -34,7 +36,7 @@ pub(crate) struct FolderEntry {
 
 impl FolderReader {
     pub fn new(number: u64, path: String) -> Self {
-        FolderReader { number, path, first: 0, page: VecDeque::new(), next: Some(String::new()) }
+        FolderReader { number, path, first: 0, page: VecDeque::new(), next: Some(String::new()), changes: 0 }
     }
 
     /// The entries from a position on, as many as are at hand; none at the end of the folder. Positions before 2 are
@@ -63,15 +65,21 @@ impl FolderReader {
         }
     }
 
+    /// Whether programs of this mount have changed names since the page was requested.
+    pub fn is_outdated(&self, mounted: &Mounted) -> bool {
+        self.changes != mounted.nodes.changes()
+    }
+
     /// Requests the page from a path on, and adds the files to it that were created here and never published.
     async fn read_page(&mut self, mounted: &Mounted, from: &str) -> Result<(), MountFailure> {
+        self.changes = mounted.nodes.changes();
         let listed = mounted.namespace.list(&self.path, from, PAGE).await?;
         let page = listed.entries.into_iter().map(|(name, found)| (name, (found, false)));
         let mut page: BTreeMap<String, (Found, bool)> = page.collect();
         for (name, node) in mounted.nodes.pending_in(&self.path) {
             let path = format!("{}/{name}", self.path);
             if path.as_str() >= from && listed.next.as_ref().is_none_or(|next| path < *next) {
-                page.entry(name).or_insert_with(|| (found_here(&node), true));
+                page.insert(name, (found_here(&node), true));
             }
         }
         self.next = listed.next;

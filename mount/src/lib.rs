@@ -9,6 +9,7 @@
 mod answers;
 mod content;
 mod draft;
+mod extended;
 mod failure;
 mod filesystem;
 mod folders;

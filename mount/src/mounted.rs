@@ -10,6 +10,7 @@ use eyas_dfs::{DfsClient, new_file_id};
 use eyas_types::dfs::{AttributeChange, Attributes, FileKind};
 use fuser::{Errno, INodeNo, Notifier};
 use tokio::runtime::Handle;
+use tokio::sync::RwLock;
 
 use crate::draft::ContentDraft;
 use crate::failure::MountFailure;
@@ -34,6 +35,8 @@ pub(crate) struct Mounted {
     /// Tells the kernel that its cached content is no longer valid; set when the file system is mounted.
     pub notifier: OnceLock<Notifier>,
     pub known_space: KnownSpace,
+    /// Held while an entry is renamed. An entry that was not found meanwhile is looked for again.
+    pub naming: RwLock<()>,
 }
 
 /// The user who asks, and the mode that a new entry gets.
@@ -59,6 +62,7 @@ impl Mounted {
             next_handle: AtomicU64::new(1),
             notifier: OnceLock::new(),
             known_space: KnownSpace::default(),
+            naming: RwLock::default(),
         }
     }
 
@@ -71,21 +75,38 @@ impl Mounted {
     }
 
     /// Looks an entry up. The kernel gets a reference to it.
-    pub async fn lookup(&self, path: &str) -> Result<Arc<Inode>, MountFailure> {
+    pub async fn lookup(&self, folder: u64, name: &str) -> Result<Arc<Inode>, MountFailure> {
+        loop {
+            let changes = self.nodes.changes();
+            let path = self.path(folder, name)?;
+            match self.lookup_path(folder, &path).await {
+                Ok(Some(node)) => return Ok(node),
+                Ok(None) => {}
+                Err(failure) if failure.errno == Errno::ENOENT => {
+                    // A folder that is being renamed has its entries under both names.
+                    drop(self.naming.read().await);
+                    if self.nodes.changes() == changes || self.path(folder, name)? == path {
+                        return Err(failure);
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Looks a path up; `None` if its folder was renamed meanwhile.
+    async fn lookup_path(&self, folder: u64, path: &str) -> Result<Option<Arc<Inode>>, MountFailure> {
         if let Some(node) = self.unpublished(path) {
             self.nodes.refer(&node);
-            return Ok(node);
+            return Ok(Some(node));
         }
         match self.namespace.lookup(path).await {
-            Ok(found) => Ok(self.nodes.remember(path, &found, true)),
+            Ok(found) => Ok(self.nodes.looked_up(folder, path, &found)),
             Err(failure) => {
                 // A file may have been created meanwhile.
                 if let Some(node) = self.unpublished(path) {
                     self.nodes.refer(&node);
-                    return Ok(node);
-                }
-                if failure.errno == Errno::ENOENT {
-                    self.nodes.removed(path);
+                    return Ok(Some(node));
                 }
                 Err(failure)
             }
@@ -105,27 +126,51 @@ impl Mounted {
                 return Ok(());
             }
         }
-        let Some(name) = self.nodes.name(node.number) else { return Ok(()) };
-        match self.namespace.lookup(&name).await {
-            Ok(found) if found.id == node.id || node.number == ROOT => {
-                node.state().learn(&found);
-                Ok(())
+        let mut again = true;
+        loop {
+            let Some(name) = self.nodes.name(node.number) else { return Ok(()) };
+            match self.namespace.lookup(&name).await {
+                Ok(found) if found.id == node.id || node.number == ROOT => {
+                    node.state().learn(&found);
+                    return Ok(());
+                }
+                Err(failure) if failure.errno != Errno::ENOENT => return Err(failure),
+                // It may have been renamed or removed here meanwhile.
+                _ if again => drop(self.naming.read().await),
+                _ => return Err(Errno::ESTALE.into()),
             }
-            Err(failure) if failure.errno != Errno::ENOENT => Err(failure),
-            _ => {
-                self.nodes.removed(&name);
-                Err(Errno::ESTALE.into())
-            }
+            again = self.nodes.name(node.number).is_some_and(|now| now != name);
         }
     }
 
     /// Creates a file, which appears in the cluster when it is closed or synced.
-    pub async fn create(&self, folder: u64, path: &str, new: NewEntry) -> Result<Arc<Inode>, MountFailure> {
+    /// One that must be new (`is_exclusive`) appears at once, empty, as other mounts may create it as well.
+    pub async fn create(
+        &self,
+        folder: u64,
+        path: &str,
+        new: NewEntry,
+        is_exclusive: bool,
+    ) -> Result<Arc<Inode>, MountFailure> {
         let attributes = self.attributes(folder, new, false);
         let found = Found { id: new_file_id()?, kind: FileKind::File, size_bytes: 0, attributes, file: None };
-        let draft = ContentDraft::new(&self.scratch, None)?;
-        let node = self.nodes.remember(path, &found, false);
-        node.state().draft = Some(draft);
+        let mut draft = ContentDraft::new(&self.scratch, None)?;
+        let file = match is_exclusive {
+            true => Some(Arc::new(self.create_empty(path, &found).await?)),
+            false => None,
+        };
+        let node = self.nodes.created(path, &found);
+        let mut state = node.state();
+        if let Some(file) = file {
+            draft.begin_publication();
+            draft.published(file.clone());
+            state.is_published = true;
+            state.cached = Some(file.clone());
+            state.file = Some(file);
+        }
+        state.draft = Some(draft);
+        drop(state);
+        self.nodes.published(&node);
         self.touch(folder);
         Ok(node)
     }
@@ -211,6 +256,7 @@ impl Mounted {
                 let file = node.state().file.clone();
                 self.namespace.remove(path, file.as_deref()).await?;
             }
+            node.state().is_unlinked = true;
             self.nodes.removed(path);
         } else {
             self.namespace.remove(path, None).await?;
@@ -233,36 +279,50 @@ impl Mounted {
         if from == to {
             return Ok(());
         }
-        let moved = self.nodes.named(from);
-        let over = self.nodes.named(to);
+        let (moved, over) = (self.nodes.named(from), self.nodes.named(to));
+        if over.is_some() && !replaces {
+            return Err(Errno::EEXIST.into());
+        }
+        if !self.nodes.pending_in(to).is_empty() {
+            return Err(Errno::ENOTEMPTY.into());
+        }
+        // Locks are taken in one order.
+        let mut nodes: Vec<_> = moved.iter().chain(&over).collect();
+        nodes.sort_by_key(|node| node.number);
+        nodes.dedup_by_key(|node| node.number);
+        let mut publishing = Vec::new();
+        for node in nodes {
+            publishing.push(node.publishing.lock().await);
+        }
         if let Some(over) = &over {
-            if !replaces {
-                return Err(Errno::EEXIST.into());
-            }
-            let _publishing = over.publishing.lock().await;
             let is_published = over.state().is_published;
             if is_published {
                 self.keep_content(over).await?;
-            } else {
-                // A file that was never published is replaced here.
-                self.nodes.removed(to);
             }
         }
         if let Some(moved) = &moved {
-            self.publish(moved, false).await?;
+            self.publish_locked(moved, false).await?;
         }
-        self.namespace.rename(from, to, replaces).await?;
-        self.nodes.renamed(from, to);
-        if let Some(moved) = &moved {
-            let found = self.namespace.lookup(to).await?;
+        {
+            let _naming = self.naming.write().await;
+            self.namespace.rename(from, to, replaces).await?;
+            if let Some(over) = &over {
+                over.state().is_unlinked = true;
+            }
+            self.nodes.renamed(from, to);
+        }
+        self.touch(folders.0);
+        self.touch(folders.1);
+        if let Some(moved) = &moved
+            && let Ok(found) = self.namespace.lookup(to).await
+            && found.id == moved.id
+        {
             let mut state = moved.state();
             state.attributes = found.attributes;
             if let Some(file) = found.file {
                 state.renew(file);
             }
         }
-        self.touch(folders.0);
-        self.touch(folders.1);
         Ok(())
     }
 
@@ -286,10 +346,19 @@ impl Mounted {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The kernel forgets the attributes that it has cached of a file, and asks for them again.
+    pub fn invalidate_attributes(&self, node: &Inode) {
+        if let Some(notifier) = self.notifier.get() {
+            // The kernel may have forgotten the file.
+            let _ = notifier.inval_inode(INodeNo(node.number), -1, 0);
+        }
+    }
+
     /// The kernel forgets the content that it has cached of a file. Does not wait for the kernel, which may wait for an
     /// answer of this process.
     pub fn invalidate(&self, node: &Inode) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
+        node.state().cached = None;
         let number = INodeNo(node.number);
         self.runtime.spawn_blocking(move || {
             if let Err(error) = notifier.inval_inode(number, 0, 0) {

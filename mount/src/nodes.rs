@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use eyas_dfs::File;
-use eyas_types::dfs::{Attributes, FileId, FileKind};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
 
-use crate::draft::ContentDraft;
+use crate::draft::{ContentDraft, renamed};
 
 /// The inode number of the root.
 pub(crate) const ROOT: u64 = 1;
@@ -54,12 +55,16 @@ pub(crate) struct NodeState {
     /// Whether the entry is in the cluster.
     pub is_published: bool,
     pub is_removed: bool,
+    /// Whether a program of this mount has removed the file or replaced it: its draft is not published.
+    pub is_unlinked: bool,
     /// Number of open handles.
     pub handles: u32,
     /// Number of open handles that may write.
     pub writers: u32,
     /// When the cluster was last asked.
     pub checked: Instant,
+    /// Chunks that a publication has stored and that may not be on the disks of their nodes yet.
+    pub volatile: BTreeSet<ObjectId>,
 }
 
 impl Inode {
@@ -74,9 +79,11 @@ impl Inode {
             set_modified_ns: None,
             is_published,
             is_removed: false,
+            is_unlinked: false,
             handles: 0,
             writers: 0,
             checked: Instant::now(),
+            volatile: BTreeSet::new(),
         };
         Inode { number, id: found.id, publishing: tokio::sync::Mutex::default(), state: Mutex::new(state) }
     }
@@ -97,12 +104,22 @@ impl NodeState {
         self.draft.as_ref().is_some_and(ContentDraft::is_dirty)
     }
 
+    /// The file has a new name.
+    fn rename(&mut self, name: &FileName) {
+        if let Some(draft) = &mut self.draft {
+            draft.rename(name);
+        }
+        self.file = self.file.take().map(|file| renamed(&file, name));
+    }
+
     /// Takes a version with the content that is known.
     pub fn renew(&mut self, file: Arc<File>) {
-        if let Some(draft) = &mut self.draft
-            && draft.base().is_some()
-        {
-            draft.published(file.clone());
+        if let Some(draft) = &mut self.draft {
+            draft.rebase(&file);
+            if draft.base().is_some_and(|base| !base.record.is_as_written(&file.record)) {
+                // Another client has changed the content. The publication of the draft will say so.
+                return;
+            }
         }
         if self.cached.as_ref().is_some_and(|cached| cached.record.is_as_written(&file.record)) {
             self.cached = Some(file.clone());
@@ -114,7 +131,6 @@ impl NodeState {
     /// Takes the news that the cluster has of the entry. The changes of programs of this mount remain.
     pub fn learn(&mut self, found: &Found) {
         self.checked = Instant::now();
-        self.is_removed = false;
         if self.draft.is_some() {
             return;
         }
@@ -148,6 +164,8 @@ struct Tables {
     by_name: BTreeMap<String, u64>,
     /// Names of files that were created and that have never been published.
     pending: BTreeSet<String>,
+    /// Number of changes of names by programs of this mount. A listing from before a change is outdated.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -184,6 +202,23 @@ impl Nodes {
         tables.by_name.get(name).and_then(|number| tables.known.get(number)).map(|known| known.node.clone())
     }
 
+    /// Number of changes of names by programs of this mount.
+    pub fn changes(&self) -> u64 {
+        self.tables().changes
+    }
+
+    /// A program of this mount has created a file.
+    pub fn created(&self, name: &str, found: &Found) -> Arc<Inode> {
+        self.tables().changes += 1;
+        self.remember(name, found, false)
+    }
+
+    /// Takes an entry that was looked up in a folder. `None` if the folder has another name now.
+    pub fn looked_up(&self, folder: u64, name: &str, found: &Found) -> Option<Arc<Inode>> {
+        let above = name.rsplit_once('/').map_or("", |(above, _)| above);
+        (self.name(folder).as_deref() == Some(above)).then(|| self.remember(name, found, true))
+    }
+
     /// Takes an entry that the cluster has, or a new one. The kernel gets a reference to it.
     pub fn remember(&self, name: &str, found: &Found, is_published: bool) -> Arc<Inode> {
         let mut tables = self.tables();
@@ -210,7 +245,10 @@ impl Nodes {
             }
         };
         drop(tables);
-        node.state().learn(found);
+        let mut state = node.state();
+        state.is_removed = false;
+        state.learn(found);
+        drop(state);
         node
     }
 
@@ -237,7 +275,9 @@ impl Nodes {
     /// A publication has ended: forgets the entry if nothing uses it.
     pub fn published(&self, node: &Inode) {
         let mut tables = self.tables();
-        if let Some(name) = tables.known.get(&node.number).and_then(|known| known.name.clone()) {
+        let is_published = node.state().is_published;
+        let name = tables.known.get(&node.number).and_then(|known| known.name.clone());
+        if let Some(name) = name.filter(|_| is_published) {
             tables.pending.remove(&name);
         }
         tables.drop_if_unused(node.number);
@@ -245,12 +285,15 @@ impl Nodes {
 
     /// The entry with this name was removed, here or by another client.
     pub fn removed(&self, name: &str) -> Option<Arc<Inode>> {
-        self.tables().unname(name, None)
+        let mut tables = self.tables();
+        tables.changes += 1;
+        tables.unname(name, None)
     }
 
     /// An entry was renamed, with all entries below it.
     pub fn renamed(&self, from: &str, to: &str) {
         let mut tables = self.tables();
+        tables.changes += 1;
         tables.unname(to, None);
         let below = format!("{from}/");
         let after: (Bound<&str>, Bound<&str>) = (Bound::Included(&below), Bound::Unbounded);
@@ -264,6 +307,9 @@ impl Nodes {
                 tables.pending.insert(new.clone());
             }
             if let Some(known) = tables.known.get_mut(&number) {
+                if let Ok(name) = new.parse() {
+                    known.node.state().rename(&name);
+                }
                 known.name = Some(new.clone());
             }
             tables.by_name.insert(new, number);
@@ -284,10 +330,10 @@ impl Nodes {
         named.collect()
     }
 
-    /// Entries with changes that have not been published.
-    pub fn dirty(&self) -> Vec<Arc<Inode>> {
+    /// Entries with a draft, which may have to be published or may be under publication.
+    pub fn with_drafts(&self) -> Vec<Arc<Inode>> {
         let nodes: Vec<_> = self.tables().known.values().map(|known| known.node.clone()).collect();
-        nodes.into_iter().filter(|node| node.state().is_dirty()).collect()
+        nodes.into_iter().filter(|node| node.state().draft.is_some()).collect()
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -322,7 +368,7 @@ impl Tables {
         let Some(known) = self.known.get(&number) else { return };
         let is_used = {
             let state = known.node.state();
-            known.lookups > 0 || state.handles > 0 || (state.is_dirty() && !state.is_removed)
+            known.lookups > 0 || state.handles > 0 || (state.draft.is_some() && !state.is_removed)
         };
         if is_used || number == ROOT {
             return;

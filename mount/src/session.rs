@@ -141,28 +141,36 @@ impl Mount {
     /// If serving the kernel has failed.
     pub async fn ended(&mut self) -> Result<(), MountError> {
         let served = (&mut self.serving).await.unwrap_or_else(|error| resume(error));
+        self.mounted.publish_all().await;
         self.guardian.dismiss();
         served.map_err(MountError::Serving)
     }
 
-    /// Publishes what programs have written to files that are still open, and unmounts.
+    /// Unmounts, and publishes what programs have written to files that are still open.
     ///
     /// # Errors
     /// If the folder cannot be unmounted.
     pub async fn end(mut self) -> Result<(), MountError> {
-        for node in self.mounted.nodes.dirty() {
-            if let Err(failure) = self.mounted.publish(&node, true).await {
-                failure.log("publishing", &self.mounted.nodes.name(node.number).unwrap_or_default());
-            }
-        }
         let (mut unmounter, folder) = (self.unmounter, self.folder);
         // Programs that still have files open do not keep the mount.
         let unmounting = tokio::task::spawn_blocking(move || {
             rustix::mount::unmount(&folder, UnmountFlags::DETACH).or_else(|_| unmounter.unmount())
         });
         unmounting.await.unwrap_or_else(|error| resume(error)).map_err(MountError::Serving)?;
+        self.mounted.publish_all().await;
         self.guardian.dismiss();
         Ok(())
+    }
+}
+
+impl Mounted {
+    /// Publishes all drafts, and waits for publications that are under way.
+    async fn publish_all(&self) {
+        for node in self.nodes.with_drafts() {
+            if let Err(failure) = self.publish(&node, true).await {
+                failure.log("publishing", &self.nodes.name(node.number).unwrap_or_default());
+            }
+        }
     }
 }
 

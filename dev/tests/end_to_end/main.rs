@@ -36,6 +36,7 @@ mod map;
 mod matchmaking;
 mod messages;
 mod mount;
+mod mount_changes;
 mod name_space;
 mod name_space_copy;
 mod name_space_kept;

@@ -3,12 +3,14 @@
 //! The new chunks have other objects than all earlier ones, also if they have the content of an earlier chunk: a chunk
 //! that an earlier change has dropped may still be on its way out of the stores.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
 use std::time::Instant;
 
 use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
+use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format};
 
 use crate::client::error::{FilesError, FilesErrorKind};
@@ -72,6 +74,26 @@ impl DfsClient {
         let (kind, attributes, quota) = (FileKind::File, creation.attributes(), None);
         let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
         self.appear(name, record, is_there).await
+    }
+
+    /// Creates an empty file with this id.
+    ///
+    /// # Errors
+    /// `Exists`, `Quota`, `Unreachable`.
+    pub async fn create_empty(&self, name: &FileName, id: FileId, options: WriteOptions) -> Result<File, FilesError> {
+        let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
+        let (kind, attributes, quota, chunks) = (FileKind::File, creation.attributes(), None, Vec::new());
+        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
+        self.create_record(name, record).await
+    }
+
+    /// Forces these chunks of a file to the disks of their nodes.
+    ///
+    /// # Errors
+    /// `Unreachable` if fewer nodes than needed have them on their disks.
+    pub async fn make_durable(&self, file: &File, objects: &BTreeSet<ObjectId>) -> Result<(), FilesError> {
+        let chunks = file.record.chunks.iter().filter(|chunk| objects.contains(&chunk.object));
+        self.sync_chunks(file.record.replication, &chunks.collect::<Vec<_>>()).await
     }
 
     async fn appear(&self, name: &FileName, record: FileRecord, mut is_there: bool) -> Result<File, FilesError> {

@@ -276,11 +276,19 @@ impl DfsClient {
     /// durable when they are stored.
     async fn sync(&self, draft: &FileDraft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
         let is_large = |chunk: &&Chunk| chunk.size_bytes > SMALL_CHUNK_BYTES as u64;
-        if !draft.is_durable || !chunks.iter().any(|chunk| is_large(&chunk)) {
+        match draft.is_durable {
+            true => self.sync_chunks(draft.replication, &chunks.iter().filter(is_large).collect::<Vec<_>>()).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Forces chunks to the disks of their nodes.
+    pub(super) async fn sync_chunks(&self, replication: u8, chunks: &[&Chunk]) -> Result<(), FilesError> {
+        if chunks.is_empty() {
             return Ok(());
         }
         let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-        for chunk in chunks.iter().filter(is_large) {
+        for chunk in chunks {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
         }
         let (known, mut syncing) = (self.known(), JoinSet::new());
@@ -300,9 +308,9 @@ impl DfsClient {
                 (_, Err(error)) => why = Some(error),
             }
         }
-        let enough = enough_replicas(draft.replication, known.size());
+        let enough = enough_replicas(replication, known.size());
         let count = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count();
-        match why.filter(|_| chunks.iter().filter(is_large).any(|chunk| count(chunk) < enough)) {
+        match why.filter(|_| chunks.iter().any(|chunk| count(chunk) < enough)) {
             Some(error) => Err(error),
             None => Ok(()),
         }
