@@ -61,7 +61,7 @@
 /**
  * The result of a function. 0 is success. Later versions may add further statuses; treat an unknown one as an error.
  */
-typedef enum eyas_status {
+typedef enum {
   /**
    * Success.
    */
@@ -147,7 +147,7 @@ typedef enum eyas_status {
 /**
  * The kind of an entry.
  */
-typedef enum eyas_file_kind {
+typedef enum {
   /**
    * A file with content.
    */
@@ -165,7 +165,7 @@ typedef enum eyas_file_kind {
 /**
  * The state of a job.
  */
-typedef enum eyas_job_state {
+typedef enum {
   /**
    * At least one task has not ended.
    */
@@ -187,7 +187,7 @@ typedef enum eyas_job_state {
 /**
  * How a task ended.
  */
-typedef enum eyas_outcome {
+typedef enum {
   /**
    * The command has ended with exit code 0, and all outputs were delivered.
    */
@@ -253,8 +253,7 @@ typedef struct eyas_run eyas_run;
 
 /**
  * The description of a task, or of an array of tasks with one command. The fields are those of a task in a job file,
- * placeholders such as `{}` included. Threads must not change one description at the same time in a different order
- * than they mean to; the description itself stays valid.
+ * placeholders such as `{}` included.
  */
 typedef struct eyas_task eyas_task;
 
@@ -267,7 +266,7 @@ typedef struct eyas_writer eyas_writer;
 /**
  * A run, as it stands.
  */
-typedef struct eyas_run_info {
+typedef struct {
   /**
    * Number of chunks of all files.
    */
@@ -289,7 +288,7 @@ typedef struct eyas_run_info {
 /**
  * A piece of a block. What it points to belongs to the block, and is valid until the next call with the block.
  */
-typedef struct eyas_piece {
+typedef struct {
   /**
    * Name of the file.
    */
@@ -311,7 +310,7 @@ typedef struct eyas_piece {
 /**
  * A file, folder or link of the cluster, as it was looked up or listed.
  */
-typedef struct eyas_file_info {
+typedef struct {
   /**
    * Size in bytes.
    */
@@ -327,7 +326,7 @@ typedef struct eyas_file_info {
   /**
    * The kind of the entry.
    */
-  enum eyas_file_kind kind;
+  eyas_file_kind kind;
   /**
    * Permission bits.
    */
@@ -349,7 +348,7 @@ typedef struct eyas_file_info {
 /**
  * A job, as it stands.
  */
-typedef struct eyas_job_info {
+typedef struct {
   /**
    * Tasks that wait for outputs of others, for an executor, or run.
    */
@@ -377,7 +376,7 @@ typedef struct eyas_job_info {
   /**
    * The state of the job.
    */
-  enum eyas_job_state state;
+  eyas_job_state state;
   /**
    * 1 if tasks wait for executors, or for larger executors, than there are; else 0.
    */
@@ -392,7 +391,7 @@ typedef struct eyas_job_info {
  * The result of a task. What it points to belongs to the results, and is valid until the next call of
  * `eyas_results_next()` or `eyas_results_close()` with them. Texts and outputs are never NULL.
  */
-typedef struct eyas_task_result {
+typedef struct {
   /**
    * Index of the task in its job, from 0.
    */
@@ -404,7 +403,7 @@ typedef struct eyas_task_result {
   /**
    * How the task ended.
    */
-  enum eyas_outcome outcome;
+  eyas_outcome outcome;
   /**
    * Exit code or signal; else 0.
    */
@@ -450,7 +449,7 @@ typedef struct eyas_task_result {
 /**
  * Options of a new file.
  */
-typedef struct eyas_write_options {
+typedef struct {
   /**
    * The format of the file's records, so that no block ends inside one: `lines`, `csv`, `json-lines`, `fasta`,
    * `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `whole`. NULL: by the extension of the name; bytes without
@@ -480,40 +479,40 @@ extern "C" {
  * 0 for 10,000 ms. On success, `*run` is a handle to be closed with `eyas_run_close()`. Keep it open while workers are
  * busy: half an hour after its program has ended, the run is forgotten.
  */
-enum eyas_status eyas_run_open(struct eyas_client *client,
-                               const char *const *paths,
-                               size_t count,
-                               uint32_t workers,
-                               uint64_t term_ms,
-                               struct eyas_run **run);
+eyas_status eyas_run_open(eyas_client *client,
+                          const char *const *paths,
+                          size_t count,
+                          uint32_t workers,
+                          uint64_t term_ms,
+                          eyas_run **run);
 
 /**
  * Joins a run that another program has opened, by its address. On success, `*run` is a handle as that of
  * `eyas_run_open()`.
  */
-enum eyas_status eyas_run_join(struct eyas_client *client,
-                               const char *address,
-                               struct eyas_run **run);
+eyas_status eyas_run_join(eyas_client *client,
+                          const char *address,
+                          eyas_run **run);
 
 /**
  * Writes the address of a run to `*address`, for `eyas_run_join()` in other programs. The text belongs to the run.
  */
-enum eyas_status eyas_run_address(struct eyas_run *run,
-                                  const char **address);
+eyas_status eyas_run_address(eyas_run *run,
+                             const char **address);
 
 /**
  * Writes how a run stands to `*info`, which has `size` bytes: pass `sizeof *info`.
  */
-enum eyas_status eyas_run_status(struct eyas_run *run, struct eyas_run_info *info, size_t size);
+eyas_status eyas_run_status(eyas_run *run, eyas_run_info *info, size_t size);
 
 /**
  * Waits until all chunks are committed, for up to `timeout_ms`, and writes how the run stands to `*info`, as
  * `eyas_run_status()` does.
  */
-enum eyas_status eyas_run_wait(struct eyas_run *run,
-                               uint64_t timeout_ms,
-                               struct eyas_run_info *info,
-                               size_t size);
+eyas_status eyas_run_wait(eyas_run *run,
+                          uint64_t timeout_ms,
+                          eyas_run_info *info,
+                          size_t size);
 
 /**
  * Writes the name of the output with this number to `*path`, in the order of the first piece of each output, from 0.
@@ -521,25 +520,25 @@ enum eyas_status eyas_run_wait(struct eyas_run *run,
  * The text belongs to the run, and is valid until the next call of this function with it. The status is
  * `EYAS_STATUS_END` if there are fewer outputs.
  */
-enum eyas_status eyas_run_output(struct eyas_run *run,
-                                 uint32_t number,
-                                 const char **path);
+eyas_status eyas_run_output(eyas_run *run,
+                            uint32_t number,
+                            const char **path);
 
 /**
  * Ends a run for all its workers, and removes its outputs that were not renamed. The handle stays open.
  */
-enum eyas_status eyas_run_end(struct eyas_run *run);
+eyas_status eyas_run_end(eyas_run *run);
 
 /**
  * Closes the handle of a run. The run goes on for other programs.
  */
-enum eyas_status eyas_run_close(struct eyas_run *run);
+eyas_status eyas_run_close(eyas_run *run);
 
 /**
  * Begins a block, which has no piece at first. On success, `*block` is a handle to be closed with
  * `eyas_block_close()`.
  */
-enum eyas_status eyas_block_open(struct eyas_run *run, struct eyas_block **block);
+eyas_status eyas_block_open(eyas_run *run, eyas_block **block);
 
 /**
  * Claims the next piece of the block, and writes it to `*piece`, which has `size` bytes: pass `sizeof *piece`. The
@@ -548,40 +547,40 @@ enum eyas_status eyas_block_open(struct eyas_run *run, struct eyas_block **block
  * - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run has no work left.
  * - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close it, begin another
  *   one.
- * - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`; close the block.
+ * - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`. Call it again, or close the block.
  */
-enum eyas_status eyas_block_next(struct eyas_block *block,
-                                 uint64_t timeout_ms,
-                                 struct eyas_piece *piece,
-                                 size_t size);
+eyas_status eyas_block_next(eyas_block *block,
+                            uint64_t timeout_ms,
+                            eyas_piece *piece,
+                            size_t size);
 
 /**
  * Stores the output of all pieces that the block has given out, and commits it: of everything that was computed for a
  * piece, one output counts. The status is `EYAS_STATUS_DISCARDED` if this output does not. A block can be committed
  * before its end; pieces that were not claimed go to other workers.
  */
-enum eyas_status eyas_block_commit(struct eyas_block *block,
-                                   const void *output,
-                                   size_t length);
+eyas_status eyas_block_commit(eyas_block *block,
+                              const void *output,
+                              size_t length);
 
 /**
  * Closes a block. Pieces that were not committed go to other workers.
  */
-enum eyas_status eyas_block_close(struct eyas_block *block);
+eyas_status eyas_block_close(eyas_block *block);
 
 /**
  * Connects to a cluster by its name. If `name` is NULL, the cluster is that of the command `eyas` without options:
  * `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else `default`. On success, `*client` is a handle to be closed with
  * `eyas_client_close()`.
  */
-enum eyas_status eyas_connect(const char *name,
-                              struct eyas_client **client);
+eyas_status eyas_connect(const char *name,
+                         eyas_client **client);
 
 /**
  * Connects to a cluster with an access file. On success, `*client` is a handle to be closed with
  * `eyas_client_close()`.
  */
-enum eyas_status eyas_connect_access(const char *path, struct eyas_client **client);
+eyas_status eyas_connect_access(const char *path, eyas_client **client);
 
 /**
  * Sets the time after which a call with this client, or with a handle made with it, fails with
@@ -589,376 +588,128 @@ enum eyas_status eyas_connect_access(const char *path, struct eyas_client **clie
  * do not use this one. If files cannot be used, calls fail after about half of the timeout, and at most 25,000 ms,
  * with `EYAS_STATUS_UNREACHABLE` and a message that says why.
  */
-enum eyas_status eyas_client_set_timeout(struct eyas_client *client,
-                                         uint64_t timeout_ms);
+eyas_status eyas_client_set_timeout(eyas_client *client,
+                                    uint64_t timeout_ms);
 
 /**
  * Closes a client. Handles that were made with it stay valid; its connections end with the last of them.
  */
-enum eyas_status eyas_client_close(struct eyas_client *client);
+eyas_status eyas_client_close(eyas_client *client);
 
 /**
  * Looks up a file, folder or link, and writes what is found to `*info`, which has `size` bytes: pass `sizeof *info`.
  */
-enum eyas_status eyas_stat(struct eyas_client *client,
-                           const char *path,
-                           struct eyas_file_info *info,
-                           size_t size);
+eyas_status eyas_stat(eyas_client *client,
+                      const char *path,
+                      eyas_file_info *info,
+                      size_t size);
 
 /**
  * Renames a file. The status is `EYAS_STATUS_EXISTS` if there is a file of the new name.
  */
-enum eyas_status eyas_rename(struct eyas_client *client, const char *from, const char *to);
+eyas_status eyas_rename(eyas_client *client, const char *from, const char *to);
 
 /**
  * Makes a folder, and those above it that are missing. A file can also be written without its folder: the folder is
  * made then.
  */
-enum eyas_status eyas_make_folder(struct eyas_client *client,
-                                  const char *path);
+eyas_status eyas_make_folder(eyas_client *client,
+                             const char *path);
 
 /**
  * Removes an empty folder.
  */
-enum eyas_status eyas_remove_folder(struct eyas_client *client, const char *path);
+eyas_status eyas_remove_folder(eyas_client *client, const char *path);
 
 /**
  * Removes a file or link. Programs that have it open may still read it for a while.
  */
-enum eyas_status eyas_remove(struct eyas_client *client, const char *path);
+eyas_status eyas_remove(eyas_client *client, const char *path);
 
 /**
  * Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders. On success,
  * `*listing` is a handle to be closed with `eyas_listing_close()`.
  */
-enum eyas_status eyas_list(struct eyas_client *client,
-                           const char *folder,
-                           uint32_t recursive,
-                           struct eyas_listing **listing);
+eyas_status eyas_list(eyas_client *client,
+                      const char *folder,
+                      uint32_t recursive,
+                      eyas_listing **listing);
 
 /**
  * Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`. The name belongs to
  * the listing, and is valid until the next call with it. The status is `EYAS_STATUS_END` if there is no other entry.
  */
-enum eyas_status eyas_listing_next(struct eyas_listing *listing,
-                                   const char **name,
-                                   struct eyas_file_info *info,
-                                   size_t size);
+eyas_status eyas_listing_next(eyas_listing *listing,
+                              const char **name,
+                              eyas_file_info *info,
+                              size_t size);
 
 /**
  * Closes a listing.
  */
-enum eyas_status eyas_listing_close(struct eyas_listing *listing);
+eyas_status eyas_listing_close(eyas_listing *listing);
 
 /**
  * Begins a job without tasks. On success, `*job` is a handle to be closed with `eyas_job_close()`.
  */
-enum eyas_status eyas_job_open(const char *name, struct eyas_job **job);
+eyas_status eyas_job_open(const char *name, eyas_job **job);
 
 /**
  * Adds a task, or an array of tasks, as it is described now.
  */
-enum eyas_status eyas_job_add(struct eyas_job *job, const struct eyas_task *task);
+eyas_status eyas_job_add(eyas_job *job, const eyas_task *task);
 
 /**
  * Submits a job, and writes its id to `*id`. When this returns, the job is on the disk of the dispatcher. Relative
  * paths begin at the current folder. The job stays open, and can be submitted again.
  */
-enum eyas_status eyas_job_submit(struct eyas_client *client,
-                                 struct eyas_job *job,
-                                 uint32_t *id);
+eyas_status eyas_job_submit(eyas_client *client,
+                            eyas_job *job,
+                            uint32_t *id);
 
 /**
  * Submits a job that is described by the text of a job file, `length` bytes of TOML, and writes its id to `*id`. When
  * this returns, the job is on the disk of the dispatcher. Relative paths begin at the current folder.
  */
-enum eyas_status eyas_submit_text(struct eyas_client *client,
-                                  const char *text,
-                                  size_t length,
-                                  uint32_t *id);
+eyas_status eyas_submit_text(eyas_client *client,
+                             const char *text,
+                             size_t length,
+                             uint32_t *id);
 
 /**
  * Closes a job that was made with `eyas_job_open()`. A job that was submitted goes on.
  */
-enum eyas_status eyas_job_close(struct eyas_job *job);
+eyas_status eyas_job_close(eyas_job *job);
 
 /**
  * Writes how a job stands to `*info`, which has `size` bytes: pass `sizeof *info`.
  */
-enum eyas_status eyas_job_status(struct eyas_client *client,
-                                 uint32_t job,
-                                 struct eyas_job_info *info,
-                                 size_t size);
+eyas_status eyas_job_status(eyas_client *client, uint32_t job, eyas_job_info *info, size_t size);
 
 /**
  * Waits until a job has ended, for up to `timeout_ms`. `info` is as for `eyas_job_status()`, or NULL. The status is
  * `EYAS_STATUS_OK` also if tasks failed: look at `info->state`. If the dispatcher is started again meanwhile, the wait
  * goes on.
  */
-enum eyas_status eyas_job_wait(struct eyas_client *client,
-                               uint32_t job,
-                               uint64_t timeout_ms,
-                               struct eyas_job_info *info,
-                               size_t size);
+eyas_status eyas_job_wait(eyas_client *client,
+                          uint32_t job,
+                          uint64_t timeout_ms,
+                          eyas_job_info *info,
+                          size_t size);
 
 /**
  * Cancels all tasks of a job that have not ended.
  */
-enum eyas_status eyas_job_cancel(struct eyas_client *client, uint32_t job);
+eyas_status eyas_job_cancel(eyas_client *client, uint32_t job);
 
 /**
  * Explains why a task of a job waits, or where it ran and why, as the JSON of `eyas explain --json`. On success,
  * `*text` is a text to be freed with `eyas_text_free()`.
  */
-enum eyas_status eyas_task_explain(struct eyas_client *client,
-                                   uint32_t job,
-                                   uint32_t task,
-                                   char **text);
-
-/**
- * Frees a text that a function of this library has made for the program. NULL is possible.
- */
-void eyas_text_free(char *text);
-
-/**
- * Opens a run over `count` files, for about `workers` workers. A worker that is silent for `term_ms` loses its block;
- * 0 for 10,000 ms. On success, `*run` is a handle to be closed with `eyas_run_close()`. Keep it open while workers are
- * busy: half an hour after its program has ended, the run is forgotten.
- */
-enum eyas_status eyas_run_open(struct eyas_client *client,
-                               const char *const *paths,
-                               size_t count,
-                               uint32_t workers,
-                               uint64_t term_ms,
-                               struct eyas_run **run);
-
-/**
- * Joins a run that another program has opened, by its address. On success, `*run` is a handle as that of
- * `eyas_run_open()`.
- */
-enum eyas_status eyas_run_join(struct eyas_client *client,
-                               const char *address,
-                               struct eyas_run **run);
-
-/**
- * Writes the address of a run to `*address`, for `eyas_run_join()` in other programs. The text belongs to the run.
- */
-enum eyas_status eyas_run_address(struct eyas_run *run,
-                                  const char **address);
-
-/**
- * Writes how a run stands to `*info`, which has `size` bytes: pass `sizeof *info`.
- */
-enum eyas_status eyas_run_status(struct eyas_run *run, struct eyas_run_info *info, size_t size);
-
-/**
- * Waits until all chunks are committed, for up to `timeout_ms`, and writes how the run stands to `*info`, as
- * `eyas_run_status()` does.
- */
-enum eyas_status eyas_run_wait(struct eyas_run *run,
-                               uint64_t timeout_ms,
-                               struct eyas_run_info *info,
-                               size_t size);
-
-/**
- * Writes the name of the output with this number to `*path`, in the order of the first piece of each output, from 0.
- * The output is a hidden file: read it with `eyas_open()`, or keep it with `eyas_rename()`, before the run is ended.
- * The text belongs to the run, and is valid until the next call of this function with it. The status is
- * `EYAS_STATUS_END` if there are fewer outputs.
- */
-enum eyas_status eyas_run_output(struct eyas_run *run,
-                                 uint32_t number,
-                                 const char **path);
-
-/**
- * Ends a run for all its workers, and removes its outputs that were not renamed. The handle stays open.
- */
-enum eyas_status eyas_run_end(struct eyas_run *run);
-
-/**
- * Closes the handle of a run. The run goes on for other programs.
- */
-enum eyas_status eyas_run_close(struct eyas_run *run);
-
-/**
- * Begins a block, which has no piece at first. On success, `*block` is a handle to be closed with
- * `eyas_block_close()`.
- */
-enum eyas_status eyas_block_open(struct eyas_run *run, struct eyas_block **block);
-
-/**
- * Claims the next piece of the block, and writes it to `*piece`, which has `size` bytes: pass `sizeof *piece`. The
- * piece before it counts as processed from now on. Statuses:
- *
- * - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run has no work left.
- * - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close it, begin another
- *   one.
- * - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`; close the block.
- */
-enum eyas_status eyas_block_next(struct eyas_block *block,
-                                 uint64_t timeout_ms,
-                                 struct eyas_piece *piece,
-                                 size_t size);
-
-/**
- * Stores the output of all pieces that the block has given out, and commits it: of everything that was computed for a
- * piece, one output counts. The status is `EYAS_STATUS_DISCARDED` if this output does not. A block can be committed
- * before its end; pieces that were not claimed go to other workers.
- */
-enum eyas_status eyas_block_commit(struct eyas_block *block,
-                                   const void *output,
-                                   size_t length);
-
-/**
- * Closes a block. Pieces that were not committed go to other workers.
- */
-enum eyas_status eyas_block_close(struct eyas_block *block);
-
-/**
- * Connects to a cluster by its name. If `name` is NULL, the cluster is that of the command `eyas` without options:
- * `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else `default`. On success, `*client` is a handle to be closed with
- * `eyas_client_close()`.
- */
-enum eyas_status eyas_connect(const char *name,
-                              struct eyas_client **client);
-
-/**
- * Connects to a cluster with an access file. On success, `*client` is a handle to be closed with
- * `eyas_client_close()`.
- */
-enum eyas_status eyas_connect_access(const char *path, struct eyas_client **client);
-
-/**
- * Sets the time after which a call with this client, or with a handle made with it, fails with
- * `EYAS_STATUS_TIMED_OUT`; `EYAS_FOREVER` for never. The default is 60,000 ms. Functions with a timeout of their own
- * do not use this one. If files cannot be used, calls fail after about half of the timeout, and at most 25,000 ms,
- * with `EYAS_STATUS_UNREACHABLE` and a message that says why.
- */
-enum eyas_status eyas_client_set_timeout(struct eyas_client *client,
-                                         uint64_t timeout_ms);
-
-/**
- * Closes a client. Handles that were made with it stay valid; its connections end with the last of them.
- */
-enum eyas_status eyas_client_close(struct eyas_client *client);
-
-/**
- * Looks up a file, folder or link, and writes what is found to `*info`, which has `size` bytes: pass `sizeof *info`.
- */
-enum eyas_status eyas_stat(struct eyas_client *client,
-                           const char *path,
-                           struct eyas_file_info *info,
-                           size_t size);
-
-/**
- * Renames a file. The status is `EYAS_STATUS_EXISTS` if there is a file of the new name.
- */
-enum eyas_status eyas_rename(struct eyas_client *client, const char *from, const char *to);
-
-/**
- * Makes a folder, and those above it that are missing. A file can also be written without its folder: the folder is
- * made then.
- */
-enum eyas_status eyas_make_folder(struct eyas_client *client,
-                                  const char *path);
-
-/**
- * Removes an empty folder.
- */
-enum eyas_status eyas_remove_folder(struct eyas_client *client, const char *path);
-
-/**
- * Removes a file or link. Programs that have it open may still read it for a while.
- */
-enum eyas_status eyas_remove(struct eyas_client *client, const char *path);
-
-/**
- * Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders. On success,
- * `*listing` is a handle to be closed with `eyas_listing_close()`.
- */
-enum eyas_status eyas_list(struct eyas_client *client,
-                           const char *folder,
-                           uint32_t recursive,
-                           struct eyas_listing **listing);
-
-/**
- * Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`. The name belongs to
- * the listing, and is valid until the next call with it. The status is `EYAS_STATUS_END` if there is no other entry.
- */
-enum eyas_status eyas_listing_next(struct eyas_listing *listing,
-                                   const char **name,
-                                   struct eyas_file_info *info,
-                                   size_t size);
-
-/**
- * Closes a listing.
- */
-enum eyas_status eyas_listing_close(struct eyas_listing *listing);
-
-/**
- * Begins a job without tasks. On success, `*job` is a handle to be closed with `eyas_job_close()`.
- */
-enum eyas_status eyas_job_open(const char *name, struct eyas_job **job);
-
-/**
- * Adds a task, or an array of tasks, as it is described now.
- */
-enum eyas_status eyas_job_add(struct eyas_job *job, const struct eyas_task *task);
-
-/**
- * Submits a job, and writes its id to `*id`. When this returns, the job is on the disk of the dispatcher. Relative
- * paths begin at the current folder. The job stays open, and can be submitted again.
- */
-enum eyas_status eyas_job_submit(struct eyas_client *client,
-                                 struct eyas_job *job,
-                                 uint32_t *id);
-
-/**
- * Submits a job that is described by the text of a job file, `length` bytes of TOML, and writes its id to `*id`. When
- * this returns, the job is on the disk of the dispatcher. Relative paths begin at the current folder.
- */
-enum eyas_status eyas_submit_text(struct eyas_client *client,
-                                  const char *text,
-                                  size_t length,
-                                  uint32_t *id);
-
-/**
- * Closes a job that was made with `eyas_job_open()`. A job that was submitted goes on.
- */
-enum eyas_status eyas_job_close(struct eyas_job *job);
-
-/**
- * Writes how a job stands to `*info`, which has `size` bytes: pass `sizeof *info`.
- */
-enum eyas_status eyas_job_status(struct eyas_client *client,
-                                 uint32_t job,
-                                 struct eyas_job_info *info,
-                                 size_t size);
-
-/**
- * Waits until a job has ended, for up to `timeout_ms`. `info` is as for `eyas_job_status()`, or NULL. The status is
- * `EYAS_STATUS_OK` also if tasks failed: look at `info->state`. If the dispatcher is started again meanwhile, the wait
- * goes on.
- */
-enum eyas_status eyas_job_wait(struct eyas_client *client,
-                               uint32_t job,
-                               uint64_t timeout_ms,
-                               struct eyas_job_info *info,
-                               size_t size);
-
-/**
- * Cancels all tasks of a job that have not ended.
- */
-enum eyas_status eyas_job_cancel(struct eyas_client *client, uint32_t job);
-
-/**
- * Explains why a task of a job waits, or where it ran and why, as the JSON of `eyas explain --json`. On success,
- * `*text` is a text to be freed with `eyas_text_free()`.
- */
-enum eyas_status eyas_task_explain(struct eyas_client *client,
-                                   uint32_t job,
-                                   uint32_t task,
-                                   char **text);
+eyas_status eyas_task_explain(eyas_client *client,
+                              uint32_t job,
+                              uint32_t task,
+                              char **text);
 
 /**
  * Frees a text that a function of this library has made for the program. NULL is possible.
@@ -968,54 +719,52 @@ void eyas_text_free(char *text);
 /**
  * Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
  */
-enum eyas_status eyas_open(struct eyas_client *client,
-                           const char *path,
-                           struct eyas_reader **reader);
+eyas_status eyas_open(eyas_client *client,
+                      const char *path,
+                      eyas_reader **reader);
 
 /**
  * Writes the size and the attributes of the open file to `*info`, as `eyas_stat()` does.
  */
-enum eyas_status eyas_reader_info(struct eyas_reader *reader,
-                                  struct eyas_file_info *info,
-                                  size_t size);
+eyas_status eyas_reader_info(eyas_reader *reader, eyas_file_info *info, size_t size);
 
 /**
  * Reads up to `length` bytes from `offset` into `buffer`, and writes their number to `*count`. It is less than
  * `length` only at the end of the file, and 0 beyond it.
  */
-enum eyas_status eyas_read(struct eyas_reader *reader,
-                           uint64_t offset,
-                           void *buffer,
-                           size_t length,
-                           size_t *count);
+eyas_status eyas_read(eyas_reader *reader,
+                      uint64_t offset,
+                      void *buffer,
+                      size_t length,
+                      size_t *count);
 
 /**
  * Closes a file that was open for reading.
  */
-enum eyas_status eyas_reader_close(struct eyas_reader *reader);
+eyas_status eyas_reader_close(eyas_reader *reader);
 
 /**
  * Begins to read the results of a job, from the first one. On success, `*results` is a handle to be closed with
  * `eyas_results_close()`.
  */
-enum eyas_status eyas_results_open(struct eyas_client *client,
-                                   uint32_t job,
-                                   struct eyas_results **results);
+eyas_status eyas_results_open(eyas_client *client,
+                              uint32_t job,
+                              eyas_results **results);
 
 /**
  * Waits for the next result, for up to `timeout_ms`, and writes it to `*result`, which has `size` bytes: pass `sizeof
  * *result`. Each result comes once, in the order in which the tasks ended. The status is `EYAS_STATUS_END` when the
  * job has ended and all its results were read.
  */
-enum eyas_status eyas_results_next(struct eyas_results *results,
-                                   uint64_t timeout_ms,
-                                   struct eyas_task_result *result,
-                                   size_t size);
+eyas_status eyas_results_next(eyas_results *results,
+                              uint64_t timeout_ms,
+                              eyas_task_result *result,
+                              size_t size);
 
 /**
  * Closes results.
  */
-enum eyas_status eyas_results_close(struct eyas_results *results);
+eyas_status eyas_results_close(eyas_results *results);
 
 /**
  * The name of a status, such as `EYAS_STATUS_NOT_FOUND`. Never NULL. The text is static.
@@ -1033,126 +782,126 @@ const char *eyas_error_message(void);
  * Makes the description of a task that runs a command: `count` words, program first. On success, `*task` is a handle
  * to be closed with `eyas_task_close()`.
  */
-enum eyas_status eyas_task_open(const char *const *words,
-                                size_t count,
-                                struct eyas_task **task);
+eyas_status eyas_task_open(const char *const *words,
+                           size_t count,
+                           eyas_task **task);
 
 /**
  * Sets the `id` by which later tasks of the job read outputs of this one.
  */
-enum eyas_status eyas_task_set_id(struct eyas_task *task, const char *id);
+eyas_status eyas_task_set_id(eyas_task *task, const char *id);
 
 /**
  * Makes an array: one task for each call of this function, whose item has `count` columns, `{1}`, `{2}` … in the
  * command; `{}` is the whole item.
  */
-enum eyas_status eyas_task_add_item(struct eyas_task *task,
-                                    const char *const *columns,
-                                    size_t count);
+eyas_status eyas_task_add_item(eyas_task *task,
+                               const char *const *columns,
+                               size_t count);
 
 /**
  * Makes an array: one task for each file that matches a pattern, such as `eyas:///data/` followed by `*.csv`. Each
  * task reads its file; `{}` in the command is its path.
  */
-enum eyas_status eyas_task_add_each(struct eyas_task *task,
-                                    const char *pattern);
+eyas_status eyas_task_add_each(eyas_task *task,
+                               const char *pattern);
 
 /**
  * Makes an array: one task for each block of the files of the cluster that match a pattern.
  */
-enum eyas_status eyas_task_add_each_block(struct eyas_task *task, const char *pattern);
+eyas_status eyas_task_add_each_block(eyas_task *task, const char *pattern);
 
 /**
  * Makes an array: one task for each number of a range, such as `1-100` or `0-90:30`.
  */
-enum eyas_status eyas_task_set_array(struct eyas_task *task, const char *range);
+eyas_status eyas_task_set_array(eyas_task *task, const char *range);
 
 /**
  * Adds a file that the task reads: a path or URL, which may have placeholders. A word of the command that is equal to
  * it becomes the path on the node. `name` is the name in the task's folder; NULL for the file's own.
  */
-enum eyas_status eyas_task_add_input(struct eyas_task *task,
-                                     const char *path,
-                                     const char *name);
+eyas_status eyas_task_add_input(eyas_task *task,
+                                const char *path,
+                                const char *name);
 
 /**
  * Adds an output of another task of the job, which was added before: the output `file` of the task with the `id`; its
  * first output if `file` is NULL.
  */
-enum eyas_status eyas_task_add_input_of(struct eyas_task *task,
-                                        const char *id,
-                                        const char *file);
+eyas_status eyas_task_add_input_of(eyas_task *task,
+                                   const char *id,
+                                   const char *file);
 
 /**
  * Adds a file, or a glob, that the task writes in its folder. `to` is its destination: a path, a URL such as
  * `eyas:///results/{/.}`, or NULL for the folder of the program that submits. If `replicas` is not 0, executors keep
  * that number of replicas in the cluster, and `to` may be NULL for no other destination.
  */
-enum eyas_status eyas_task_add_output(struct eyas_task *task,
-                                      const char *file,
-                                      const char *to,
-                                      uint8_t replicas);
+eyas_status eyas_task_add_output(eyas_task *task,
+                                 const char *file,
+                                 const char *to,
+                                 uint8_t replicas);
 
 /**
  * Sets an environment variable of the task.
  */
-enum eyas_status eyas_task_set_env(struct eyas_task *task, const char *name, const char *value);
+eyas_status eyas_task_set_env(eyas_task *task, const char *name, const char *value);
 
 /**
  * Sets the working folder; `sandbox` for a folder of the task's own, which is the default for a task with outputs.
  */
-enum eyas_status eyas_task_set_folder(struct eyas_task *task,
-                                      const char *folder);
+eyas_status eyas_task_set_folder(eyas_task *task,
+                                 const char *folder);
 
 /**
  * Sets the processors of the task; 1 by default.
  */
-enum eyas_status eyas_task_set_cpus(struct eyas_task *task, double cpus);
+eyas_status eyas_task_set_cpus(eyas_task *task, double cpus);
 
 /**
  * Sets the memory of the task, bytes.
  */
-enum eyas_status eyas_task_set_memory(struct eyas_task *task, uint64_t bytes);
+eyas_status eyas_task_set_memory(eyas_task *task, uint64_t bytes);
 
 /**
  * Sets the disk of the task's folder, bytes.
  */
-enum eyas_status eyas_task_set_disk(struct eyas_task *task, uint64_t bytes);
+eyas_status eyas_task_set_disk(eyas_task *task, uint64_t bytes);
 
 /**
  * Sets the amount of another resource, such as `gpus`.
  */
-enum eyas_status eyas_task_set_resource(struct eyas_task *task, const char *name, uint64_t amount);
+eyas_status eyas_task_set_resource(eyas_task *task, const char *name, uint64_t amount);
 
 /**
  * Sets the match expression that is true for executors which may run the task.
  */
-enum eyas_status eyas_task_set_requirements(struct eyas_task *task, const char *expression);
+eyas_status eyas_task_set_requirements(eyas_task *task, const char *expression);
 
 /**
  * Sets the priority. Tasks of higher priority start first.
  */
-enum eyas_status eyas_task_set_priority(struct eyas_task *task, int32_t priority);
+eyas_status eyas_task_set_priority(eyas_task *task, int32_t priority);
 
 /**
  * Sets the time limit of the task, milliseconds.
  */
-enum eyas_status eyas_task_set_timeout(struct eyas_task *task, uint64_t timeout_ms);
+eyas_status eyas_task_set_timeout(eyas_task *task, uint64_t timeout_ms);
 
 /**
  * Sets the number of retries after a failure.
  */
-enum eyas_status eyas_task_set_retries(struct eyas_task *task, uint32_t retries);
+eyas_status eyas_task_set_retries(eyas_task *task, uint32_t retries);
 
 /**
  * Sets the limit of captured standard output, and of standard error, bytes; 1 MiB by default.
  */
-enum eyas_status eyas_task_set_capture(struct eyas_task *task, uint64_t bytes);
+eyas_status eyas_task_set_capture(eyas_task *task, uint64_t bytes);
 
 /**
  * Closes the description. Jobs to which it was added keep a copy.
  */
-enum eyas_status eyas_task_close(struct eyas_task *task);
+eyas_status eyas_task_close(eyas_task *task);
 
 /**
  * The version of the library that the program runs with: `major << 16 | minor << 8 | patch`.
@@ -1169,277 +918,39 @@ const char *eyas_version_text(void);
  * writer is closed with `eyas_writer_close()`. On success, `*writer` is a handle that has to be closed with this
  * function or with `eyas_writer_discard()`.
  */
-enum eyas_status eyas_create(struct eyas_client *client,
-                             const char *path,
-                             const struct eyas_write_options *options,
-                             size_t size,
-                             struct eyas_writer **writer);
+eyas_status eyas_create(eyas_client *client,
+                        const char *path,
+                        const eyas_write_options *options,
+                        size_t size,
+                        eyas_writer **writer);
 
 /**
  * Begins to append to a file. All that is written appears at once when the writer is closed with
  * `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client has changed the file since. On success,
  * `*writer` is a handle as that of `eyas_create()`.
  */
-enum eyas_status eyas_append(struct eyas_client *client,
-                             const char *path,
-                             struct eyas_writer **writer);
+eyas_status eyas_append(eyas_client *client,
+                        const char *path,
+                        eyas_writer **writer);
 
 /**
  * Writes bytes at the end of what was written before. The status may be that of an earlier write that has failed
  * since; then nothing will appear, and the writer has to be closed.
  */
-enum eyas_status eyas_write(struct eyas_writer *writer,
-                            const void *bytes,
-                            size_t length);
+eyas_status eyas_write(eyas_writer *writer,
+                       const void *bytes,
+                       size_t length);
 
 /**
  * Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the
  * file is on the disks of a quorum of the nodes that should have it.
  */
-enum eyas_status eyas_writer_close(struct eyas_writer *writer);
+eyas_status eyas_writer_close(eyas_writer *writer);
 
 /**
  * Closes the writer. Nothing that was written appears.
  */
-enum eyas_status eyas_writer_discard(struct eyas_writer *writer);
-
-/**
- * Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
- */
-enum eyas_status eyas_open(struct eyas_client *client,
-                           const char *path,
-                           struct eyas_reader **reader);
-
-/**
- * Writes the size and the attributes of the open file to `*info`, as `eyas_stat()` does.
- */
-enum eyas_status eyas_reader_info(struct eyas_reader *reader,
-                                  struct eyas_file_info *info,
-                                  size_t size);
-
-/**
- * Reads up to `length` bytes from `offset` into `buffer`, and writes their number to `*count`. It is less than
- * `length` only at the end of the file, and 0 beyond it.
- */
-enum eyas_status eyas_read(struct eyas_reader *reader,
-                           uint64_t offset,
-                           void *buffer,
-                           size_t length,
-                           size_t *count);
-
-/**
- * Closes a file that was open for reading.
- */
-enum eyas_status eyas_reader_close(struct eyas_reader *reader);
-
-/**
- * Begins to read the results of a job, from the first one. On success, `*results` is a handle to be closed with
- * `eyas_results_close()`.
- */
-enum eyas_status eyas_results_open(struct eyas_client *client,
-                                   uint32_t job,
-                                   struct eyas_results **results);
-
-/**
- * Waits for the next result, for up to `timeout_ms`, and writes it to `*result`, which has `size` bytes: pass `sizeof
- * *result`. Each result comes once, in the order in which the tasks ended. The status is `EYAS_STATUS_END` when the
- * job has ended and all its results were read.
- */
-enum eyas_status eyas_results_next(struct eyas_results *results,
-                                   uint64_t timeout_ms,
-                                   struct eyas_task_result *result,
-                                   size_t size);
-
-/**
- * Closes results.
- */
-enum eyas_status eyas_results_close(struct eyas_results *results);
-
-/**
- * The name of a status, such as `EYAS_STATUS_NOT_FOUND`. Never NULL. The text is static.
- */
-const char *eyas_status_name(int32_t status);
-
-/**
- * The message of the last function that failed in this thread: what failed, and what to do. Never NULL; empty if none
- * has failed. The text belongs to the library, and is valid until the next function of the library fails in this
- * thread, or the thread ends.
- */
-const char *eyas_error_message(void);
-
-/**
- * Makes the description of a task that runs a command: `count` words, program first. On success, `*task` is a handle
- * to be closed with `eyas_task_close()`.
- */
-enum eyas_status eyas_task_open(const char *const *words,
-                                size_t count,
-                                struct eyas_task **task);
-
-/**
- * Sets the `id` by which later tasks of the job read outputs of this one.
- */
-enum eyas_status eyas_task_set_id(struct eyas_task *task, const char *id);
-
-/**
- * Makes an array: one task for each call of this function, whose item has `count` columns, `{1}`, `{2}` … in the
- * command; `{}` is the whole item.
- */
-enum eyas_status eyas_task_add_item(struct eyas_task *task,
-                                    const char *const *columns,
-                                    size_t count);
-
-/**
- * Makes an array: one task for each file that matches a pattern, such as `eyas:///data/` followed by `*.csv`. Each
- * task reads its file; `{}` in the command is its path.
- */
-enum eyas_status eyas_task_add_each(struct eyas_task *task,
-                                    const char *pattern);
-
-/**
- * Makes an array: one task for each block of the files of the cluster that match a pattern.
- */
-enum eyas_status eyas_task_add_each_block(struct eyas_task *task, const char *pattern);
-
-/**
- * Makes an array: one task for each number of a range, such as `1-100` or `0-90:30`.
- */
-enum eyas_status eyas_task_set_array(struct eyas_task *task, const char *range);
-
-/**
- * Adds a file that the task reads: a path or URL, which may have placeholders. A word of the command that is equal to
- * it becomes the path on the node. `name` is the name in the task's folder; NULL for the file's own.
- */
-enum eyas_status eyas_task_add_input(struct eyas_task *task,
-                                     const char *path,
-                                     const char *name);
-
-/**
- * Adds an output of another task of the job, which was added before: the output `file` of the task with the `id`; its
- * first output if `file` is NULL.
- */
-enum eyas_status eyas_task_add_input_of(struct eyas_task *task,
-                                        const char *id,
-                                        const char *file);
-
-/**
- * Adds a file, or a glob, that the task writes in its folder. `to` is its destination: a path, a URL such as
- * `eyas:///results/{/.}`, or NULL for the folder of the program that submits. If `replicas` is not 0, executors keep
- * that number of replicas in the cluster, and `to` may be NULL for no other destination.
- */
-enum eyas_status eyas_task_add_output(struct eyas_task *task,
-                                      const char *file,
-                                      const char *to,
-                                      uint8_t replicas);
-
-/**
- * Sets an environment variable of the task.
- */
-enum eyas_status eyas_task_set_env(struct eyas_task *task, const char *name, const char *value);
-
-/**
- * Sets the working folder; `sandbox` for a folder of the task's own, which is the default for a task with outputs.
- */
-enum eyas_status eyas_task_set_folder(struct eyas_task *task,
-                                      const char *folder);
-
-/**
- * Sets the processors of the task; 1 by default.
- */
-enum eyas_status eyas_task_set_cpus(struct eyas_task *task, double cpus);
-
-/**
- * Sets the memory of the task, bytes.
- */
-enum eyas_status eyas_task_set_memory(struct eyas_task *task, uint64_t bytes);
-
-/**
- * Sets the disk of the task's folder, bytes.
- */
-enum eyas_status eyas_task_set_disk(struct eyas_task *task, uint64_t bytes);
-
-/**
- * Sets the amount of another resource, such as `gpus`.
- */
-enum eyas_status eyas_task_set_resource(struct eyas_task *task, const char *name, uint64_t amount);
-
-/**
- * Sets the match expression that is true for executors which may run the task.
- */
-enum eyas_status eyas_task_set_requirements(struct eyas_task *task, const char *expression);
-
-/**
- * Sets the priority. Tasks of higher priority start first.
- */
-enum eyas_status eyas_task_set_priority(struct eyas_task *task, int32_t priority);
-
-/**
- * Sets the time limit of the task, milliseconds.
- */
-enum eyas_status eyas_task_set_timeout(struct eyas_task *task, uint64_t timeout_ms);
-
-/**
- * Sets the number of retries after a failure.
- */
-enum eyas_status eyas_task_set_retries(struct eyas_task *task, uint32_t retries);
-
-/**
- * Sets the limit of captured standard output, and of standard error, bytes; 1 MiB by default.
- */
-enum eyas_status eyas_task_set_capture(struct eyas_task *task, uint64_t bytes);
-
-/**
- * Closes the description. Jobs to which it was added keep a copy.
- */
-enum eyas_status eyas_task_close(struct eyas_task *task);
-
-/**
- * The version of the library that the program runs with: `major << 16 | minor << 8 | patch`.
- */
-uint32_t eyas_version(void);
-
-/**
- * The same as text, such as `0.1.0`. The text is static.
- */
-const char *eyas_version_text(void);
-
-/**
- * Begins to write a file. `options` may be NULL; `size` is `sizeof *options`. The file appears, as a whole, when the
- * writer is closed with `eyas_writer_close()`. On success, `*writer` is a handle that has to be closed with this
- * function or with `eyas_writer_discard()`.
- */
-enum eyas_status eyas_create(struct eyas_client *client,
-                             const char *path,
-                             const struct eyas_write_options *options,
-                             size_t size,
-                             struct eyas_writer **writer);
-
-/**
- * Begins to append to a file. All that is written appears at once when the writer is closed with
- * `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client has changed the file since. On success,
- * `*writer` is a handle as that of `eyas_create()`.
- */
-enum eyas_status eyas_append(struct eyas_client *client,
-                             const char *path,
-                             struct eyas_writer **writer);
-
-/**
- * Writes bytes at the end of what was written before. The status may be that of an earlier write that has failed
- * since; then nothing will appear, and the writer has to be closed.
- */
-enum eyas_status eyas_write(struct eyas_writer *writer,
-                            const void *bytes,
-                            size_t length);
-
-/**
- * Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the
- * file is on the disks of a quorum of the nodes that should have it.
- */
-enum eyas_status eyas_writer_close(struct eyas_writer *writer);
-
-/**
- * Closes the writer. Nothing that was written appears.
- */
-enum eyas_status eyas_writer_discard(struct eyas_writer *writer);
+eyas_status eyas_writer_discard(eyas_writer *writer);
 
 #ifdef __cplusplus
 }  // extern "C"

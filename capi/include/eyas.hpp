@@ -249,13 +249,20 @@ private:
 class client {
 public:
     /* The cluster of the command `eyas` without options. */
-    client() : client(nullptr) {}
+    client() : client(static_cast<const char *>(nullptr)) {}
     /* A cluster by its name. */
     explicit client(const char *name)
     {
         eyas_client *opened;
         check(eyas_connect(name, &opened));
         handle_.reset(opened);
+    }
+    /* The cluster of an access file. */
+    static client with_access(const std::string &path)
+    {
+        eyas_client *opened;
+        check(eyas_connect_access(path.c_str(), &opened));
+        return client(opened);
     }
     void set_timeout(std::uint64_t timeout_ms) { check(eyas_client_set_timeout(get(), timeout_ms)); }
 
@@ -357,6 +364,7 @@ public:
     eyas_client *get() const noexcept { return handle_.get(); }
 
 private:
+    explicit client(eyas_client *opened) : handle_(opened) {}
     handle<eyas_client, eyas_client_close> handle_;
 };
 

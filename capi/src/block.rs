@@ -274,7 +274,7 @@ pub unsafe extern "C" fn eyas_block_open(run: *mut EyasRun, block: *mut *mut Eya
 /// - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run has no work left.
 /// - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close it, begin another
 ///   one.
-/// - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`; close the block.
+/// - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`. Call it again, or close the block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_block_next(
     block: *mut EyasBlock,

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::handles::{self, Handle};
 use crate::pointers;
+use crate::signals::{self, without_pipe_signal};
 use crate::status::{CallError, EyasStatus, call};
 
 /// A connection to a cluster. Threads may use one client at the same time.
@@ -69,7 +70,7 @@ impl ClientState {
     fn new(cluster: Cluster) -> Result<Self, CallError> {
         let access = cluster.access()?;
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(THREADS).thread_name("eyas").enable_all().on_thread_start(crate::signals::block_all);
+        builder.worker_threads(THREADS).thread_name("eyas").enable_all().on_thread_start(signals::block_all);
         let runtime = builder.build();
         let runtime =
             runtime.map_err(|error| CallError::new(EyasStatus::Local, format!("no thread can be started: {error}")))?;
@@ -105,19 +106,22 @@ impl ClientState {
         self.wait_for(timeout_of(self.timeout_ms.load(Ordering::Relaxed)), what, work)
     }
 
-    /// Waits for work, up to `limit`.
+    /// Waits for work, up to `limit`. Connections are written to in this thread, too, so SIGPIPE is held back.
     pub fn wait_for<T, E: Into<CallError>>(
         &self,
         limit: Option<Duration>,
         what: &str,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError> {
-        let Some(limit) = limit else { return self.runtime().block_on(work).map_err(Into::into) };
+        let Some(limit) = limit else {
+            return without_pipe_signal(|| self.runtime().block_on(work)).map_err(Into::into);
+        };
         let late = |_| {
             let message = format!("{what} has not ended within {} ms", limit.as_millis());
             CallError::new(EyasStatus::TimedOut, message)
         };
-        self.runtime().block_on(async { timeout(limit, work).await }).map_err(late)?.map_err(Into::into)
+        let ended = without_pipe_signal(|| self.runtime().block_on(async { timeout(limit, work).await }));
+        ended.map_err(late)?.map_err(Into::into)
     }
 
     /// Waits for work on the files of the cluster, up to the timeout of the client.

@@ -41,6 +41,22 @@ pub(crate) unsafe fn bytes<'a>(bytes: *const c_void, length: usize, what: &str) 
     }
 }
 
+/// A place for bytes. NULL is possible if there is no room for any.
+///
+/// # Safety
+/// `length` bytes at `buffer` can be written to, and nothing else uses them during the call of the library.
+pub(crate) unsafe fn buffer<'a>(buffer: *mut c_void, length: usize) -> Result<&'a mut [u8], CallError> {
+    match (buffer.is_null(), length) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(no_place()),
+        // SAFETY: not null; the caller's.
+        (false, _) if length <= isize::MAX as usize => {
+            Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), length) })
+        }
+        (false, _) => Err(CallError::invalid(format!("the buffer has {length} bytes"))),
+    }
+}
+
 /// An array of texts.
 ///
 /// # Safety
@@ -134,4 +150,45 @@ fn no_place() -> CallError {
 pub(crate) fn c_text(text: impl Into<Vec<u8>>) -> CString {
     let text: Vec<u8> = text.into().into_iter().filter(|byte| *byte != 0).collect();
     CString::new(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::EyasStatus;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Grown {
+        old: u64,
+        new: u64,
+    }
+
+    #[test]
+    fn callers_get_the_fields_that_they_know() {
+        let value = Grown { old: 1, new: 2 };
+        let mut place = [7u64; 4];
+        let (at, size) = (place.as_mut_ptr().cast::<Grown>(), size_of::<Grown>());
+        // SAFETY: the place has 32 bytes.
+        unsafe {
+            put_struct(at, 8, 8, value).unwrap();
+            assert_eq!(*at, Grown { old: 1, new: 7 });
+            put_struct(at, 24, 8, value).unwrap();
+            assert_eq!(put_struct(at, 7, 8, value).unwrap_err().status, EyasStatus::Invalid);
+            assert_eq!(get_struct(at, 8, 8).unwrap(), Some(Grown { old: 1, new: 0 }));
+            assert_eq!(get_struct(at, size + 8, 8).unwrap(), Some(value));
+            assert_eq!(get_struct(std::ptr::null::<Grown>(), 0, 8).unwrap(), None);
+        }
+        assert_eq!(place, [1, 2, 0, 7]);
+    }
+
+    #[test]
+    fn the_first_versions_of_structs_are_as_they_were() {
+        assert_eq!(size_of::<crate::block::EyasPiece>(), 32);
+        assert_eq!(size_of::<crate::block::EyasRunInfo>(), 16);
+        assert_eq!(size_of::<crate::files::EyasFileInfo>(), 40);
+        assert_eq!(size_of::<crate::job::EyasJobInfo>(), 56);
+        assert_eq!(size_of::<crate::results::EyasTaskResult>(), 88);
+        assert_eq!(size_of::<crate::writer::EyasWriteOptions>(), 24);
+    }
 }

@@ -8,7 +8,7 @@ use crate::client::EyasClient;
 use crate::files::{EyasFileInfo, file_name};
 use crate::handles::{self, Handle};
 use crate::pointers;
-use crate::status::{CallError, EyasStatus, call};
+use crate::status::{EyasStatus, call};
 use opened::OpenFile;
 
 /// A file of the cluster that is open for reading, at the version that it had when it was opened. Threads may use one
@@ -62,21 +62,11 @@ pub unsafe extern "C" fn eyas_read(
 ) -> EyasStatus {
     call(|| {
         pointers::check(count)?;
-        if length > 0 {
-            pointers::check(buffer)?;
-        }
-        let mut written = 0;
-        handles::get(reader)?.read(offset, length, |part| {
-            if part.len() > length - written {
-                return Err(CallError::new(EyasStatus::Internal, "more was read than asked for"));
-            }
-            // SAFETY: `buffer` has room for `length` bytes: the caller's; the part does not go beyond, see above.
-            unsafe { buffer.cast::<u8>().add(written).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
-            written += part.len();
-            Ok(())
-        })?;
         // SAFETY: the caller's.
-        unsafe { pointers::put(count, written) }
+        let buffer = unsafe { pointers::buffer(buffer, length) }?;
+        let read = handles::get(reader)?.read(offset, buffer)?;
+        // SAFETY: the caller's.
+        unsafe { pointers::put(count, read) }
     })
 }
 

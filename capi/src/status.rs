@@ -8,8 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use eyas_client::files::{FilesError, FilesErrorKind};
 use eyas_client::{ClientError, ClusterError};
 
-use crate::signals;
-
 /// The result of a function. 0 is success. Later versions may add further statuses; treat an unknown one as an error.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,9 +162,9 @@ impl From<ClusterError> for CallError {
     }
 }
 
-/// Runs the body of an exported function: catches panics, keeps the message of a failure, and holds back SIGPIPE.
+/// Runs the body of an exported function: catches panics, and keeps the message of a failure.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), CallError>) -> EyasStatus {
-    let failure = match catch_unwind(AssertUnwindSafe(|| signals::without_pipe_signal(body))) {
+    let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return EyasStatus::Ok,
         Ok(Err(failure)) => failure,
         Err(panic) => {

@@ -11,8 +11,7 @@ use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
 
 /// The description of a task, or of an array of tasks with one command. The fields are those of a task in a job file,
-/// placeholders such as `{}` included. Threads must not change one description at the same time in a different order
-/// than they mean to; the description itself stays valid.
+/// placeholders such as `{}` included.
 pub struct EyasTask {
     _private: [u8; 0],
 }

@@ -67,6 +67,11 @@ pub struct EyasWriteOptions {
     pub replaces: u32,
 }
 
+impl EyasWriteOptions {
+    /// Bytes of the first version of this struct.
+    const FIRST_SIZE: usize = 24;
+}
+
 /// The bytes that a program writes, for the task that stores them.
 struct Parts {
     parts: mpsc::Receiver<WriterPart>,
@@ -105,7 +110,7 @@ pub unsafe extern "C" fn eyas_create(
         pointers::check(writer)?;
         // SAFETY: the caller's.
         let (client, name, options) = unsafe {
-            let first_size = size_of::<EyasWriteOptions>();
+            let first_size = EyasWriteOptions::FIRST_SIZE;
             (handles::get(client)?, file_name(path)?, pointers::get_struct(options, size, first_size)?)
         };
         let mut write = WriteOptions::of(Format::guess(name.as_str(), false));

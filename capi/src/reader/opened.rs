@@ -21,9 +21,6 @@ const MAX_OPEN_FILES: usize = 128;
 /// Number of received chunks that a reader keeps in memory.
 const MAX_IN_MEMORY: usize = 2;
 
-/// Bytes that are copied at a time from the file of a chunk.
-const COPIED_BYTES: usize = 64 << 10;
-
 /// A file and the connections through which it is read.
 pub struct OpenFile {
     client: ClientOwner,
@@ -80,45 +77,39 @@ impl OpenFile {
         &self.file
     }
 
-    /// Gives `take` the bytes from `offset`, up to `length` of them, part after part.
-    pub fn read(
-        &self,
-        offset: u64,
-        length: usize,
-        mut take: impl FnMut(&[u8]) -> Result<(), CallError>,
-    ) -> Result<(), CallError> {
+    /// Fills the buffer with the bytes from `offset`, as far as the file has them. Returns their number.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, CallError> {
         let end = self.borders[self.borders.len() - 1];
-        let wanted = offset.min(end)..offset.saturating_add(length as u64).min(end);
+        let wanted = offset.min(end)..offset.saturating_add(buffer.len() as u64).min(end);
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
+        let buffer = &mut buffer[..(wanted.end - wanted.start) as usize];
         let place = self.borders.partition_point(|border| *border <= wanted.start) - 1;
         let opened = if wanted.end <= self.borders[place + 1] { self.chunk(place, &wanted)? } else { None };
-        let Some(opened) = opened else {
-            let mut reading = self.files.read_range(&self.file, wanted);
-            return self.client.wait(&format!("reading {}", self.file.name), async {
-                while let Some(part) = reading.next().await? {
-                    take(&part)?;
-                }
-                Ok::<_, CallError>(())
-            });
-        };
-        let within = (wanted.start - self.borders[place]) as usize..(wanted.end - self.borders[place]) as usize;
-        match &opened.content {
-            ChunkContent::Bytes(bytes) => take(&bytes[within]),
-            ChunkContent::File(file) => {
-                let mut buffer = [0; COPIED_BYTES];
-                for begin in within.clone().step_by(COPIED_BYTES) {
-                    let part = &mut buffer[..COPIED_BYTES.min(within.end - begin)];
-                    file.read_exact_at(part, begin as u64).map_err(|error| {
-                        let message = format!("{} cannot be read from the store of this node: {error}", self.file.name);
-                        CallError::new(EyasStatus::Local, message)
-                    })?;
-                    take(part)?;
-                }
-                Ok(())
+        let begin = wanted.start - self.borders[place];
+        match opened.as_ref().map(|opened| &opened.content) {
+            Some(ChunkContent::Bytes(bytes)) => {
+                buffer.copy_from_slice(&bytes[begin as usize..begin as usize + buffer.len()]);
+            }
+            Some(ChunkContent::File(file)) => file.read_exact_at(buffer, begin).map_err(|error| {
+                let message = format!("{} cannot be read from the store of this node: {error}", self.file.name);
+                CallError::new(EyasStatus::Local, message)
+            })?,
+            None => {
+                let mut reading = self.files.read_range(&self.file, wanted);
+                self.client.wait(&format!("reading {}", self.file.name), async {
+                    let mut rest = &mut *buffer;
+                    while let Some(part) = reading.next().await? {
+                        let (place, later) = rest.split_at_mut(part.len());
+                        place.copy_from_slice(&part);
+                        rest = later;
+                    }
+                    Ok::<_, CallError>(())
+                })?;
             }
         }
+        Ok(buffer.len())
     }
 
     /// The open chunk with this index; `None` if the bytes are to be requested.

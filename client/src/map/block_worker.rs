@@ -6,6 +6,7 @@
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use eyas_dfs::blocks::{Effect, Event, POLICIES, WorkerBlock};
 use eyas_dfs::{
@@ -120,7 +121,7 @@ impl BlockRun {
         };
         let (requests, receiver) = mpsc::channel(1);
         let working = tokio::spawn(block.work(attendance, receiver));
-        Ok(BlockWorker { requests, working })
+        Ok(BlockWorker { requests, has_piece: AtomicBool::new(false), working })
     }
 
     /// Ends the run, and removes the outputs that were not renamed. Workers get no further answers.
@@ -139,13 +140,22 @@ impl BlockRun {
 /// A block of a run, as its program sees it. The pieces of a block that is dropped go to other workers.
 pub struct BlockWorker {
     requests: mpsc::Sender<(BlockRequest, Reply)>,
+    /// Whether the program has received the last piece. It may have given up waiting for it.
+    has_piece: AtomicBool,
     working: JoinHandle<()>,
 }
 
 /// A request of the program.
 enum BlockRequest {
-    Next,
-    Commit(Vec<u8>),
+    Next {
+        /// Whether the last piece was processed. If not, it is given out again.
+        is_processed: bool,
+    },
+    Commit {
+        /// Whether the last piece was processed. If not, it goes to another worker.
+        is_processed: bool,
+        output: Vec<u8>,
+    },
 }
 
 enum BlockAnswer {
@@ -158,14 +168,18 @@ type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
 
 impl BlockWorker {
     /// The next piece of the block; `None` if the block has no more. The piece before it counts as processed from now
-    /// on. If the block has no piece at all, new blocks will not have any either.
+    /// on. If the block has no piece at all, new blocks will not have any either. The future may be dropped and the
+    /// method called again; it is called for one piece at a time.
     ///
     /// # Errors
     /// `Changed` if other workers have processed the block: the program has to discard its results, and may begin
     /// another block. `Lost` if the piece cannot be read; `Unreachable`.
     pub async fn next(&self) -> Result<Option<BlockPiece>, FilesError> {
-        match self.ask(BlockRequest::Next).await? {
-            BlockAnswer::Piece(piece) => Ok(piece),
+        match self.ask(|is_processed| BlockRequest::Next { is_processed }).await? {
+            BlockAnswer::Piece(piece) => {
+                self.has_piece.store(piece.is_some(), Ordering::Relaxed);
+                Ok(piece)
+            }
             BlockAnswer::Counts(_) => Err(given_up()),
         }
     }
@@ -176,18 +190,22 @@ impl BlockWorker {
     /// # Errors
     /// `Invalid` if the program was given no piece; `Full`; `Unreachable`. If the answer of the leader was lost, the
     /// output may count.
-    pub async fn commit(&self, output: Vec<u8>) -> Result<bool, FilesError> {
-        match self.ask(BlockRequest::Commit(output)).await {
+    pub async fn commit(self, output: Vec<u8>) -> Result<bool, FilesError> {
+        match self.ask(|is_processed| BlockRequest::Commit { is_processed, output }).await {
             Ok(BlockAnswer::Counts(counts)) => Ok(counts),
             Err(error) if error.kind != FilesErrorKind::Changed => Err(error),
             Ok(BlockAnswer::Piece(_)) | Err(_) => Ok(false),
         }
     }
 
-    async fn ask(&self, request: BlockRequest) -> Result<BlockAnswer, FilesError> {
+    /// Sends the request that `request` makes, and waits for its answer. `request` is told whether the last piece was
+    /// processed.
+    async fn ask(&self, request: impl FnOnce(bool) -> BlockRequest) -> Result<BlockAnswer, FilesError> {
+        // If the task has ended, it has dropped the other ends of both channels.
+        let permit = self.requests.reserve().await.map_err(|_| given_up())?;
         let (reply, answer) = oneshot::channel();
-        // If the task has ended, it drops the request, and with it the other end of `answer`.
-        let _ = self.requests.send((request, reply)).await;
+        // From here to the send, this call cannot be given up.
+        permit.send((request(self.has_piece.swap(false, Ordering::Relaxed)), reply));
         answer.await.unwrap_or_else(|_| Err(given_up()))
     }
 
@@ -313,17 +331,18 @@ impl ProgramBlock {
 
     fn asked(&mut self, request: BlockRequest, reply: Reply) -> Result<(), FilesError> {
         self.reply = Some(reply);
-        if matches!(self.stage, Stage::Processing) {
+        let (BlockRequest::Next { is_processed } | BlockRequest::Commit { is_processed, .. }) = &request;
+        if *is_processed && matches!(self.stage, Stage::Processing) {
             self.owner.end_chunk();
         }
         self.stage = match request {
-            BlockRequest::Next => Stage::Asked,
-            BlockRequest::Commit(_) if self.owner.done() == 0 => {
+            BlockRequest::Next { .. } => Stage::Asked,
+            BlockRequest::Commit { .. } if self.owner.done() == 0 => {
                 self.stage = Stage::Idle;
                 let message = "there is nothing to commit: the block had no piece that the program could process";
                 return Err(FilesError { kind: FilesErrorKind::Invalid, message: message.into() });
             }
-            BlockRequest::Commit(output) => {
+            BlockRequest::Commit { output, .. } => {
                 Stage::Storing(tokio::spawn(store(self.files.clone(), self.name.clone(), output)))
             }
         };

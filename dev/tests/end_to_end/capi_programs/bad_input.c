@@ -266,6 +266,48 @@ static void blocks(eyas_client *client)
     EXPECT(eyas_run_close(run), EYAS_STATUS_OK);
 }
 
+/* A program that gives up waiting, and asks again, gets each piece once. */
+static void impatience(eyas_client *client)
+{
+    const char *path = "/many";
+    eyas_write_options options = {0};
+    eyas_writer *writer;
+    eyas_block *block;
+    eyas_piece piece;
+    eyas_status status;
+    eyas_run *run;
+    uint64_t bytes = 0;
+    int i, timeouts = 0;
+
+    options.format = "lines";
+    options.chunk_bytes = 4096;
+    EXPECT(eyas_create(client, path, &options, sizeof options, &writer), EYAS_STATUS_OK);
+    for (i = 0; i < 100000; i++)
+        EXPECT(eyas_write(writer, "abc\n", 4), EYAS_STATUS_OK);
+    EXPECT(eyas_writer_close(writer), EYAS_STATUS_OK);
+    EXPECT(eyas_run_open(client, &path, 1, 1, 0, &run), EYAS_STATUS_OK);
+    EXPECT(eyas_block_open(run, &block), EYAS_STATUS_OK);
+    for (;;) {
+        status = eyas_block_next(block, (uint64_t)timeouts % 2, &piece, sizeof piece);
+        if (status == EYAS_STATUS_TIMED_OUT) {
+            timeouts++;
+            continue;
+        }
+        if (status == EYAS_STATUS_END)
+            break;
+        EXPECT(status, EYAS_STATUS_OK);
+        bytes += piece.length;
+    }
+    if (bytes != 400000 || !timeouts) {
+        fprintf(stderr, "%lu bytes with %d timeouts\n", (unsigned long)bytes, timeouts);
+        exit(1);
+    }
+    EXPECT(eyas_block_commit(block, "x", 1), EYAS_STATUS_OK);
+    EXPECT(eyas_block_close(block), EYAS_STATUS_OK);
+    EXPECT(eyas_run_end(run), EYAS_STATUS_OK);
+    EXPECT(eyas_run_close(run), EYAS_STATUS_OK);
+}
+
 /* Handles are of no use in a child, which connects by itself. */
 static void child(eyas_client *client)
 {
@@ -297,6 +339,7 @@ int main(void)
     files(client);
     jobs(client);
     blocks(client);
+    impatience(client);
     child(client);
     /* What was made with a client outlives it. */
     EXPECT(eyas_client_close(client), EYAS_STATUS_OK);
