@@ -5,7 +5,7 @@
 //!
 //! - A handle is the number of an entry in a table, in the guise of a pointer. It is never dereferenced, so a handle
 //!   that is closed, NULL, or of another kind gives an error.
-//! - No panic crosses the boundary: [`status::call`] turns it into a status.
+//! - No panic crosses the boundary: `status::call` turns it into a status.
 //! - Inside, a client has a runtime of its own. Outside, every function blocks.
 
 mod block;
