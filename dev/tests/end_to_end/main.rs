@@ -40,6 +40,7 @@ mod mount_changes;
 mod name_space;
 mod name_space_copy;
 mod name_space_kept;
+mod name_space_register;
 mod node_ends;
 mod outputs;
 mod overlap;
