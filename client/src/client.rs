@@ -1,13 +1,11 @@
 //! A client's connection to a dispatcher.
 
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{DfsClient, FilesError, FilesStorage, NearNode};
+use eyas_dfs::{DfsClient, FilesError, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
-use eyas_store::{StorageError, StorageErrorKind};
 use eyas_types::dfs::NodeId;
 use eyas_types::{Input, InputFrom, JobId, TaskItem};
 use eyas_wire::Role;
@@ -16,7 +14,6 @@ use eyas_wire::frame::MAX_FRAME_BYTES;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
 use thiserror::Error;
 
-use crate::clusters::Cluster;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
 use crate::output_file::{OutputFileError, OutputReader};
 
@@ -30,6 +27,9 @@ const SUBMISSION_PART_BYTES: usize = 1 << 20;
 
 /// How long a refusal is awaited after the dispatcher has closed the connection.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Files whose chunks are named in one message of a submission.
+const CHUNKS_PART: usize = 64;
 
 /// How long a request to the file system is retried before it fails.
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
@@ -77,21 +77,6 @@ pub enum ClientError {
     /// Captured output cannot be read from the dispatcher's file.
     #[error(transparent)]
     Output(#[from] OutputFileError),
-}
-
-/// The files of a cluster, as sources of inputs. The dispatcher is dialled when the first of them is used.
-pub(crate) fn files_storage(cluster: Cluster) -> FilesStorage {
-    fn failed(error: impl Display) -> StorageError {
-        StorageError::new(StorageErrorKind::NotFound, error.to_string())
-    }
-    FilesStorage::new(move || {
-        let cluster = cluster.clone();
-        async move {
-            let access = cluster.access().map_err(failed)?;
-            let mut client = Client::connect(&access).await.map_err(failed)?;
-            client.files().await.map_err(failed)
-        }
-    })
 }
 
 /// An event of a watched job, in the order in which they happen.
@@ -268,7 +253,7 @@ impl Client {
 
     /// Sends all parts of a job. If the connection ends before the commit, the dispatcher discards them.
     async fn send(&mut self, draft: &mut Draft) -> Result<(), ClientError> {
-        let Draft { name, templates, objects, tasks, count, reuse, broadcast, distribution, see, .. } = draft;
+        let Draft { name, templates, objects, chunks, tasks, count, reuse, broadcast, distribution, see, .. } = draft;
         let (broadcast, count) = (broadcast.iter().copied().collect(), *count as u64);
         let writer = &mut self.session.writer;
         let begin = FromClient::Submit {
@@ -282,6 +267,9 @@ impl Client {
         writer.send(&[begin]).await.map_err(|e| too_large(e, "the commands and options of the job"))?;
         for part in objects.chunks(SUBMISSION_PART) {
             writer.send(&[FromClient::Objects(part.to_vec())]).await?;
+        }
+        for part in chunks.chunks(CHUNKS_PART) {
+            writer.send(&[FromClient::Chunks(part.to_vec())]).await?;
         }
         let mut sent = 0;
         for tasks in std::mem::take(tasks) {

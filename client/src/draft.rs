@@ -11,12 +11,13 @@ use eyas_store::{ClusterFile, Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Template, Value,
+    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, Program, TaskItem, TaskTemplate, Template,
+    Value,
 };
 use thiserror::Error;
 
-use crate::client::files_storage;
 use crate::clusters::Cluster;
+use crate::files::files_storage;
 use crate::globs::find;
 use crate::kept::{KeptError, KeptOutputs};
 use crate::sources::SourceError;
@@ -105,6 +106,9 @@ pub enum PartOfFile {
     Records(Range<u64>),
 }
 
+/// Maximum number of chunks of a file that the dispatcher is told.
+const CHUNKS_OF_FILE: usize = 512;
+
 /// Number of tasks after which a draft reports its progress and yields to other work.
 const STEP: usize = 1024;
 
@@ -113,6 +117,8 @@ pub struct Draft {
     pub(crate) name: String,
     pub(crate) templates: Vec<TaskTemplate>,
     pub(crate) objects: Vec<ObjectSpec>,
+    /// Chunks of objects that are files of several chunks, by the objects' indices.
+    pub(crate) chunks: Vec<(u32, Vec<(ObjectId, u64)>)>,
     pub(crate) tasks: Vec<DraftTasks>,
     pub(crate) count: usize,
     pub(crate) reuse: bool,
@@ -135,6 +141,7 @@ impl Draft {
             name: name.to_owned(),
             templates: Vec::new(),
             objects: Vec::new(),
+            chunks: Vec::new(),
             tasks: Vec::new(),
             count: 0,
             reuse: false,
@@ -295,8 +302,8 @@ impl Draft {
                 self.add_object(path_or_url, object)
             }
             None if is_cluster_file(path_or_url) => {
-                let object = self.cluster_file(path_or_url).await?.whole();
-                self.add_object(path_or_url, object)
+                let file = self.cluster_file(path_or_url).await?;
+                self.add_file(path_or_url, &file)
             }
             None => {
                 let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
@@ -330,8 +337,27 @@ impl Draft {
             PartOfFile::Bytes(range) => file.part(range)?,
             PartOfFile::Records(range) => file.records(range).await?,
         };
+        let index = self.objects.len() as u32;
+        self.note_chunks(index, file.chunks(&object));
         self.objects.push(object);
-        Ok(Input { from: InputFrom::Object(self.objects.len() as u32 - 1), name: None })
+        Ok(Input { from: InputFrom::Object(index), name: None })
+    }
+
+    /// Adds a whole file of the cluster, and returns its index.
+    fn add_file(&mut self, url: &Name, file: &ClusterFile) -> u32 {
+        let object = file.whole();
+        let chunks = file.chunks(&object);
+        let index = self.add_object(url, object);
+        self.note_chunks(index, chunks);
+        index
+    }
+
+    /// Notes the chunks of a file that has several, or some of them, by which tasks are placed.
+    fn note_chunks(&mut self, index: u32, chunks: Vec<(ObjectId, u64)>) {
+        let step = chunks.len().div_ceil(CHUNKS_OF_FILE).max(1);
+        if chunks.len() > 1 {
+            self.chunks.push((index, chunks.into_iter().step_by(step).collect()));
+        }
     }
 
     /// A file of the cluster, which is looked up once for the whole draft.
@@ -380,8 +406,8 @@ impl Draft {
             for (part, lookup) in parts.chunks(PART).zip(lookups) {
                 self.files.extend(lookup.await.map_err(DraftError::Broken)??);
                 for source in part {
-                    let object = self.files[*source].whole();
-                    self.add_object(source, object);
+                    let file = self.files[*source].clone();
+                    self.add_file(source, &file);
                 }
                 (self.see)(SubmitProgress::Sources(self.objects.len() as u64));
             }

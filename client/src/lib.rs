@@ -24,6 +24,7 @@ mod client;
 mod clusters;
 mod copy;
 mod draft;
+mod files;
 mod get;
 mod globs;
 mod jobfile;

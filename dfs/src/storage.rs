@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_store::{ClusterFiles, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
-use eyas_types::Version;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, Format};
+use eyas_types::{ObjectId, Version};
 use tokio::sync::Mutex;
 
 use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
@@ -127,6 +127,14 @@ impl FoundFile for LookedUpFile {
         let chunk = places(record).find(|(_, place)| *place == part).map(|(chunk, _)| chunk);
         let (offset, size_bytes) = (part.start, part.end - part.start);
         Ok(chunk.map_or_else(|| Version::Part { etag: digest_of(record), offset, size_bytes }, version_of_chunk))
+    }
+
+    fn chunks(&self, version: &Version) -> Vec<(ObjectId, u64)> {
+        let record = &self.file.record;
+        let part = part_of(record, version).unwrap_or_default();
+        let is_in = |place: &Range<u64>| place.start < part.end && part.start < place.end;
+        let chunks = places(record).filter(|(_, place)| is_in(place));
+        chunks.map(|(chunk, _)| (chunk.object, chunk.size_bytes)).collect()
     }
 
     async fn records(&self, range: Range<u64>) -> Result<Version, StorageError> {

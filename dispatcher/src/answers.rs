@@ -188,6 +188,7 @@ impl DispatcherCore {
             }
             FromClient::Submit { .. }
             | FromClient::Objects(_)
+            | FromClient::Chunks(_)
             | FromClient::Items(_)
             | FromClient::Numbers { .. }
             | FromClient::Commit

@@ -143,6 +143,13 @@ impl Client {
                 self.build(inbox, move |spec| spec.expect(tasks)).await
             }
             FromClient::Objects(objects) => self.build(inbox, |spec| spec.push_objects(objects)).await,
+            FromClient::Chunks(chunks) => {
+                let push = move |spec: &mut JobSpec| {
+                    spec.push_chunks(chunks);
+                    Ok(())
+                };
+                self.build(inbox, push).await
+            }
             FromClient::Items(items) => self.build(inbox, move |spec| spec.push(&items)).await,
             FromClient::Numbers { template, numbers } => {
                 self.build(inbox, move |spec| spec.push_numbers(template, &numbers)).await

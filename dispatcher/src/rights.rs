@@ -73,6 +73,7 @@ fn need(request: &FromClient) -> Need {
         FromClient::Jobs { job: None } | FromClient::Executors | FromClient::Catalog { .. } => Need::Read,
         FromClient::Submit { .. }
         | FromClient::Objects(_)
+        | FromClient::Chunks(_)
         | FromClient::Items(_)
         | FromClient::Numbers { .. }
         | FromClient::Withdraw

@@ -99,6 +99,11 @@ impl ObjectSpec {
         kept_name(&self.source).is_some()
     }
 
+    /// Whether nodes of the cluster have the content: of a file of the cluster, or of a kept output.
+    pub fn is_in_cluster(&self) -> bool {
+        self.source.starts_with(CLUSTER.as_bytes())
+    }
+
     /// The object's id: a digest of source and version, or the id of the chunk.
     pub fn id(&self) -> ObjectId {
         ObjectId::of(&self.source, &self.version)

@@ -173,13 +173,16 @@ pub enum FromClient {
         /// Number of results to skip.
         from: u64,
     },
+    /// Chunks of objects of the submission, by the objects' indices: tasks that read such an object are placed near its
+    /// chunks. Not answered.
+    Chunks(Vec<(u32, Vec<(ObjectId, u64)>)>),
 }
 
 impl FromClient {
     /// Whether the message is part of a submission, which is answered as a whole.
     pub fn is_of_submission(&self) -> bool {
-        use FromClient::{Items, Numbers, Objects, Submit, Withdraw};
-        matches!(self, Submit { .. } | Objects(_) | Items(_) | Numbers { .. } | Withdraw)
+        use FromClient::{Chunks, Items, Numbers, Objects, Submit, Withdraw};
+        matches!(self, Submit { .. } | Objects(_) | Chunks(_) | Items(_) | Numbers { .. } | Withdraw)
     }
 }
 

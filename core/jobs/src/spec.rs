@@ -10,7 +10,7 @@ use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Need, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value,
+    Distribution, Input, InputFrom, Name, Need, Numbers, ObjectId, ObjectSpec, Program, TaskItem, TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -22,6 +22,9 @@ const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { eyas_types::task::MAX_
 
 /// Most different requirements and ranks in one job: each is compiled, and matched with each executor.
 pub const MAX_TERMS: usize = 256;
+
+/// Most chunks of files that are known of one job.
+pub const MAX_CHUNKS: usize = 1_000_000;
 
 /// A job as it was submitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,10 @@ pub struct JobSpec {
     pub broadcast: Vec<u32>,
     /// Which way they go.
     pub distribution: Distribution,
+    /// Chunks of objects that are files of several chunks, with their sizes. They are not kept in the journal, so tasks
+    /// of a job that was read from there are placed without them.
+    #[serde(skip)]
+    pub chunks: BTreeMap<ObjectId, Vec<(ObjectId, u64)>>,
     /// The terms of each template, once the job was checked.
     #[serde(skip)]
     pub terms: Vec<Option<Arc<Terms>>>,
@@ -171,6 +178,20 @@ impl JobSpec {
         }
         self.objects.extend(objects);
         Ok(())
+    }
+
+    /// Adds chunks of objects, by the objects' indices. Those beyond [`MAX_CHUNKS`] are left out: they only help to place
+    /// tasks.
+    pub fn push_chunks(&mut self, chunks: Vec<(u32, Vec<(ObjectId, u64)>)>) {
+        let mut count: usize = self.chunks.values().map(Vec::len).sum();
+        for (object, chunks) in chunks {
+            count += chunks.len();
+            if count <= MAX_CHUNKS
+                && let Some(object) = self.objects.get(object as usize)
+            {
+                self.chunks.insert(object.id(), chunks);
+            }
+        }
     }
 
     /// Whether what came from disk can be used.

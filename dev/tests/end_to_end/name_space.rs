@@ -86,6 +86,37 @@ fn tasks_go_to_the_chunks_of_their_files() {
 }
 
 #[test]
+fn tasks_go_to_the_node_with_most_chunks_of_their_file() {
+    let mut cluster = Cluster::start_with(&["--policy", "mch"], &[&["--dfs", "--cache", "1GB"]]);
+    joined(&cluster, 1);
+    let content = lines(20_000);
+    cluster.write("a", &content);
+    // All chunks are on the only node.
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB", "--replicas", "1"]).exits(0);
+    for _ in 0..3 {
+        cluster.add_executor(NODE);
+    }
+    cluster.wait_for_executors(4);
+    let task = |range: &str| {
+        let input = format!("{{ path = 'eyas:///a', name = 'part'{range} }}");
+        format!("[[task]]\ncommand = ['cat', 'part']\nfolder = 'sandbox'\ninputs = [{input}]\n")
+    };
+    cluster.write("job.toml", task("") + &task(", range = '1-500kB'") + &task(", records = '7-19000'"));
+    let job = cluster.submit("job.toml");
+    let done = cluster.run(&["job", "wait", &job]).exits(0);
+    done.says(&["0% from persistent"]);
+    assert_eq!(cluster.run(&["task", "log", &format!("{job}.0")]).exits(0).stdout, content);
+    for task in 0..3 {
+        assert_eq!(cluster.task(&format!("{job}.{task}"))["executor"], "n1");
+    }
+    cluster.write("job.toml", task("") + "requirements = 'has(node.labels.none)'\n");
+    let waits = cluster.submit("job.toml");
+    let why = cluster.run(&["explain", &format!("{waits}.0")]).exits(0).stdout;
+    assert!(why.contains("in chunks of `eyas:///a`, n1 has"), "{why}");
+    cluster.run(&["job", "cancel", &waits]).exits(0);
+}
+
+#[test]
 fn a_push_leaves_chunks_with_the_file_system() {
     let cluster = Cluster::start(&[&["--dfs", "--cache", "4MB"]]);
     joined(&cluster, 1);

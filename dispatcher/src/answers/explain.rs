@@ -1,10 +1,11 @@
 //! Why a task waits, or what became of it, in words.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use eyas_jobs::{Job, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, ObjectLocations, WaitReason};
-use eyas_types::{Estimate, ExecutorId, TaskId, units};
+use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
 use super::{AnswerError, MAX_NAMES, ResultReader};
@@ -40,6 +41,7 @@ impl DispatcherCore {
                 let all = scheduled.inputs.len();
                 because.push(format!("It reads {all} objects, of which {MAX_INPUTS_SHOWN} are listed."));
             }
+            because.extend(self.where_chunks_are(job, &sources));
             if let Some(estimate) = &scheduled.estimate {
                 because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
             }
@@ -89,6 +91,27 @@ impl DispatcherCore {
                 }
             }
         }
+    }
+
+    /// Which executors have most of the chunks of inputs that are files of several chunks.
+    fn where_chunks_are(&self, job: &Job, sources: &HashMap<ObjectId, &Name>) -> Vec<String> {
+        let mut of_files = Vec::new();
+        for (object, chunks) in job.spec.chunks.iter() {
+            let Some(source) = sources.get(object) else { continue };
+            let mut held: Vec<_> = self.scheduler.bytes_held(chunks).into_iter().collect();
+            held.sort_by_key(|(executor, bytes)| (Reverse(*bytes), *executor));
+            let all = units::format_bytes(chunks.iter().map(|(_, size_bytes)| size_bytes).sum());
+            let names = held.iter().take(MAX_NAMES).map(|(executor, bytes)| {
+                format!("{} has {}", self.executors.name(*executor), units::format_bytes(*bytes))
+            });
+            let names = names.collect::<Vec<_>>().join(", ");
+            of_files.push(match held.is_empty() {
+                true => format!("No executor that is here has chunks of `{source}`."),
+                false => format!("Of {all} in chunks of `{source}`, {names}."),
+            });
+        }
+        of_files.truncate(MAX_NAMES);
+        of_files
     }
 
     fn where_inputs_were(&self, executor: ExecutorId, inputs: &[ObjectLocations]) -> Option<String> {

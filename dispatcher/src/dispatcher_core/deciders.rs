@@ -4,7 +4,7 @@
 use eyas_dispatch::Effect;
 use eyas_jobs as jobs;
 use eyas_sched::{Event, Hint};
-use eyas_types::{ExecutorId, ObjectId, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, TaskId};
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, ToExecutor};
 
@@ -37,7 +37,10 @@ impl DispatcherCore {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Queue { task, inputs, need } => self.tell_scheduler(Event::TaskReady { task, inputs, need }),
+            Effect::Queue { task, inputs, need } => {
+                let inputs = self.with_chunks(task.job, inputs);
+                self.tell_scheduler(Event::TaskReady { task, inputs, need });
+            }
             Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
             Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
             Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
@@ -86,13 +89,32 @@ impl DispatcherCore {
         ResultReader::in_full().last(self, job, task.index).ok()?
     }
 
+    /// A task's inputs, and a chunk of each input that is a file of several chunks, by which the task is placed.
+    fn with_chunks(&self, job: JobId, inputs: Box<[(ObjectId, u64)]>) -> Box<[(ObjectId, u64)]> {
+        let chunks = self.jobs.get(job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
+        let Some(chunks) = chunks else { return inputs };
+        let with_chunks = inputs.iter().filter_map(|(object, _)| chunks.get(object));
+        let near: Vec<_> = with_chunks.filter_map(|chunks| self.scheduler.part_for_placement(chunks)).collect();
+        let mut inputs: Vec<_> = inputs.into_iter().chain(near).collect();
+        inputs.sort_unstable();
+        inputs.dedup_by_key(|(object, _)| *object);
+        inputs.into()
+    }
+
     fn assign(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, hints: &[Hint]) {
         let job = self.jobs.get(task.job).expect("the scheduler knows tasks of known jobs only");
         let item = job.spec.items.get(task.index);
         // Hints name places in the list of ids, which is sorted and has each object once.
-        let ids = if hints.is_empty() { Vec::new() } else { job.input_ids(&item) };
+        let ids: Vec<ObjectId> = if hints.is_empty() {
+            Vec::new()
+        } else if job.spec.chunks.is_empty() {
+            job.input_ids(&item).into_iter().map(|(object, _)| object).collect()
+        } else {
+            // Chunks are among the inputs by which it was placed.
+            self.scheduler.input_ids(task)
+        };
         let holders_of = |object: ObjectId| {
-            let hint = hints.binary_search_by_key(&object, |hint| ids[hint.input as usize].0).ok();
+            let hint = hints.binary_search_by_key(&object, |hint| ids[hint.input as usize]).ok();
             self.executors.where_to_ask(hint.map_or(&[], |hint| &hints[hint].holders))
         };
         let inputs = job.inputs(&item).map(|(input, object)| {

@@ -50,7 +50,18 @@ impl From<Spec1> for JobSpec {
         let Spec1 { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution } = spec;
         let templates = templates.into_iter().map(TaskTemplate::from).collect();
         let terms = Vec::new();
-        JobSpec { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution, terms }
+        JobSpec {
+            name,
+            templates,
+            objects,
+            items,
+            submitted_unix_ms,
+            reuse,
+            broadcast,
+            distribution,
+            terms,
+            ..JobSpec::default()
+        }
     }
 }
 

@@ -53,7 +53,18 @@ impl From<Spec2> for JobSpec {
         let Spec2 { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution } = spec;
         let templates = templates.into_iter().map(TaskTemplate::from).collect();
         let terms = Vec::new();
-        JobSpec { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution, terms }
+        JobSpec {
+            name,
+            templates,
+            objects,
+            items,
+            submitted_unix_ms,
+            reuse,
+            broadcast,
+            distribution,
+            terms,
+            ..JobSpec::default()
+        }
     }
 }
 

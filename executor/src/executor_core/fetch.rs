@@ -125,6 +125,8 @@ async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>
     Ok(match from {
         FetchSource::Local => Origin::Local,
         FetchSource::Peer(_) => Origin::Peer,
+        // The bytes are in the stores of nodes.
+        FetchSource::Persistent if spec.is_in_cluster() => Origin::Peer,
         FetchSource::Persistent => Origin::Persistent,
     })
 }
@@ -133,7 +135,7 @@ async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>
 async fn fetch_private(runner: &TaskRunner, spec: &ObjectSpec, id: ObjectId) -> Result<Origin, FetchError> {
     let into = runner.store.begin(id, spec.size_bytes(), spec.executable)?;
     runner.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
-    Ok(Origin::Persistent)
+    Ok(if spec.is_in_cluster() { Origin::Peer } else { Origin::Persistent })
 }
 
 /// The id of an input that only one task uses, where nothing is shared.

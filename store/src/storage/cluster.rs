@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eyas_types::object::is_kept_name;
-use eyas_types::{Name, ObjectSpec, Version, shown};
+use eyas_types::{Name, ObjectId, ObjectSpec, Version, shown};
 
 use super::blocking;
 use super::sink::Sink;
@@ -43,6 +43,9 @@ pub trait FoundFile: Send + Sync {
     /// The version of a range of bytes. The range is cut at the end of the file.
     fn part(&self, range: Range<u64>) -> Result<Version, StorageError>;
 
+    /// The chunks that have the content of a version of this file, with their sizes.
+    fn chunks(&self, version: &Version) -> Vec<(ObjectId, u64)>;
+
     /// The version of a range of records, counted from 0. The range is cut at the end of the file. Reads the file up to
     /// the last of these records, if their sizes differ.
     async fn records(&self, range: Range<u64>) -> Result<Version, StorageError>;
@@ -69,6 +72,11 @@ impl ClusterFile {
     /// The blocks, in the order of the file: some whole records each.
     pub fn blocks(&self) -> impl Iterator<Item = ObjectSpec> {
         self.found.blocks().into_iter().map(|version| object(&self.url, version, None))
+    }
+
+    /// The chunks that have the content of one of its objects, with their sizes.
+    pub fn chunks(&self, object: &ObjectSpec) -> Vec<(ObjectId, u64)> {
+        self.found.chunks(&object.version)
     }
 
     /// A range of bytes. It is cut at the end of the file.

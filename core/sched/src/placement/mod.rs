@@ -10,6 +10,7 @@ mod choice;
 mod constrained;
 mod holderless;
 mod homes;
+mod parts;
 mod permission;
 mod policies;
 mod search;

@@ -239,3 +239,20 @@ fn where_fetching_takes_longer_than_computing_more_is_staged_ahead() {
     };
     assert_eq!((ahead(1), ahead(16), ahead(1000)), (1, 2, 3));
 }
+
+#[test]
+fn a_task_goes_where_most_parts_of_its_input_are() {
+    let mut cluster = Cluster::new(3);
+    // Of five parts, executor 2 has three, one of them with executor 1.
+    for (by, part) in [(1, 11), (1, 12), (2, 12), (2, 13), (2, 14), (3, 15)] {
+        cluster.store(by, part);
+    }
+    let parts: Vec<_> = (11..=15).map(|part| (object(part), 100 * MB)).collect();
+    assert_eq!(cluster.0.bytes_held(&parts)[&ExecutorId(2)], 300 * MB);
+    let part = cluster.0.part_for_placement(&parts);
+    assert_eq!(part, Some((object(13), 100 * MB)), "no other executor has it");
+    let inputs = [(object(1), 500 * MB), part.unwrap()].into();
+    let given = assigned(&cluster.0.run(Event::TaskReady { task: task(0), inputs, need: Need::default() }));
+    assert_eq!(given, [(2, 0)]);
+    assert_eq!(cluster.0.part_for_placement(&[(object(1), 1)]), None);
+}
