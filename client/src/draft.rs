@@ -17,7 +17,7 @@ use eyas_types::{
 use thiserror::Error;
 
 use crate::clusters::Cluster;
-use crate::files::files_storage;
+use crate::draft_files::files_storage;
 use crate::globs::find;
 use crate::kept::{KeptError, KeptOutputs};
 use crate::sources::SourceError;

@@ -24,7 +24,7 @@ mod client;
 mod clusters;
 mod copy;
 mod draft;
-mod files;
+mod draft_files;
 mod get;
 mod globs;
 mod jobfile;

@@ -180,8 +180,8 @@ impl JobSpec {
         Ok(())
     }
 
-    /// Adds chunks of objects, by the objects' indices. Those beyond [`MAX_CHUNKS`] are left out: they only help to place
-    /// tasks.
+    /// Adds chunks of objects, by the objects' indices. Those beyond [`MAX_CHUNKS`] are left out, as they only help to
+    /// place tasks.
     pub fn push_chunks(&mut self, chunks: Vec<(u32, Vec<(ObjectId, u64)>)>) {
         let mut count: usize = self.chunks.values().map(Vec::len).sum();
         for (object, chunks) in chunks {
