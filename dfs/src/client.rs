@@ -15,6 +15,7 @@ mod groups;
 mod list;
 mod near;
 mod publish;
+mod quota;
 mod read;
 mod recover;
 mod rename;
@@ -48,6 +49,8 @@ use groups::{Groups, OutgoingSmallChunk, WantedSmallChunk};
 pub use list::FolderPage;
 pub use near::{ChunkContent, NearNode, OpenChunk};
 pub use publish::HiddenFile;
+pub use quota::FolderUsage;
+use quota::KnownQuotas;
 pub use read::Reading;
 pub use recover::Recovery;
 pub use rename::RenameOptions;
@@ -76,6 +79,7 @@ struct Inner {
     small_chunks: Groups<OutgoingSmallChunk>,
     small_reads: Groups<WantedSmallChunk>,
     folders: KnownFolders,
+    quotas: KnownQuotas,
     peers: Peers,
     /// Addresses to ask when none of the known nodes answers.
     seeds: Vec<SocketAddr>,
@@ -166,6 +170,7 @@ impl DfsClient {
             small_chunks,
             small_reads,
             folders: KnownFolders::default(),
+            quotas: KnownQuotas::default(),
             peers,
             seeds,
             known,
@@ -448,7 +453,9 @@ fn name_of(op: &FileOperation) -> &FileName {
         | FileOperation::Remove { name, .. }
         | FileOperation::Stat { name } => name,
         FileOperation::Rename { to, .. } => to,
-        FileOperation::List { .. } | FileOperation::Recover { .. } => unreachable!("they have no name"),
+        FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => {
+            unreachable!("they have no name")
+        }
     }
 }
 

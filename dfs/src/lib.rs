@@ -24,9 +24,9 @@ mod storage;
 
 pub use client::{Change, NewContent, new_file_id};
 pub use client::{
-    ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, Gathering,
-    HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance, SMALL_CHUNK_BYTES,
-    Verified, WriteOptions,
+    ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, FolderUsage,
+    Gathering, HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance,
+    SMALL_CHUNK_BYTES, Verified, WriteOptions,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;

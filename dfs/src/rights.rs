@@ -30,7 +30,7 @@ fn only_reads(what: &RequestBody) -> bool {
 }
 
 fn is_look(operation: &FileOperation) -> bool {
-    matches!(operation, FileOperation::Stat { .. } | FileOperation::List { .. })
+    matches!(operation, FileOperation::Stat { .. } | FileOperation::List { .. } | FileOperation::Use { .. })
 }
 
 fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
@@ -64,7 +64,7 @@ fn permits(scope: &FilesScope, operation: &FileOperation) -> bool {
         | FileOperation::SetAttributes { name, .. }
         | FileOperation::Remove { name, .. } => scope.writes(name),
         FileOperation::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
-        FileOperation::List { folder, .. } => scope.holds(folder),
+        FileOperation::List { folder, .. } | FileOperation::Use { folder, .. } => scope.holds(folder),
         FileOperation::Recover { .. } => false,
     }
 }

@@ -29,6 +29,7 @@ use crate::show;
 mod arguments;
 mod copy;
 mod many;
+mod quota;
 mod sources;
 mod tree;
 mod views;
@@ -96,6 +97,7 @@ impl DfsSession {
             DfsCommand::Append { source, name } => self.append(&source, &name).await?,
             DfsCommand::Rename { from, to, force } => self.rename(&from, &to, force).await?,
             DfsCommand::Stat { name } => views::stat(&self.files.lookup(&name).await?, self.json)?,
+            DfsCommand::Quota(command) => self.quota(command).await?,
             DfsCommand::Du { folder } => self.usage(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
             DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NodeId};
+use eyas_types::dfs::{Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NodeId, Quota};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::Acceptor;
@@ -290,6 +290,14 @@ pub enum FileOperation {
         /// Which names below the folder are listed.
         depth: ListDepth,
     },
+    /// Return the number and the size of the entries below a folder that this node leads. Refused with `NotYet` while
+    /// the node reads them; the client asks again.
+    Use {
+        /// The number of the view that the client knows.
+        view: u64,
+        /// The folder; empty for all names.
+        folder: String,
+    },
     /// Continue without members that are lost for good, when too many are lost to choose a view. Sent to the first
     /// member that is left.
     Recover {
@@ -326,6 +334,13 @@ pub enum FileAnswer {
         implied: Vec<FileName>,
         /// The text from which to continue; `None` at the end.
         next: Option<String>,
+    },
+    /// Result of `Use`.
+    Used {
+        /// Size of all files, bytes. Replicas do not count.
+        bytes: u64,
+        /// Number of files, folders and links.
+        files: u64,
     },
     /// Result of `Recover`.
     Recovered {
@@ -367,13 +382,15 @@ pub struct Listing {
     pub size_bytes: u64,
     /// Owner, permissions and times.
     pub attributes: Attributes,
+    /// Limits on everything below this folder.
+    pub quota: Option<Quota>,
 }
 
 impl Listing {
     /// The entry of this name and record.
     pub fn of(name: FileName, record: &FileRecord) -> Self {
-        let (id, kind, attributes) = (record.id, record.kind.clone(), record.attributes);
-        Listing { name, id, kind, size_bytes: record.size_bytes(), attributes }
+        let FileRecord { id, ref kind, attributes, quota, .. } = *record;
+        Listing { name, id, kind: kind.clone(), size_bytes: record.size_bytes(), attributes, quota }
     }
 }
 

@@ -22,6 +22,7 @@ extern crate alloc;
 mod ballot;
 mod event;
 mod fetch;
+mod folder_use;
 mod lease;
 mod list;
 mod lost;

@@ -7,6 +7,7 @@ use eyas_types::dfs::{FileName, NodeId};
 
 use crate::event::{Config, Effect, Event, Save, Saved};
 use crate::fetch::ChunkFetches;
+use crate::folder_use::FolderUses;
 use crate::lease::Leases;
 use crate::lost::LostChunks;
 use crate::message::{MessageBody, RingMessage};
@@ -77,6 +78,7 @@ pub struct RingNode {
     pub(crate) repairs: Repairs,
     pub(crate) lost: LostChunks,
     pub(crate) fetches: ChunkFetches,
+    pub(crate) uses: FolderUses,
     next_tick_us: u64,
 }
 
@@ -109,6 +111,7 @@ impl RingNode {
             repairs: Repairs::default(),
             lost: LostChunks::default(),
             fetches: ChunkFetches::default(),
+            uses: FolderUses::default(),
             next_tick_us: now_us,
         };
         node.lead_again(effects);

@@ -73,7 +73,7 @@ impl FileOperation {
             | FileOperation::Remove { name, .. }
             | FileOperation::Stat { name } => Some(name),
             FileOperation::Rename { to, .. } => Some(to),
-            FileOperation::List { .. } | FileOperation::Recover { .. } => None,
+            FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => None,
         }
     }
 }
@@ -104,6 +104,7 @@ impl RingNode {
             FileOperation::List { view, folder, from, most, depth } => {
                 self.list(request, view, (&folder, &from), most, depth, step);
             }
+            FileOperation::Use { view, folder } => self.answer_use(request, view, &folder, step),
             FileOperation::Recover { without, now_s } => self.recover(request, &without, now_s, step),
             _ => unreachable!("{operation:?} is of a name"),
         }
@@ -221,7 +222,9 @@ impl RingNode {
                 FileOperation::Stat { .. } | FileOperation::Replace { .. } | FileOperation::SetAttributes { .. },
                 None,
             ) => Err(Err(Refusal::NotFound)),
-            (FileOperation::List { .. } | FileOperation::Recover { .. }, _) => unreachable!("they are of no name"),
+            (FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. }, _) => {
+                unreachable!("they are of no name")
+            }
         }
     }
 
@@ -261,6 +264,7 @@ impl RingNode {
         let Some(current) = &self.current else { return };
         let partition = current.ring.partition(name);
         if let PendingOperation::QuorumWrite(writing) = &operation {
+            self.uses.saved(partition, name, writing.before.as_ref(), &writing.stored);
             step.records.save(partition, name, writing.stored.clone());
         }
         self.pending.insert(name.clone(), PendingName { partition, operation, waiting, asked_us: step.now_us });

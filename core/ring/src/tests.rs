@@ -214,6 +214,36 @@ fn a_list_of_one_level_skips_what_is_in_subfolders() {
 }
 
 #[test]
+fn the_use_of_a_folder_follows_every_write() {
+    let mut alone = Alone::new();
+    let sized = |id, count: u8| {
+        let chunks = (0..count).map(|object| chunk(object, &[ME])).collect();
+        FileRecord { chunks, ..record(id, count.into()) }
+    };
+    let used = |alone: &mut Alone, folder: &str| match alone.ask(FileOperation::Use { view: 1, folder: folder.into() })
+    {
+        Ok(FileAnswer::Used { bytes, files }) => (bytes, files),
+        other => panic!("{other:?}"),
+    };
+    for (id, of) in ["/a", "/a/1", "/a/b/2", "/a-b", "/c/3"].into_iter().enumerate() {
+        alone.done(FileOperation::Create { name: name(of), record: sized(id as u128, 2) });
+    }
+    assert_eq!(used(&mut alone, "/a"), (4, 2), "read");
+    assert_eq!((used(&mut alone, ""), used(&mut alone, "/a/b/"), used(&mut alone, "/none")), ((10, 5), (2, 1), (0, 0)));
+    let version = alone.done(FileOperation::Create { name: name("/a/4"), record: sized(9, 1) });
+    assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b")), ((5, 3), (2, 1)), "kept current");
+    let version = alone.done(FileOperation::Replace { name: name("/a/4"), version, record: sized(9, 5) });
+    assert_eq!(used(&mut alone, "/a"), (9, 3));
+    let (from, to, over) = (name("/a/4"), name("/a/b/2"), Replaceable::File);
+    alone.done(FileOperation::Rename { from, version, id: FileId(9), to, over });
+    assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b")), ((7, 2), (5, 1)));
+    alone.done(FileOperation::Remove { name: name("/a/b/2"), id: FileId(9) });
+    assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b"), used(&mut alone, "")), ((2, 1), (0, 0), (8, 4)));
+    let other = FileOperation::Use { view: 2, folder: String::new() };
+    assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
+}
+
+#[test]
 fn chunks_that_no_file_has_any_more_are_dropped() {
     let mut alone = Alone::new();
     let with = |objects: &[u8]| {

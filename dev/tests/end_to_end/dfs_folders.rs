@@ -133,3 +133,41 @@ fn trees_keep_empty_folders_permissions_times_and_links() {
         std::fs::set_permissions(place(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
 }
+
+#[test]
+fn quotas_refuse_what_is_too_much() {
+    let cluster = cluster(3);
+    cluster.write("ten", "123456789\n");
+    cluster.write("big", "a line of text\n".repeat(600_000));
+    cluster.run(&["dfs", "quota", "show"]).exits(0).says(&["no folder has a quota"]);
+    cluster.run(&["dfs", "quota", "set", "/a", "--files", "9"]).exits(1).says(&["no file /a"]);
+    cluster.run(&["dfs", "mkdir", "-p", "/a/b"]).exits(0);
+    cluster.run(&["dfs", "quota", "set", "/a"]).exits(2);
+    cluster.run(&["dfs", "quota", "set", "/a", "--bytes", "1MB"]).exits(0);
+    cluster.run(&["dfs", "put", "ten", "/a/b/1"]).exits(0);
+    // In the middle of the file.
+    let over = ["/a has a quota of 1.0 MB", "10 B are used", "/a/b/big needs", "quota set"];
+    cluster.run(&["dfs", "put", "--chunk-size", "64KiB", "big", "/a/b/big"]).exits(1).says(&over);
+    assert_eq!(listed(&cluster, &["/a/b"]), pairs(&[("/a/b/1", "file")]));
+    cluster.run(&["dfs", "append", "big", "/a/b/1"]).exits(1).says(&["/a has a quota of 1.0 MB"]);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a/b/1"]).exits(0).stdout, "123456789\n");
+    cluster.run(&["dfs", "put", "big", "/big"]).exits(0);
+    cluster.run(&["dfs", "rename", "/big", "/a/big"]).exits(1).says(&["/a has a quota of 1.0 MB"]);
+    cluster.run(&["run", "--array", "1-1", "-i", "big", "-o", "x=eyas:///a/x", "--", "cp", "big", "x"]).exits(1);
+
+    cluster.run(&["dfs", "quota", "set", "/a/b", "--files", "2"]).exits(0);
+    cluster.run(&["dfs", "put", "ten", "/a/b/2"]).exits(0);
+    cluster.run(&["dfs", "mkdir", "/a/b/3"]).exits(1).says(&["/a/b has a quota of 2 files", "2 are used"]);
+    let quotas = cluster.ask(&["dfs", "quota", "show"], "quotas");
+    assert_eq!(quotas[0]["bytes"], 1_000_000, "{quotas}");
+    assert_eq!((&quotas[0]["used_bytes"], &quotas[0]["used_files"]), (&20.into(), &3.into()), "{quotas}");
+    assert_eq!((&quotas[1]["folder"], &quotas[1]["files"]), (&"/a/b".into(), &2.into()), "{quotas}");
+    // Within the quota, entries are renamed, replaced and removed.
+    cluster.run(&["dfs", "rename", "/a/b/2", "/a/b/3"]).exits(0);
+    cluster.run(&["dfs", "rm", "/a/b/3"]).exits(0);
+    cluster.run(&["dfs", "put", "ten", "/a/b/4"]).exits(0);
+    cluster.run(&["dfs", "quota", "remove", "/a/b"]).exits(0);
+    cluster.run(&["dfs", "put", "ten", "/a/b/5"]).exits(0);
+    cluster.run(&["dfs", "quota", "remove", "/a"]).exits(0);
+    cluster.run(&["dfs", "rename", "/big", "/a/big"]).exits(0);
+}

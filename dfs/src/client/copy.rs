@@ -209,7 +209,7 @@ impl DfsClient {
             made[place] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
-        let draft = FileDraft { name: to, id, replication, is_durable };
+        let draft = FileDraft { name: to, id, replication, is_durable, replaced_bytes: 0 };
         self.sync_all(&chunks, replication).await?;
         if began.elapsed() > MAX_WRITING {
             return Err(too_long(to));

@@ -8,7 +8,7 @@ use eyas_types::dfs::{AttributeChange, Attributes, FileId, FileKind, FileName, F
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{now_ns, random};
-use crate::client::{DfsClient, File, PAUSE, unexpected};
+use crate::client::{DfsClient, File, FolderUsage, PAUSE, unexpected};
 
 /// Owner, permissions and time of a new entry, and whether its folder is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,12 @@ impl DfsClient {
             self.make_parents(name).await?;
         }
         let record = FileRecord::without_content(FileId(random()?), kind, creation.attributes());
+        self.create_within_quota(name, record).await
+    }
+
+    /// Creates an entry if the quotas of its folders permit it.
+    pub(super) async fn create_within_quota(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
+        self.charge(name, None, FolderUsage::added(None, &record), true).await?;
         self.create_record(name, record).await
     }
 

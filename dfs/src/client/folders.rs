@@ -99,16 +99,24 @@ impl DfsClient {
     async fn make_if_missing(&self, name: &FileName) -> Result<(), FilesError> {
         let attributes = Creation::of_process(0o777).attributes();
         let record = FileRecord::without_content(FileId(random()?), FileKind::Folder, attributes);
-        match self.create_record(name, record).await {
+        match self.create_within_quota(name, record).await {
             Err(error) if error.kind == FilesErrorKind::Exists => match self.lookup(name).await {
                 Ok(there) if !there.record.kind.is_folder() => Err(FilesError::not_folder(name)),
+                Ok(there) => {
+                    self.0.quotas.seen(name, there.record.quota);
+                    Ok(())
+                }
                 // Another client has removed it just now.
                 Err(error) if error.kind == FilesErrorKind::NotFound => Ok(()),
-                there => there.map(drop),
+                Err(error) => Err(error),
             },
             // The token of a job may write below a folder that it may not make.
             Err(error) if error.kind == FilesErrorKind::NotAllowed => Ok(()),
-            made => made.map(drop),
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.0.quotas.seen(name, None);
+                Ok(())
+            }
         }
     }
 

@@ -122,13 +122,29 @@ impl DfsClient {
         }
     }
 
-    /// Asks all members of the current view, and repeats this until all of them have answered in one view.
     async fn of_all(&self, wanted: &Wanted) -> Result<Vec<MemberPart>, FilesError> {
+        let list = |files: DfsClient, address, view| {
+            let wanted = wanted.clone();
+            async move { files.list_on(address, view, wanted).await }
+        };
+        self.ask_all(list).await
+    }
+
+    /// Asks all members of the current view, and repeats this until all of them have answered in one view. `ask` is
+    /// told the address of a member and the number of the view; its result is `None` if the member cannot answer now.
+    pub(super) async fn ask_all<T, F>(
+        &self,
+        ask: impl Fn(DfsClient, SocketAddr, u64) -> F,
+    ) -> Result<Vec<T>, FilesError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<Option<T>, FilesError>> + Send + 'static,
+    {
         let deadline = self.deadline();
         let mut pause = PAUSE;
         loop {
             let known = self.known();
-            match self.of_members(&known, wanted).await {
+            match self.ask_members(&known, &ask).await {
                 Ok(Some(parts)) => return Ok(parts),
                 Ok(None) if Instant::now() < deadline => {}
                 Ok(None) => return Err(FilesError::unreachable(known.why_at_rest())),
@@ -145,17 +161,24 @@ impl DfsClient {
         }
     }
 
-    /// The parts of all members of one view; `None` if the view has changed.
-    async fn of_members(&self, known: &Known, wanted: &Wanted) -> Result<Option<Vec<MemberPart>>, FilesError> {
-        let (mut parts, mut listing) = (Vec::new(), JoinSet::new());
+    /// The answers of all members of one view; `None` if one of them cannot answer now.
+    async fn ask_members<T, F>(
+        &self,
+        known: &Known,
+        ask: &impl Fn(DfsClient, SocketAddr, u64) -> F,
+    ) -> Result<Option<Vec<T>>, FilesError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<Option<T>, FilesError>> + Send + 'static,
+    {
+        let (mut parts, mut asked) = (Vec::new(), JoinSet::new());
         for node in &known.view.members {
             let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
             let member = known.members.get(node).ok_or_else(missing)?;
-            let (files, address, view, wanted) = (self.clone(), member.address, known.view.number, wanted.clone());
-            listing.spawn(async move { files.list_on(address, view, wanted).await });
+            asked.spawn(ask(self.clone(), member.address, known.view.number));
         }
-        while let Some(listed) = listing.join_next().await {
-            match listed.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))? {
+        while let Some(part) = asked.join_next().await {
+            match part.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))? {
                 Some(part) => parts.push(part),
                 None => return Ok(None),
             }

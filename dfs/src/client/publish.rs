@@ -9,7 +9,7 @@ use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, random};
-use crate::client::{DfsClient, File, PAUSE, WriteOptions, unexpected};
+use crate::client::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpected};
 
 /// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that belong to no file
 /// after a day.
@@ -39,7 +39,12 @@ impl DfsClient {
         see: impl FnMut(u64),
     ) -> Result<HiddenFile, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
-        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
+        let replaced_bytes = match self.lookup(name).await {
+            Ok(present) => present.record.size_bytes(),
+            Err(error) if error.kind == FilesErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes };
         let cutter = Cutter::new(format, chunk_bytes);
         let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
         Ok(HiddenFile::of(self, &draft, options, chunks))
@@ -70,7 +75,7 @@ impl HiddenFile {
         if makes_parents {
             files.make_parents(&name).await?;
         }
-        files.create_record(&name, record).await
+        files.create_within_quota(&name, record).await
     }
 
     /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients
@@ -105,6 +110,8 @@ impl HiddenFile {
                 return Err(FilesError::changed(name));
             }
             tried_over = Some(over);
+            let added = FolderUsage::added(present.as_ref().map(|present| &present.record), record);
+            self.files.charge(name, None, added, true).await?;
             if !may_appear() {
                 return Ok(None);
             }

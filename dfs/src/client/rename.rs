@@ -11,7 +11,7 @@ use eyas_types::dfs::{FileName, FileNameError, FileRecord};
 use tokio::task::JoinSet;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{DfsClient, File};
+use crate::client::{DfsClient, File, FolderUsage};
 
 /// Maximum number of entries of a folder that are renamed at the same time.
 const RENAMES_TOGETHER: usize = 512;
@@ -80,6 +80,7 @@ impl DfsClient {
     /// Renames one entry.
     async fn rename_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
         let from = file.name.clone();
+        self.charge(to, Some(&from), FolderUsage::added(None, &file.record), true).await?;
         loop {
             let (version, id) = (file.version, file.record.id);
             let rename = FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };

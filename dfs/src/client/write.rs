@@ -23,7 +23,7 @@ use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::groups::OutgoingSmallChunk;
 use crate::client::publish::HiddenFile;
-use crate::client::{Creation, DfsClient, File, PAUSE, unexpected};
+use crate::client::{Creation, DfsClient, File, FolderUsage, PAUSE, unexpected};
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
 
 /// Number of chunks that are being stored at the same time.
@@ -77,6 +77,8 @@ pub(super) struct FileDraft<'a> {
     pub id: FileId,
     pub replication: u8,
     pub is_durable: bool,
+    /// Bytes that the content replaces, which quotas do not count twice.
+    pub replaced_bytes: u64,
 }
 
 /// A piece of the source.
@@ -115,7 +117,7 @@ impl DfsClient {
     ) -> Result<File, FilesError> {
         self.prepare_name(name, options.creation).await?;
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
-        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable };
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes: 0 };
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
         cut(Cutter::new(format, chunk_bytes), std::io::empty(), content, 1, |piece| {
@@ -164,7 +166,7 @@ impl DfsClient {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::resume(format, chunk_bytes, offset);
-        let draft = FileDraft { name, id, replication, is_durable: true };
+        let draft = FileDraft { name, id, replication, is_durable: true, replaced_bytes: last.len() as u64 };
         let more = self.store_all(&draft, cutter, source, last, kept.len(), see).await?;
         kept.extend(more);
         let now_ns = now_ns();
@@ -176,6 +178,7 @@ impl DfsClient {
     /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
     /// the meantime.
     pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
+        self.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record), true).await?;
         loop {
             let (name, version) = (file.name.clone(), file.version);
             let changed = match self.operate(FileOperation::Replace { name, version, record: record.clone() }).await {
@@ -217,7 +220,7 @@ impl DfsClient {
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
-        let FileDraft { name, id, replication, is_durable } = *draft;
+        let FileDraft { name, id, replication, is_durable, replaced_bytes } = *draft;
         self.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
@@ -239,6 +242,8 @@ impl DfsClient {
                     stored_bytes += chunk.size_bytes;
                     see(stored_bytes);
                     chunks[place] = Some(chunk);
+                    let more = FolderUsage { bytes: stored_bytes.saturating_sub(replaced_bytes), files: 0 };
+                    self.charge(name, None, more, false).await?;
                 }
                 piece = pieces.recv(), if !is_full => match piece {
                     Some(Piece::Chunk(content)) => {

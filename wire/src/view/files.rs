@@ -31,6 +31,21 @@ pub struct FileView {
     pub shape: Option<FileShape>,
 }
 
+/// The quota and the use of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaView {
+    /// The folder.
+    pub folder: FileName,
+    /// Maximum size of all files below it, if there is a limit.
+    pub bytes: Option<u64>,
+    /// Size of all files below it.
+    pub used_bytes: u64,
+    /// Maximum number of files, folders and links below it, if there is a limit.
+    pub files: Option<u64>,
+    /// Number of files, folders and links below it.
+    pub used_files: u64,
+}
+
 /// How a file is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileShape {

@@ -162,6 +162,9 @@ pub(crate) enum DfsCommand {
         /// The file, folder or link
         name: FileName,
     },
+    /// Limit the size and the number of files below a folder
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Show the total size of the files of a folder; without a folder, also the usage of each node
     Du {
         /// The folder
@@ -206,6 +209,32 @@ pub(crate) enum DfsCommand {
         /// Confirm that all files are to be removed
         #[arg(long, required = true)]
         yes: bool,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum QuotaCommand {
+    /// Set the quota of a folder, in place of the one that it has
+    #[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["bytes", "files"])))]
+    Set {
+        /// The folder
+        folder: FileName,
+        /// Maximum size of all files below it together; replicas do not count
+        #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+        bytes: Option<u64>,
+        /// Maximum number of files, folders and links below it
+        #[arg(long, value_name = "N")]
+        files: Option<u64>,
+    },
+    /// Show the quota and the use of a folder, or of all folders that have a quota
+    Show {
+        /// The folder
+        folder: Option<FileName>,
+    },
+    /// Remove the quota of a folder
+    Remove {
+        /// The folder
+        folder: FileName,
     },
 }
 

@@ -58,7 +58,7 @@ fn owner(attributes: &Attributes) -> String {
 
 /// The view of an entry.
 fn entry(listing: &Listing, shape: Option<FileShape>) -> FileView {
-    let Listing { name, id, kind, size_bytes, attributes } = listing;
+    let Listing { name, id, kind, size_bytes, attributes, .. } = listing;
     let (kind, target) = match kind {
         FileKind::File => ("file", None),
         FileKind::Folder => ("folder", None),

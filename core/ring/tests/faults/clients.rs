@@ -86,7 +86,26 @@ impl Clients {
             let listed = self.list(folder, cluster);
             let within = found.iter().filter(|(name, _)| name.is_within(folder));
             assert!(listed.iter().eq(within), "{folder}: {listed:?} of {found:?}");
+            let below = found.keys().filter(|name| name.is_within(folder) && name.as_str() != folder).count();
+            assert_eq!(self.used(folder, cluster), below as u64, "{folder}: {found:?}");
         }
+    }
+
+    /// The number of files below a folder, as all nodes count them together.
+    fn used(&mut self, folder: &str, cluster: &mut Cluster) -> u64 {
+        let mut used = 0;
+        for node in cluster.up() {
+            used += loop {
+                let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
+                let operation = FileOperation::Use { view, folder: folder.to_owned() };
+                match self.answer(node, operation, cluster) {
+                    Ok(FileAnswer::Used { files, .. }) => break files,
+                    Err(Refusal::OtherView { .. }) => {}
+                    other => panic!("{other:?} is no use"),
+                }
+            };
+        }
+        used
     }
 
     /// The lists of all nodes, page by page.
@@ -243,6 +262,13 @@ impl Clients {
             }
             (8, _) => {
                 let ring = any_ring(cluster)?;
+                if cluster.dice.chance(500) {
+                    // From then on the node keeps the use current.
+                    let up = cluster.up();
+                    let node = cluster.dice.any(&up)?;
+                    let view = cluster.machines[&node].node.as_ref()?.view()?.number;
+                    return Some((FileOperation::Use { view, folder: "/0".to_owned() }, 0, node));
+                }
                 let operation = FileOperation::List {
                     view: cluster.dice.below(9),
                     folder: "/0".to_owned(),
@@ -289,6 +315,6 @@ fn leader_of(operation: &FileOperation, cluster: &mut Cluster) -> Option<NodeId>
         | FileOperation::Remove { name, .. }
         | FileOperation::Stat { name } => Some(ring.leader(name)),
         FileOperation::Rename { to, .. } => Some(ring.leader(to)),
-        FileOperation::List { .. } | FileOperation::Recover { .. } => None,
+        FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => None,
     }
 }

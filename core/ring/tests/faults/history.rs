@@ -38,7 +38,7 @@ impl fmt::Display for Attempt {
                 write!(f, "rename {from} {} to {to} over {over:?}", short(*id))?;
             }
             FileOperation::Stat { name } => write!(f, "stat {name}")?,
-            FileOperation::List { .. } => write!(f, "list")?,
+            FileOperation::List { .. } | FileOperation::Use { .. } => write!(f, "list")?,
             FileOperation::Recover { without, .. } => write!(f, "recover without {without:?}")?,
         }
         let Some((at_us, answer)) = &self.answer else { return f.write_str(" -") };
@@ -67,7 +67,7 @@ pub fn check(history: &[Attempt]) {
             | FileOperation::SetAttributes { name, .. }
             | FileOperation::Stat { name } => drop(names.insert(name.clone())),
             FileOperation::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
-            FileOperation::List { .. } | FileOperation::Recover { .. } => {}
+            FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => {}
         }
     }
     for name in names {
