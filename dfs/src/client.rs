@@ -6,6 +6,7 @@
 
 mod balance;
 mod calls;
+mod changes;
 mod copy;
 mod entries;
 mod error;
@@ -39,6 +40,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
+pub use changes::Changes;
 pub use copy::CopyOptions;
 pub use entries::Creation;
 pub use error::{FilesError, FilesErrorKind};

@@ -6,6 +6,7 @@
 //! what; `eyas_blocks` decides where files are cut.
 
 mod audit;
+mod change_log;
 mod chunks;
 mod client;
 mod database;
@@ -24,7 +25,7 @@ mod storage;
 
 pub use client::{Change, NewContent, new_file_id};
 pub use client::{
-    ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, FolderUsage,
+    Changes, ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, FolderUsage,
     Gathering, HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance,
     SMALL_CHUNK_BYTES, Verified, WriteOptions,
 };
@@ -32,7 +33,7 @@ pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
 pub use node::{DfsNode, NodeError, Site};
-pub use protocol::{DfsMembership, Member, Usage};
+pub use protocol::{ChangeEntry, DfsMembership, Door, Member, Usage};
 pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
 pub use space::{BoxedFuture, ChunkSpace, SpaceError};
 pub use storage::FilesStorage;

@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use crate::audit::{self, Auditors};
+use crate::change_log::ChangeLog;
 use crate::chunks::{ChunkSpec, NodeChunks};
 use crate::database::{Database, DatabaseError};
 use crate::gossip::{Gossip, LiveNodes, Neighbour};
@@ -113,6 +114,8 @@ pub(crate) struct NodeShared {
     pub links: NodeLinks,
     /// Decides what tokens of jobs permit.
     pub credentials: Credentials,
+    /// The audit log.
+    pub changes: ChangeLog,
     pub told: mpsc::SyncSender<RingInput>,
     pub runs: mpsc::SyncSender<runs::RunInput>,
     pub state: watch::Receiver<RingState>,
@@ -175,6 +178,7 @@ impl DfsNode {
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
         let Site { folder, database, node, system, listener, socket, address } = site;
+        let changes = ChangeLog::open(&folder).map_err(failed("open the audit log"))?;
         let identity = Identity { folder, system: system.unwrap_or(place.system) };
         identity.may_be_of(place.system)?;
         let saved = database.saved()?;
@@ -200,6 +204,7 @@ impl DfsNode {
             chunks,
             links,
             credentials: access.credentials().clone(),
+            changes,
             told,
             runs: tell_runs,
             state,

@@ -49,10 +49,45 @@ impl DfsMembership {
     }
 }
 
+/// The door through which a client uses files. The audit log shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// A command such as `eyas dfs`.
+    Dfs,
+    /// Inputs and outputs of tasks.
+    Task,
+    /// `eyas map`.
+    Map,
+    /// A mount.
+    Mount,
+}
+
+/// A change that a leader has acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeEntry {
+    /// When it was acknowledged, microseconds since 1970, by the clock of the node.
+    pub time_us: u64,
+    /// The key or the job whose session has asked for it.
+    pub holder: String,
+    /// The door through which the change came. Each client states its door itself.
+    pub door: Door,
+    /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for changes that were not
+    /// logged.
+    pub operation: String,
+    /// The name of the file.
+    pub name: Option<FileName>,
+    /// The new name, after a rename.
+    pub to: Option<FileName>,
+    /// Size of the file after it was created or written; or the number of changes that were left out.
+    pub size: Option<u64>,
+}
+
 /// A request of a client. Answers contain its number, and come in any order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeRequest {
     pub number: u64,
+    pub door: Door,
     pub what: RequestBody,
 }
 
@@ -86,6 +121,8 @@ pub(crate) enum RequestBody {
     StoreAll { chunks: Vec<SmallChunk>, is_durable: bool },
     /// Force chunks to the disk. Answered by [`ResponseBody::Synced`].
     Sync { objects: Vec<ObjectId> },
+    /// Read the audit log of the node from a position on. Answered by [`ResponseBody::Changes`].
+    Changes { folder: String, since_us: u64, from: u64 },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
     /// Make chunks of objects in the node's store that have the same content. Answered by [`ResponseBody::Derived`].
@@ -181,6 +218,8 @@ pub(crate) enum ResponseBody {
     Synced {
         failure: Option<String>,
     },
+    /// Entries of the audit log, and the position from which to continue; or the failure, for a person.
+    Changes(Result<(Vec<ChangeEntry>, Option<u64>), String>),
     /// One value for each chunk.
     Contents(Vec<SmallContent>),
     /// One value for each chunk.

@@ -9,6 +9,7 @@ use crate::runs::RunRequest;
 /// Whether a holder may send this request. The token of a job permits requests within its `scope`.
 pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &RequestBody) -> bool {
     match (holder, scope) {
+        (Principal::Key(_, role), _) if matches!(what, RequestBody::Changes { .. }) => role == KeyRole::Admin,
         (Principal::Key(_, KeyRole::Admin | KeyRole::Submit | KeyRole::Executor), _) => true,
         (Principal::Key(_, KeyRole::Read), _) => only_reads(what),
         (Principal::Job(_), Some(scope)) => is_within(scope, what),
@@ -25,7 +26,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
         RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
         RequestBody::Derive(_) | RequestBody::Cut(_) => false,
-        RequestBody::Bad { .. } | RequestBody::Tell { .. } => false,
+        RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
     }
 }
 
@@ -50,7 +51,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
                 && matches!(request, RunRequest::Spec | RunRequest::Attend(_) | RunRequest::Status)
         }
         RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
-        RequestBody::Check { .. } | RequestBody::Usage => false,
+        RequestBody::Check { .. } | RequestBody::Usage | RequestBody::Changes { .. } => false,
         // They copy objects that the scope does not name.
         RequestBody::Derive(_) | RequestBody::Cut(_) => false,
     }

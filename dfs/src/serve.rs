@@ -14,9 +14,10 @@ use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, block_in_place};
 
+use crate::change_log::Change;
 use crate::chunks::{ChunkError, ChunkSpec};
 use crate::node::NodeShared;
-use crate::protocol::{ChunkPresence, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
+use crate::protocol::{ChunkPresence, Door, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
 use crate::rights::is_allowed;
 use crate::ring_thread::RingInput;
 use crate::runs::{self, BlockRunId, RunRequest};
@@ -109,6 +110,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
 async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionError> {
     let Session { mut reader, writer, mut standing, .. } = session;
     let holder = standing.holder();
+    let shown: Arc<str> = holder.to_string().into();
     let (outbox, send) = outbox::<NodeResponse>(writer);
     let mut serving = JoinSet::new();
     serving.spawn(async move { drop(send.await) });
@@ -118,7 +120,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             asked = reader.next() => asked?,
             _ = standing.ends() => return Ok(()),
         };
-        for NodeRequest { number, what } in asked {
+        for NodeRequest { number, door, what } in asked {
             while serving.try_join_next().is_some() {}
             let may = match holder {
                 Principal::Job(job) => is_allowed(holder, shared.credentials.trust().jobs.get(&job), &what),
@@ -137,7 +139,8 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             }
             // The semaphore is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
-            let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
+            let (shared, outbox) = (shared.clone(), outbox.clone());
+            let client = Client { shared, outbox, number, door, holder: shown.clone() };
             let is_storing = matches!(
                 what,
                 RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Derive(_) | RequestBody::Cut(_)
@@ -162,6 +165,9 @@ struct Client {
     shared: Arc<NodeShared>,
     outbox: Outbox<NodeResponse>,
     number: u64,
+    door: Door,
+    /// The key or the job of the session, for the audit log.
+    holder: Arc<str>,
 }
 
 impl Client {
@@ -189,6 +195,10 @@ impl Client {
                 let failure = self.shared.chunks.sync(&objects).await.err();
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }
             }
+            RequestBody::Changes { folder, since_us, from } => {
+                let read = block_in_place(|| self.shared.changes.read(&folder, since_us, from));
+                ResponseBody::Changes(read.map_err(|error| error.to_string()))
+            }
             RequestBody::Contents { objects } => {
                 ResponseBody::Contents(block_in_place(|| self.shared.chunks.contents(&objects)))
             }
@@ -215,10 +225,17 @@ impl Client {
             return Vec::new();
         }
         let (count, (all, answered)) = (operations.len(), oneshot::channel());
+        let changes: Vec<_> = operations.iter().map(Change::of).collect();
         let is_busy =
             matches!(self.shared.told.try_send(RingInput::Asked(operations, all)), Err(TrySendError::Full(_)));
         match answered.await {
-            Ok(answers) => answers,
+            Ok(answers) => {
+                let done = changes.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
+                for change in done.filter_map(|(change, _)| change) {
+                    self.shared.changes.add(&self.holder, self.door, change);
+                }
+                answers
+            }
             Err(_) if is_busy => vec![Err(Refusal::Busy); count],
             // The node has left the file system; other nodes lead in another view.
             Err(_) => vec![Err(Refusal::OtherView { view: 0 }); count],

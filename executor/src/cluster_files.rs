@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, FilesStorage, NearNode};
+use eyas_dfs::{DfsClient, Door, FilesStorage, NearNode};
 use eyas_session::Access;
 use eyas_store::{StorageError, StorageErrorKind};
 
@@ -39,7 +39,9 @@ pub(crate) fn storage(access: Access, nodes: Arc<KnownFilesNodes>, near: Option<
                 let why = "no executor of this cluster keeps files: start some with `eyas start executor --dfs`";
                 return Err(StorageError::new(StorageErrorKind::NotFound, why));
             }
-            Ok(DfsClient::connect(access, seeds, near, PATIENCE).await?)
+            let files = DfsClient::connect(access, seeds, near, PATIENCE).await?;
+            files.set_door(Door::Task);
+            Ok(files)
         }
     })
 }

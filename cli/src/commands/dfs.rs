@@ -27,6 +27,7 @@ use crate::print::{self, say};
 use crate::show;
 
 mod arguments;
+mod audit;
 mod copy;
 mod many;
 mod quota;
@@ -98,6 +99,7 @@ impl DfsSession {
             DfsCommand::Rename { from, to, force } => self.rename(&from, &to, force).await?,
             DfsCommand::Stat { name } => views::stat(&self.files.lookup(&name).await?, self.json)?,
             DfsCommand::Quota(command) => self.quota(command).await?,
+            DfsCommand::Audit { folder, since } => self.audit(&folder, since).await?,
             DfsCommand::Du { folder } => self.usage(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
             DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,

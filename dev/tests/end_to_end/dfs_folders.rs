@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use crate::dfs::joined;
-use crate::support::Cluster;
+use crate::support::{Cluster, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -170,4 +170,36 @@ fn quotas_refuse_what_is_too_much() {
     cluster.run(&["dfs", "put", "ten", "/a/b/5"]).exits(0);
     cluster.run(&["dfs", "quota", "remove", "/a"]).exits(0);
     cluster.run(&["dfs", "rename", "/big", "/a/big"]).exits(0);
+}
+
+#[test]
+fn changes_are_logged_with_key_and_door() {
+    let cluster = cluster(3);
+    cluster.write("x", "x\n");
+    cluster.run(&["dfs", "put", "x", "/a/x"]).exits(0);
+    cluster.run(&["dfs", "append", "x", "/a/x"]).exits(0);
+    cluster.run(&["dfs", "chmod", "600", "/a/x"]).exits(0);
+    cluster.run(&["dfs", "rename", "/a/x", "/b/y"]).exits(0);
+    cluster.run(&["dfs", "rename", "/none", "/b/z"]).exits(1);
+    cluster.run(&["dfs", "rm", "/b/y"]).exits(0);
+    cluster.run(&["run", "--array", "1-1", "-o", "n=eyas:///c/n", "--", "sh", "-c", "echo 1 > n"]).exits(0);
+    let logged = |words: &[&str]| {
+        let changes = cluster.ask(&[&["dfs", "audit"], words].concat(), "changes");
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        let line = |change: &Value| {
+            let size = change["size"].as_u64().map_or("-".to_owned(), |size| size.to_string());
+            let [door, operation, name, to] = ["door", "operation", "name", "to"].map(|field| text(&change[field]));
+            format!("{door} {operation} {name} {to} {size}")
+        };
+        changes.as_array().unwrap().iter().map(line).collect::<Vec<_>>()
+    };
+    let a = ["dfs folder /a - -", "dfs create /a/x - 2", "dfs write /a/x - 4", "dfs attributes /a/x - -"];
+    let b = ["dfs folder /b - -", "dfs rename /a/x /b/y -", "dfs remove /b/y - -"];
+    let c = ["task folder /c - -", "task create /c/n - 2"];
+    wait_until("the lines are written", || logged(&[]) == [&a[..], &b[..], &c[..]].concat());
+    assert_eq!(logged(&["/a"]), [&a[..], &b[1..2]].concat());
+    assert_eq!(logged(&["--since", "1h", "/c"]), c);
+    let shown = cluster.run(&["dfs", "audit", "/b"]).exits(0).stdout;
+    let is_whole = shown.contains("rename /a/x to /b/y; key ") && shown.contains("(role admin)");
+    assert!(is_whole && shown.lines().all(|line| line.contains(" UTC  dfs  ")), "{shown}");
 }

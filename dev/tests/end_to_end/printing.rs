@@ -59,6 +59,7 @@ fn words_of(command: &str) -> Call {
         "dfs rm" => call(&["/none"]),
         "dfs show" | "dfs stat" => call(&["/file"]),
         "dfs mkdir" | "dfs rmdir" => call(&["/folder"]),
+        "dfs audit" => call(&[]),
         "dfs quota set" => call(&["/none", "--files", "9"]),
         "dfs quota show" => call(&[]),
         "dfs quota remove" => call(&["/none"]),

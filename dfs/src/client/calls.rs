@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::protocol::{NodeRequest, NodeResponse, RequestBody, ResponseBody};
+use crate::protocol::{Door, NodeRequest, NodeResponse, RequestBody, ResponseBody};
 
 /// Timeout of answers of a node.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
@@ -19,6 +19,7 @@ pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Connections to nodes.
 pub(crate) struct Calls {
     access: Access,
+    door: Mutex<Door>,
     /// At most one connection to each node.
     nodes: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<Option<Call>>>>>,
 }
@@ -47,7 +48,12 @@ pub(crate) struct Replies {
 
 impl Calls {
     pub fn new(access: Access) -> Self {
-        Calls { access, nodes: Mutex::default() }
+        Calls { access, door: Mutex::new(Door::Dfs), nodes: Mutex::default() }
+    }
+
+    /// All further requests come through this door.
+    pub fn set_door(&self, door: Door) {
+        *lock(&self.door) = door;
     }
 
     /// Sends a request to the node at `address`.
@@ -68,8 +74,9 @@ impl Calls {
             waiting.insert(number, reply);
             number
         };
+        let door = *lock(&self.door);
         let replies = Replies { address, number, pending: connected.pending, replies };
-        connected.outbox.put(vec![NodeRequest { number, what }]).await.map_err(|_| gone(address))?;
+        connected.outbox.put(vec![NodeRequest { number, door, what }]).await.map_err(|_| gone(address))?;
         Ok(replies)
     }
 

@@ -46,6 +46,26 @@ pub struct QuotaView {
     pub used_files: u64,
 }
 
+/// A change of a file that a node has acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeView {
+    /// When it was acknowledged, microseconds since 1970.
+    pub time_us: u64,
+    /// The key or the job that has asked for it.
+    pub holder: String,
+    /// `dfs`, `task`, `map` or `mount`, as the client states it.
+    pub door: String,
+    /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for changes that were not
+    /// logged since a node had too many.
+    pub operation: String,
+    /// The name of the file.
+    pub name: Option<FileName>,
+    /// The new name, after a rename.
+    pub to: Option<FileName>,
+    /// Size of the file after it was created or written; or the number of changes that were left out.
+    pub size: Option<u64>,
+}
+
 /// How a file is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileShape {

@@ -165,6 +165,15 @@ pub(crate) enum DfsCommand {
     /// Limit the size and the number of files below a folder
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Show who changed files, when and from where, in order of time; needs a key of role admin
+    Audit {
+        /// The folder
+        #[arg(default_value = "/")]
+        folder: String,
+        /// Show changes of this last time only, such as 1h
+        #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+        since: Option<u64>,
+    },
     /// Show the total size of the files of a folder; without a folder, also the usage of each node
     Du {
         /// The folder

@@ -1,0 +1,56 @@
+//! `eyas dfs audit`: the acknowledged changes of files.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use eyas_client::files::{ChangeEntry, Door};
+use eyas_client::types::units::format_bytes;
+use eyas_client::view::files::ChangeView;
+
+use super::{DfsSession, rooted};
+use crate::error::CliError;
+use crate::print::out;
+use crate::report::moment;
+use crate::show;
+
+impl DfsSession {
+    pub(super) async fn audit(&self, folder: &str, since: Option<u64>) -> Result<(), CliError> {
+        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let since_us = since.map_or(0, |since| now_us.saturating_sub(since));
+        let mut changes = self.files.changes(&rooted(folder.trim_end_matches('/')), since_us).await?;
+        let mut views = Vec::new();
+        while let Some(entry) = changes.next().await? {
+            match self.json {
+                true => views.push(view(entry)),
+                // Printed as they come: there may be many.
+                false => print(&view(entry))?,
+            }
+        }
+        if self.json { show::json("changes", &views) } else { Ok(()) }
+    }
+}
+
+fn view(entry: ChangeEntry) -> ChangeView {
+    let ChangeEntry { time_us, holder, door, operation, name, to, size } = entry;
+    let door = match door {
+        Door::Dfs => "dfs",
+        Door::Task => "task",
+        Door::Map => "map",
+        Door::Mount => "mount",
+    };
+    ChangeView { time_us, holder, door: door.into(), operation, name, to, size }
+}
+
+fn print(change: &ChangeView) -> Result<(), CliError> {
+    let ChangeView { time_us, holder, door, operation, name, to, size } = change;
+    let mut line = format!("{} UTC  {door}  {operation}", moment(time_us / 1000));
+    match (name, size) {
+        (Some(name), Some(bytes)) => line.push_str(&format!(" {name} ({})", format_bytes(*bytes))),
+        (Some(name), None) => line.push_str(&format!(" {name}")),
+        (None, size) => line.push_str(&format!(" {}", size.unwrap_or(0))),
+    }
+    if let Some(to) = to {
+        line.push_str(&format!(" to {to}"));
+    }
+    out!("{line}; {holder}")?;
+    Ok(())
+}
