@@ -32,18 +32,18 @@ const MAX_ENTRIES: usize = 4096;
 const MAX_LINES_READ: usize = 200_000;
 
 /// The parts of an entry that follow from the request.
-pub(crate) struct Change {
+pub(crate) struct LoggedChange {
     operation: &'static str,
     name: FileName,
     to: Option<FileName>,
     size: Option<u64>,
 }
 
-impl Change {
+impl LoggedChange {
     /// The change that an operation makes, if it makes any.
     pub fn of(operation: &FileOperation) -> Option<Self> {
         let change = |operation, name: &FileName, to: Option<&FileName>, size| {
-            Some(Change { operation, name: name.clone(), to: to.cloned(), size })
+            Some(LoggedChange { operation, name: name.clone(), to: to.cloned(), size })
         };
         match operation {
             FileOperation::Create { name, record } => match record.kind {
@@ -92,8 +92,8 @@ impl ChangeLog {
     }
 
     /// Logs an acknowledged change. Never waits.
-    pub fn add(&self, holder: &str, door: Door, change: Change) {
-        let Change { operation, name, to, size } = change;
+    pub fn add(&self, holder: &str, door: Door, change: LoggedChange) {
+        let LoggedChange { operation, name, to, size } = change;
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         if left_out > 0 {
             self.put(holder, door, ("left out", None, None, Some(left_out)), left_out);
@@ -226,8 +226,8 @@ fn older(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn change(name: &str, size: u64) -> Change {
-        Change { operation: "create", name: name.parse().unwrap(), to: None, size: Some(size) }
+    fn change(name: &str, size: u64) -> LoggedChange {
+        LoggedChange { operation: "create", name: name.parse().unwrap(), to: None, size: Some(size) }
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let log = ChangeLog::open(folder.path()).unwrap();
         log.add("key k1", Door::Dfs, change("/a/1\n2", 5));
         log.add("key k1", Door::Task, change("/b/1", 6));
-        let renamed = Change { operation: "rename", to: Some("/a/2".parse().unwrap()), ..change("/c", 0) };
+        let renamed = LoggedChange { operation: "rename", to: Some("/a/2".parse().unwrap()), ..change("/c", 0) };
         log.add("key k2", Door::Mount, renamed);
         drop(log);
         let log = ChangeLog::open(folder.path()).unwrap();

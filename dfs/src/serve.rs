@@ -14,7 +14,7 @@ use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, block_in_place};
 
-use crate::change_log::Change;
+use crate::change_log::LoggedChange;
 use crate::chunks::{ChunkError, ChunkSpec};
 use crate::node::NodeShared;
 use crate::protocol::{ChunkPresence, Door, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
@@ -225,7 +225,7 @@ impl Client {
             return Vec::new();
         }
         let (count, (all, answered)) = (operations.len(), oneshot::channel());
-        let changes: Vec<_> = operations.iter().map(Change::of).collect();
+        let changes: Vec<_> = operations.iter().map(LoggedChange::of).collect();
         let is_busy =
             matches!(self.shared.told.try_send(RingInput::Asked(operations, all)), Err(TrySendError::Full(_)));
         match answered.await {

@@ -49,7 +49,7 @@ impl Namespace {
     pub async fn list(&self, path: &str, from: &str, most: u32) -> Result<EntryPage, MountFailure> {
         let page = self.dfs.list_folder(path, from, most).await?;
         let entry = |listing: eyas_dfs::Listing| {
-            let eyas_dfs::Listing { name, id, kind, size_bytes, attributes } = listing;
+            let eyas_dfs::Listing { name, id, kind, size_bytes, attributes, .. } = listing;
             (name.base_name().to_owned(), Found { id, kind, size_bytes, attributes, file: None })
         };
         Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })

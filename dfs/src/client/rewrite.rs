@@ -15,7 +15,7 @@ use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord,
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, now_ns, random};
-use crate::client::{DfsClient, File, PAUSE, WriteOptions, unexpected};
+use crate::client::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpected};
 
 /// The new content of a file.
 pub trait NewContent: Send + Sync + 'static {
@@ -69,6 +69,9 @@ impl DfsClient {
         options: WriteOptions,
         is_there: bool,
     ) -> Result<File, FilesError> {
+        if !is_there {
+            self.charge(name, None, FolderUsage { bytes: change.size_bytes, files: 1 }, false).await?;
+        }
         let (chunks, format) = self.store_whole(name, change, options).await?;
         let WriteOptions { chunk_bytes, replication, creation, .. } = options;
         let (kind, attributes, quota) = (FileKind::File, creation.attributes(), None);
@@ -101,7 +104,7 @@ impl DfsClient {
         loop {
             let appeared = match is_there {
                 true => self.replace_present(name, &record).await,
-                false => self.create_record(name, record.clone()).await,
+                false => self.create_within_quota(name, record.clone()).await,
             };
             match appeared {
                 Err(error) if Instant::now() < deadline => match error.kind {
@@ -123,6 +126,7 @@ impl DfsClient {
         if present.record.kind.is_folder() {
             return Err(FilesError::is_folder(name));
         }
+        self.charge(name, None, FolderUsage::added(Some(&present.record), record), true).await?;
         let operation = FileOperation::Replace { name: name.clone(), version: present.version, record: record.clone() };
         match self.operate(operation).await? {
             FileAnswer::Done { version } => Ok(File { name: name.clone(), record: record.clone(), version }),
@@ -138,6 +142,8 @@ impl DfsClient {
     /// `Unreachable`; `Invalid` if the file would have too many chunks.
     pub async fn rewrite(&self, file: &File, change: Change<'_>) -> Result<File, FilesError> {
         let FileRecord { format, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
+        let more = FolderUsage { bytes: change.size_bytes.saturating_sub(file.record.size_bytes()), files: 0 };
+        self.charge(&file.name, None, more, false).await?;
         let is_durable = change.is_durable;
         let options = WriteOptions { format, chunk_bytes, replication, is_durable, ..WriteOptions::of(format) };
         let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
@@ -203,7 +209,8 @@ impl DfsClient {
             return Ok(Vec::new());
         }
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
-        let draft = FileDraft { name, id: new_file_id()?, replication, is_durable };
+        // Quotas were checked for the whole change.
+        let draft = FileDraft { name, id: new_file_id()?, replication, is_durable, replaced_bytes: u64::MAX };
         let cutter = Cutter::resume(format, chunk_bytes, range.start);
         self.store_all(&draft, cutter, change.content.reader(range), Vec::new(), before, |_| {}).await
     }
