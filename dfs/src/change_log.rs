@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use eyas_ring::FileOperation;
 use eyas_types::dfs::{FileKind, FileName};
 
-use crate::protocol::{ChangeEntry, Door};
+use crate::protocol::{ChangeEntry, FilesDoor};
 
 /// Maximum size of the log's file. Then it becomes the older one of two files, in place of the one before.
 const MAX_LOG_BYTES: u64 = 64 << 20;
@@ -92,7 +92,7 @@ impl ChangeLog {
     }
 
     /// Logs an acknowledged change. Never waits.
-    pub fn add(&self, holder: &str, door: Door, change: LoggedChange) {
+    pub fn add(&self, holder: &str, door: FilesDoor, change: LoggedChange) {
         let LoggedChange { operation, name, to, size } = change;
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         if left_out > 0 {
@@ -105,7 +105,7 @@ impl ChangeLog {
     fn put(
         &self,
         holder: &str,
-        door: Door,
+        door: FilesDoor,
         (operation, name, to, size): (&str, Option<FileName>, Option<FileName>, Option<u64>),
         lines: u64,
     ) {
@@ -234,10 +234,10 @@ mod tests {
     fn lines_are_found_by_folder_and_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(folder.path()).unwrap();
-        log.add("key k1", Door::Dfs, change("/a/1\n2", 5));
-        log.add("key k1", Door::Task, change("/b/1", 6));
+        log.add("key k1", FilesDoor::Dfs, change("/a/1\n2", 5));
+        log.add("key k1", FilesDoor::Task, change("/b/1", 6));
         let renamed = LoggedChange { operation: "rename", to: Some("/a/2".parse().unwrap()), ..change("/c", 0) };
-        log.add("key k2", Door::Mount, renamed);
+        log.add("key k2", FilesDoor::Mount, renamed);
         drop(log);
         let log = ChangeLog::open(folder.path()).unwrap();
         let names = |of: &str, since_us| {
@@ -255,7 +255,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(folder.path()).unwrap();
         for number in 0..2 * MAX_ENTRIES as u64 + 7 {
-            log.add("key k1", Door::Map, change("/a", number));
+            log.add("key k1", FilesDoor::Map, change("/a", number));
         }
         drop(log);
         let path = folder.path().join("audit.log");

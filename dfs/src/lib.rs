@@ -33,7 +33,7 @@ pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
 pub use node::{DfsNode, NodeError, Site};
-pub use protocol::{ChangeEntry, DfsMembership, Door, Member, Usage};
+pub use protocol::{ChangeEntry, DfsMembership, FilesDoor, Member, Usage};
 pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
 pub use space::{BoxedFuture, ChunkSpace, SpaceError};
 pub use storage::FilesStorage;

@@ -52,7 +52,7 @@ impl DfsMembership {
 /// The door through which a client uses files. The audit log shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
+pub enum FilesDoor {
     /// A command such as `eyas dfs`.
     Dfs,
     /// Inputs and outputs of tasks.
@@ -71,7 +71,7 @@ pub struct ChangeEntry {
     /// The key or the job whose session has asked for it.
     pub holder: String,
     /// The door through which the change came. Each client states its door itself.
-    pub door: Door,
+    pub door: FilesDoor,
     /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for changes that were not
     /// logged.
     pub operation: String,
@@ -87,7 +87,7 @@ pub struct ChangeEntry {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeRequest {
     pub number: u64,
-    pub door: Door,
+    pub door: FilesDoor,
     pub what: RequestBody,
 }
 

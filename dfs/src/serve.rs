@@ -17,7 +17,7 @@ use tokio::task::{JoinSet, block_in_place};
 use crate::change_log::LoggedChange;
 use crate::chunks::{ChunkError, ChunkSpec};
 use crate::node::NodeShared;
-use crate::protocol::{ChunkPresence, Door, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
+use crate::protocol::{ChunkPresence, FilesDoor, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
 use crate::rights::is_allowed;
 use crate::ring_thread::RingInput;
 use crate::runs::{self, BlockRunId, RunRequest};
@@ -165,7 +165,7 @@ struct Client {
     shared: Arc<NodeShared>,
     outbox: Outbox<NodeResponse>,
     number: u64,
-    door: Door,
+    door: FilesDoor,
     /// The key or the job of the session, for the audit log.
     holder: Arc<str>,
 }

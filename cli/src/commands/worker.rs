@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use eyas_client::files::{Door, RunAddress};
+use eyas_client::files::{FilesDoor, RunAddress};
 use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
 
 use crate::connect::connect;
@@ -45,7 +45,7 @@ pub(crate) enum WorkerCommand {
 
 pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let files = connect(global).await?.files().await?;
-    files.set_door(Door::Map);
+    files.set_door(FilesDoor::Map);
     let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(std::env::temp_dir, PathBuf::from);
     match what {
         WorkerCommand::Map { place, partitions, combine, by_file, program } => {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::protocol::{Door, NodeRequest, NodeResponse, RequestBody, ResponseBody};
+use crate::protocol::{FilesDoor, NodeRequest, NodeResponse, RequestBody, ResponseBody};
 
 /// Timeout of answers of a node.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Connections to nodes.
 pub(crate) struct Calls {
     access: Access,
-    door: Mutex<Door>,
+    door: Mutex<FilesDoor>,
     /// At most one connection to each node.
     nodes: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<Option<Call>>>>>,
 }
@@ -48,11 +48,11 @@ pub(crate) struct Replies {
 
 impl Calls {
     pub fn new(access: Access) -> Self {
-        Calls { access, door: Mutex::new(Door::Dfs), nodes: Mutex::default() }
+        Calls { access, door: Mutex::new(FilesDoor::Dfs), nodes: Mutex::default() }
     }
 
     /// All further requests come through this door.
-    pub fn set_door(&self, door: Door) {
+    pub fn set_door(&self, door: FilesDoor) {
         *lock(&self.door) = door;
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::client::error::FilesError;
 use crate::client::{DfsClient, unexpected};
-use crate::protocol::{ChangeEntry, Door, Member, RequestBody, ResponseBody};
+use crate::protocol::{ChangeEntry, FilesDoor, Member, RequestBody, ResponseBody};
 
 /// A reader of the audit logs of all nodes that are alive.
 pub struct Changes {
@@ -23,7 +23,7 @@ struct NodeLog {
 
 impl DfsClient {
     /// States the door through which this process uses the files, for the audit log.
-    pub fn set_door(&self, door: Door) {
+    pub fn set_door(&self, door: FilesDoor) {
         self.0.calls.set_door(door);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{ChangeEntry, Door};
+use eyas_client::files::{ChangeEntry, FilesDoor};
 use eyas_client::types::units::format_bytes;
 use eyas_client::view::files::ChangeView;
 
@@ -32,10 +32,10 @@ impl DfsSession {
 fn view(entry: ChangeEntry) -> ChangeView {
     let ChangeEntry { time_us, holder, door, operation, name, to, size } = entry;
     let door = match door {
-        Door::Dfs => "dfs",
-        Door::Task => "task",
-        Door::Map => "map",
-        Door::Mount => "mount",
+        FilesDoor::Dfs => "dfs",
+        FilesDoor::Task => "task",
+        FilesDoor::Map => "map",
+        FilesDoor::Mount => "mount",
     };
     ChangeView { time_us, holder, door: door.into(), operation, name, to, size }
 }
