@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
 use eyas_dfs::{
-    BlockRunId, DfsClient, FilesDoor, File, FilesError, FilesErrorKind, RenameOptions, RunAddress, RunSpec, RunStatus,
+    BlockRunId, DfsClient, File, FilesDoor, FilesError, FilesErrorKind, RenameOptions, RunAddress, RunSpec, RunStatus,
 };
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
