@@ -91,7 +91,7 @@ impl DfsClient {
             entries.extend(covered.map(|entry| (entry.name.clone(), entry)));
             implied.extend(part.implied.into_iter().filter(|folder| is_covered(&format!("{folder}/"))));
         }
-        for folder in implied.into_iter().filter(|folder| folder.as_str() != OWN_FOLDER) {
+        for folder in implied.into_iter().filter(|folder| !folder.is_within(OWN_FOLDER)) {
             let is_known = match folder.as_str() < from {
                 // It was in an earlier page, if it has an entry.
                 true => self.exists(&folder).await?,
