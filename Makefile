@@ -42,6 +42,10 @@ install-capi: need ## Build the C library and install it: make install-capi PREF
 	$(CARGO) build --locked --release -p eyas-capi
 	capi/install.sh $(TARGET)/release/libeyas_capi.a $(or $(PREFIX),/usr/local) $(DESTDIR)
 
+judges: need ## Test suites of others on the mount: pjdfstest, fsx, fio, git, sqlite3, stress-ng; needs root and FUSE
+	$(CARGO) build --locked --workspace
+	EYAS_BIN=$(TARGET)/debug/eyas CARGO=$(CARGO) dev/judges.sh
+
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli
 	dev/peers.sh

@@ -15,6 +15,7 @@ mod job;
 mod map;
 mod model;
 mod mount;
+pub(crate) mod mount_helper;
 mod push;
 mod report;
 mod run;

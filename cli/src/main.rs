@@ -38,6 +38,9 @@ use commands::{Command, Eyas};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
+    if let Some(called) = commands::mount_helper::called(&words) {
+        return print::fail(&called);
+    }
     let command = hints::with_negative_numbers(Eyas::command());
     let parsed = command.try_get_matches_from(&words).and_then(|matches| Eyas::from_arg_matches(&matches));
     let eyas = match parsed {

@@ -8,6 +8,7 @@ mod balance;
 mod calls;
 mod changes;
 mod copy;
+mod durable;
 mod entries;
 mod error;
 mod folders;

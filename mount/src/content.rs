@@ -20,7 +20,6 @@ use crate::handles::{OpenContent, OpenHandle};
 use crate::mounted::Mounted;
 use crate::namespace::{creation, file_name};
 use crate::nodes::{Found, Inode, NodeState};
-use crate::times::now_ns;
 
 /// Number of bytes by which content is found to be text.
 const PROBE_BYTES: usize = 4096;
@@ -42,7 +41,7 @@ impl Mounted {
             }
             if may_write && flags.0 & libc::O_TRUNC != 0 {
                 self.draft(&mut state)?.set_size(0)?;
-                state.set_modified_ns = None;
+                state.written_now();
             }
             let is_same = match (&state.cached, &state.file) {
                 (Some(cached), Some(file)) => cached.record.is_as_written(&file.record),
@@ -89,9 +88,7 @@ impl Mounted {
         let end = draft.size_bytes();
         let is_misplaced = appends && offset != end;
         draft.write(if is_misplaced { end } else { offset }, data)?;
-        let now_ns = now_ns();
-        (state.attributes.modified_ns, state.attributes.changed_ns) = (now_ns, now_ns);
-        state.set_modified_ns = None;
+        state.written_now();
         drop(state);
         if is_misplaced {
             // The kernel did not know the present size, and has cached the bytes at the wrong place.
@@ -113,9 +110,7 @@ impl Mounted {
             if state.size_bytes() != size_bytes {
                 self.draft(&mut state)?.set_size(size_bytes)?;
             }
-            let now_ns = now_ns();
-            (state.attributes.modified_ns, state.attributes.changed_ns) = (now_ns, now_ns);
-            state.set_modified_ns = None;
+            state.written_now();
         }
         if handle.is_none() {
             self.publish(node, false).await?;
@@ -128,6 +123,7 @@ impl Mounted {
     pub async fn allocate(&self, node: &Inode, range: Range<u64>, mode: i32) -> Result<(), MountFailure> {
         let (keeps_size, makes_zeros) = (libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_PUNCH_HOLE);
         let mut state = node.state();
+        state.written_now();
         let draft = self.draft(&mut state)?;
         match mode {
             0 if draft.size_bytes() < range.end => Ok(draft.set_size(range.end)?),
@@ -145,7 +141,7 @@ impl Mounted {
     }
 
     /// Reads up to `length` bytes.
-    pub async fn read(&self, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
+    pub async fn read(self: &Arc<Self>, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
         loop {
             let (missing, base, generation) = {
                 let state = node.state();
@@ -167,26 +163,18 @@ impl Mounted {
                 node.state().file.clone().ok_or(Errno::ESTALE)?
             }
         };
-        match self.read_version(&file, offset, length).await {
+        match self.read_version(node, &file, offset, length).await {
             Ok(read) => Ok(read),
             // Another client may have replaced the version, and its chunks are gone.
             Err(failure) => {
                 self.refresh(node).await?;
                 let now = node.state().file.clone().filter(|now| !now.record.is_as_written(&file.record));
                 match now {
-                    Some(now) => self.read_version(&now, offset, length).await,
+                    Some(now) => self.read_version(node, &now, offset, length).await,
                     None => Err(failure),
                 }
             }
         }
-    }
-
-    async fn read_version(&self, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
-        let end = offset.saturating_add(length).min(file.record.size_bytes());
-        if offset >= end {
-            return Ok(Vec::new());
-        }
-        Ok(self.namespace.dfs.read_at(file, offset, end - offset).await?)
     }
 
     /// Fetches parts of a draft from the version that it is based on.
@@ -316,14 +304,14 @@ impl Mounted {
     }
 
     async fn publish_once(&self, node: &Inode, name: Option<&str>, is_durable: bool) -> Result<(), MountFailure> {
-        let (snapshot, published, volatile, modified_ns, attributes) = {
+        let (snapshot, published, volatile, attributes) = {
             let mut state = node.state();
             if state.is_unlinked {
                 return Ok(());
             }
             let draft = state.draft.as_mut().filter(|draft| draft.is_dirty());
             let snapshot = draft.map(ContentDraft::begin_publication);
-            (snapshot, state.file.clone(), state.volatile.clone(), state.set_modified_ns, state.attributes)
+            (snapshot, state.file.clone(), state.volatile.clone(), state.attributes)
         };
         let Some(snapshot) = snapshot else {
             return match published.filter(|_| is_durable) {
@@ -331,7 +319,7 @@ impl Mounted {
                 None => Ok(()),
             };
         };
-        let written = self.store_draft(node, name, &snapshot, (modified_ns, attributes), is_durable).await;
+        let written = self.store_draft(node, name, &snapshot, attributes, is_durable).await;
         let file = match written {
             Ok(file) => Arc::new(file),
             Err(failure) => {
@@ -398,7 +386,7 @@ impl Mounted {
         node: &Inode,
         name: Option<&str>,
         snapshot: &DraftSnapshot,
-        (modified_ns, attributes): (Option<u64>, Attributes),
+        attributes: Attributes,
         is_durable: bool,
     ) -> Result<File, MountFailure> {
         let dfs = &self.namespace.dfs;
@@ -406,7 +394,8 @@ impl Mounted {
         let (snapshot, runtime) = (Arc::new(snapshot.clone()), self.runtime.clone());
         let content = DraftContent { dfs: dfs.clone(), snapshot: snapshot.clone(), runtime };
         let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed.iter().collect(), snapshot.size_bytes);
-        let change = Change { content: &content, size_bytes, changed: &changed, modified_ns, is_durable };
+        let Attributes { modified_ns, changed_ns, .. } = attributes;
+        let change = Change { content: &content, size_bytes, changed: &changed, modified_ns, changed_ns, is_durable };
         if let Some(base) = &snapshot.base {
             match dfs.rewrite(&renamed(base, &name), change).await {
                 Ok(file) => return Ok(file),
@@ -422,8 +411,7 @@ impl Mounted {
         let mut beginning = snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?;
         beginning.truncate(PROBE_BYTES);
         let format = Format::guess(name.base_name(), !beginning.contains(&0));
-        let creation = creation(&Attributes { modified_ns: modified_ns.unwrap_or_else(now_ns), ..attributes });
-        let options = WriteOptions { creation, is_durable, ..self.options(format) };
+        let options = WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
         Ok(dfs.write_with_id(&name, node.id, change, options, snapshot.base.is_some()).await?)
     }
 

@@ -21,7 +21,11 @@ const COMMAND: &str = "guard-mount";
 const LEAVE: &str = "leave";
 
 /// A running guardian.
-pub(crate) struct MountGuardian(ChildStdin);
+pub(crate) struct MountGuardian {
+    pipe: ChildStdin,
+    /// The device of the mount that it guards.
+    device: String,
+}
 
 impl MountGuardian {
     /// Starts a guardian, before anything is mounted: it must not have the descriptor of the mount.
@@ -30,20 +34,27 @@ impl MountGuardian {
         // In a process group of its own, the guardian gets no interrupts of the terminal.
         command.arg(COMMAND).process_group(0).current_dir("/");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        process.stdin.take().map(MountGuardian).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(MountGuardian { pipe, device: String::new() })
     }
 
     /// Tells the guardian which mount it guards.
     pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let mounts = mounts()?;
         let mount = mounts.iter().rfind(|mount| mount.folder == folder).ok_or(io::ErrorKind::NotFound)?;
-        writeln!(self.0, "{}", mount.device)
+        self.device.clone_from(&mount.device);
+        writeln!(self.pipe, "{}", mount.device)
+    }
+
+    /// The folders on which the guarded mount can be unmounted: those that no later mount covers.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        folders_of(&self.device)
     }
 
     /// Takes leave.
     pub fn dismiss(&mut self) {
         // A guardian that is gone has nothing to do.
-        let _ = writeln!(self.0, "{LEAVE}");
+        let _ = writeln!(self.pipe, "{LEAVE}");
     }
 }
 
@@ -57,12 +68,20 @@ pub fn run() {
         }
     }
     let Some(device) = device else { return };
-    for mount in mounts().unwrap_or_default().iter().rev().filter(|mount| mount.device == device) {
-        if rustix::mount::unmount(&mount.folder, UnmountFlags::DETACH).is_err() {
+    for folder in folders_of(&device) {
+        if rustix::mount::unmount(&folder, UnmountFlags::DETACH).is_err() {
             // Users other than root unmount by a program that is permitted to. An error cannot be reported anywhere.
-            let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&mount.folder).status();
+            let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&folder).status();
         }
     }
+}
+
+/// The folders on which a device is mounted and is the last mount.
+fn folders_of(device: &str) -> Vec<PathBuf> {
+    let mounts = mounts().unwrap_or_default();
+    let is_covered = |place: usize| mounts[place + 1..].iter().any(|later| later.folder == mounts[place].folder);
+    let of_device = (0..mounts.len()).filter(|place| mounts[*place].device == device && !is_covered(*place));
+    of_device.map(|place| mounts[place].folder.clone()).collect()
 }
 
 /// A mounted file system.

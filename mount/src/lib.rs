@@ -19,6 +19,7 @@ mod mounted;
 mod namespace;
 mod nodes;
 mod ranges;
+mod reading;
 mod session;
 mod space;
 mod times;

@@ -17,6 +17,7 @@ use crate::failure::MountFailure;
 use crate::handles::OpenHandle;
 use crate::namespace::{Namespace, file_name};
 use crate::nodes::{Found, Inode, Nodes, ROOT};
+use crate::reading::ChunkCache;
 use crate::space::KnownSpace;
 use crate::times::now_ns;
 
@@ -35,6 +36,7 @@ pub(crate) struct Mounted {
     /// Tells the kernel that its cached content is no longer valid; set when the file system is mounted.
     pub notifier: OnceLock<Notifier>,
     pub known_space: KnownSpace,
+    pub chunks: ChunkCache,
     /// Held while an entry is renamed. An entry that was not found meanwhile is looked for again.
     pub naming: RwLock<()>,
 }
@@ -62,6 +64,7 @@ impl Mounted {
             next_handle: AtomicU64::new(1),
             notifier: OnceLock::new(),
             known_space: KnownSpace::default(),
+            chunks: ChunkCache::default(),
             naming: RwLock::default(),
         }
     }
@@ -231,9 +234,6 @@ impl Mounted {
             let is_local = !state.is_published || state.is_removed || node.number == ROOT;
             if is_local {
                 state.attributes = state.attributes.with(&change, now_ns());
-            }
-            if state.draft.is_some() && change.modified_ns.is_some() {
-                state.set_modified_ns = change.modified_ns;
             }
             is_local
         };

@@ -13,6 +13,7 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
 
 use crate::draft::{ContentDraft, renamed};
+use crate::times::now_ns;
 
 /// The inode number of the root.
 pub(crate) const ROOT: u64 = 1;
@@ -50,13 +51,13 @@ pub(crate) struct NodeState {
     /// The version whose content the kernel may have cached.
     pub cached: Option<Arc<File>>,
     pub draft: Option<ContentDraft>,
-    /// A time of the last write that a program has set, and that the next publication keeps.
-    pub set_modified_ns: Option<u64>,
     /// Whether the entry is in the cluster.
     pub is_published: bool,
     pub is_removed: bool,
     /// Whether a program of this mount has removed the file or replaced it: its draft is not published.
     pub is_unlinked: bool,
+    /// Where the last read ended, by which sequential readers are recognized.
+    pub read_to: u64,
     /// Number of open handles.
     pub handles: u32,
     /// Number of open handles that may write.
@@ -76,10 +77,10 @@ impl Inode {
             file: found.file.clone(),
             cached: None,
             draft: None,
-            set_modified_ns: None,
             is_published,
             is_removed: false,
             is_unlinked: false,
+            read_to: 0,
             handles: 0,
             writers: 0,
             checked: Instant::now(),
@@ -102,6 +103,12 @@ impl NodeState {
 
     pub fn is_dirty(&self) -> bool {
         self.draft.as_ref().is_some_and(ContentDraft::is_dirty)
+    }
+
+    /// A program has changed the content.
+    pub fn written_now(&mut self) {
+        let now_ns = now_ns();
+        (self.attributes.modified_ns, self.attributes.changed_ns) = (now_ns, now_ns);
     }
 
     /// The file has a new name.

@@ -90,7 +90,6 @@ pub struct Mount {
     unmounter: SessionUnmounter,
     serving: JoinHandle<io::Result<()>>,
     guardian: MountGuardian,
-    folder: PathBuf,
 }
 
 impl Mount {
@@ -132,7 +131,7 @@ impl Mount {
         let unmounter = session.unmount_callable();
         let serving = tokio::task::spawn_blocking(move || session.run());
         guardian.watch(&place).map_err(MountError::Guardian)?;
-        Ok(Mount { mounted, unmounter, serving, guardian, folder: place })
+        Ok(Mount { mounted, unmounter, serving, guardian })
     }
 
     /// Returns when the folder was unmounted, for example by `umount`.
@@ -151,10 +150,11 @@ impl Mount {
     /// # Errors
     /// If the folder cannot be unmounted.
     pub async fn end(mut self) -> Result<(), MountError> {
-        let (mut unmounter, folder) = (self.unmounter, self.folder);
+        let (mut unmounter, folders) = (self.unmounter, self.guardian.folders());
         // Programs that still have files open do not keep the mount.
         let unmounting = tokio::task::spawn_blocking(move || {
-            rustix::mount::unmount(&folder, UnmountFlags::DETACH).or_else(|_| unmounter.unmount())
+            let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH);
+            folders.iter().try_for_each(unmount).or_else(|_| unmounter.unmount())
         });
         unmounting.await.unwrap_or_else(|error| resume(error)).map_err(MountError::Serving)?;
         self.mounted.publish_all().await;

@@ -22,7 +22,7 @@ fn content(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn closed_and_synced_files_are_in_the_cluster() {
-    if !can_mount() {
+    if !can_mount() || !can_use(&["python3"]) {
         return;
     }
     let cluster = cluster(2);
@@ -32,16 +32,18 @@ fn closed_and_synced_files_are_in_the_cluster() {
     cluster.run(&["dfs", "put", "a.csv", "/data/a.csv"]).exits(0);
     assert_eq!(fs::read_to_string(mount.path("data/a.csv")).unwrap(), "x,y\n1,2\n");
     // Written by a program, read by another client. An open file appears when it is synced.
-    let mut file = File::create(mount.path("data/b.txt")).unwrap();
-    file.write_all(b"one\n").unwrap();
-    assert!(!other.path("data/b.txt").exists());
-    assert!(mount.path("data/b.txt").exists(), "programs of the same mount see it at once");
-    file.sync_all().unwrap();
-    assert_eq!(cluster.run(&["dfs", "cat", "/data/b.txt"]).exits(0).stdout, "one\n");
-    file.write_all(b"two\n").unwrap();
-    assert_eq!(fs::read_to_string(other.path("data/b.txt")).unwrap(), "one\n");
-    drop(file);
-    assert_eq!(fs::read_to_string(other.path("data/b.txt")).unwrap(), "one\ntwo\n");
+    let script = r#"
+import os
+file = open('data/b.txt', 'wb', buffering=0)
+file.write(b'one\n')
+assert os.path.exists('data/b.txt') and not os.path.exists('../other/data/b.txt')
+os.fsync(file.fileno())
+assert open('../other/data/b.txt').read() == 'one\n'
+file.write(b'two\n')
+assert open('../other/data/b.txt').read() == 'one\n'
+file.close()
+assert open('../other/data/b.txt').read() == 'one\ntwo\n'"#;
+    mount.python(script).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/data/b.txt"]).exits(0).stdout, "one\ntwo\n");
     let mut names: Vec<_> = fs::read_dir(mount.path("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -152,23 +154,27 @@ fn of_two_mounts_that_change_a_file_the_later_one_fails_or_replaces_all() {
     let cluster = cluster(2);
     let [one, two] = ["one", "two"].map(|name| MountedFiles::begin(&cluster, name, &[]));
     fs::write(one.path("f"), "0123456789").unwrap();
-    let open = |mount: &MountedFiles| File::options().read(true).write(true).open(mount.path("f")).unwrap();
-    let (mut first, mut second) = (open(&one), open(&two));
-    first.write_all(b"AAA").unwrap();
-    second.write_all(b"BB").unwrap();
-    first.sync_all().unwrap();
-    let stale = second.sync_all().unwrap_err();
-    assert_eq!(stale.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()));
-    drop(second);
-    assert_eq!(fs::read_to_string(two.path("f")).unwrap(), "AAA3456789");
-    // The whole content is new: the last one wins.
-    let mut third = File::create(two.path("f")).unwrap();
-    third.write_all(b"new").unwrap();
-    first.write_all(b"C").unwrap();
-    first.sync_all().unwrap();
-    third.sync_all().unwrap();
+    let script = r#"
+import errno, os
+first, second = open('f', 'r+b', buffering=0), open('../two/f', 'r+b', buffering=0)
+first.write(b'AAA')
+second.write(b'BB')
+os.fsync(first.fileno())
+try:
+    os.fsync(second.fileno())
+    raise SystemExit('the later change was accepted')
+except OSError as e:
+    assert e.errno == errno.ESTALE
+second.close()
+assert open('../two/f').read() == 'AAA3456789'
+# The whole content is new: the last one wins.
+third = open('../two/f', 'wb', buffering=0)
+third.write(b'new')
+first.write(b'C')
+os.fsync(first.fileno())
+os.fsync(third.fileno())"#;
+    one.python(script).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/f"]).exits(0).stdout, "new");
-    drop((first, third));
     two.end();
     one.end();
 }
@@ -181,10 +187,10 @@ fn a_killed_mount_leaves_nothing() {
     let cluster = cluster(1);
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     fs::write(mount.path("whole"), "whole").unwrap();
-    let mut open = File::create(mount.path("open")).unwrap();
-    open.write_all(b"part").unwrap();
+    let process = mount.process();
+    let script = format!("import os; f = open('open', 'wb', buffering=0); f.write(b'part'); os.kill({process}, 9)");
+    mount.python(&script);
     mount.kill();
-    drop(open);
     cluster.run(&["dfs", "cat", "/open"]).exits(1);
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     assert_eq!(fs::read_to_string(mount.path("whole")).unwrap(), "whole");

@@ -1,5 +1,5 @@
-//! Changes of mounted files under difficult conditions: renamed folders, other mounts, locks and mappings, nodes that are
-//! gone. What a program has closed or synced without an error is in the cluster.
+//! Changes of mounted files under difficult conditions: renamed folders, other mounts, locks and mappings, nodes that
+//! are gone. What a program has closed or synced without an error is in the cluster.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -54,12 +54,19 @@ fn a_change_of_attributes_does_not_hide_that_another_mount_has_changed_the_file(
     let cluster = cluster(2);
     let [one, two] = ["one", "two"].map(|name| MountedFiles::begin(&cluster, name, &[]));
     fs::write(one.path("f"), "0123456789").unwrap();
-    let file = File::options().read(true).write(true).open(one.path("f")).unwrap();
-    file.write_all_at(b"A", 0).unwrap();
-    fs::write(two.path("f"), "other").unwrap();
-    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
-    drop(file);
+    let script = r#"
+import errno, os
+file = open('f', 'r+b', buffering=0)
+file.write(b'A')
+with open('../two/f', 'w') as other:
+    other.write('other')
+os.utime(file.fileno(), (0, 0))
+try:
+    os.fsync(file.fileno())
+    raise SystemExit('the change was accepted')
+except OSError as e:
+    assert e.errno == errno.ESTALE"#;
+    one.python(script).exits(0);
     assert_eq!(cat(&cluster, "/f"), "other");
     // What is appended is appended to what there is, whatever this mount has seen.
     assert_eq!(fs::metadata(one.path("f")).unwrap().len(), 5);

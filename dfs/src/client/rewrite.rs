@@ -14,7 +14,7 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format};
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::write::{FileDraft, now_ns, random};
+use crate::client::write::{FileDraft, random};
 use crate::client::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpected};
 
 /// The new content of a file.
@@ -32,8 +32,10 @@ pub struct Change<'a> {
     pub size_bytes: u64,
     /// The ranges that may differ from the present content, in order. Bytes after the present end need no range.
     pub changed: &'a [Range<u64>],
-    /// The time of the last write, nanoseconds since 1970; `None` for the time of the change.
-    pub modified_ns: Option<u64>,
+    /// The time of the last write, nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// The time of the last change of the content or an attribute, nanoseconds since 1970.
+    pub changed_ns: u64,
     /// Whether the changed chunks are on the disks of the nodes before the change is visible.
     pub is_durable: bool,
 }
@@ -74,7 +76,9 @@ impl DfsClient {
         }
         let (chunks, format) = self.store_whole(name, change, options).await?;
         let WriteOptions { chunk_bytes, replication, creation, .. } = options;
-        let (kind, attributes, quota) = (FileKind::File, creation.attributes(), None);
+        let (kind, quota) = (FileKind::File, None);
+        let Change { modified_ns, changed_ns, .. } = change;
+        let attributes = Attributes { modified_ns, changed_ns, ..creation.attributes() };
         let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
         self.appear(name, record, is_there).await
     }
@@ -85,7 +89,9 @@ impl DfsClient {
     /// `Exists`, `Quota`, `Unreachable`.
     pub async fn create_empty(&self, name: &FileName, id: FileId, options: WriteOptions) -> Result<File, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
-        let (kind, attributes, quota, chunks) = (FileKind::File, creation.attributes(), None, Vec::new());
+        let (kind, quota, chunks) = (FileKind::File, None, Vec::new());
+        let attributes = creation.attributes();
+        let attributes = Attributes { changed_ns: attributes.modified_ns, ..attributes };
         let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
         self.create_record(name, record).await
     }
@@ -154,8 +160,7 @@ impl DfsClient {
             }
             stored => (stored?, format),
         };
-        let changed_ns = now_ns();
-        let modified_ns = change.modified_ns.unwrap_or(changed_ns);
+        let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..attributes };
         let record = FileRecord { format, attributes, chunks, ..file.record.clone() };
         self.replace(file.clone(), record).await

@@ -1,7 +1,7 @@
 //! Writing: content is cut at record boundaries, each chunk is sent to its replicas in a chain, and when all chunks
 //! are stored, the file appears as a whole.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,9 +44,6 @@ pub(super) const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 
 /// Number of bytes read from the source at a time.
 const READ_BYTES: usize = 1 << 20;
-
-/// Time for a node to force the chunks of a file to its disk.
-const SYNC_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Options of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,49 +284,6 @@ impl DfsClient {
         }
     }
 
-    /// Forces chunks to the disks of their nodes.
-    pub(super) async fn sync_chunks(&self, replication: u8, chunks: &[&Chunk]) -> Result<(), FilesError> {
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-        for chunk in chunks {
-            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
-        }
-        let (known, mut syncing) = (self.known(), JoinSet::new());
-        for (node, objects) in by_node {
-            let (files, member) = (self.clone(), known.members.get(&node).copied());
-            syncing.spawn(async move {
-                match member {
-                    Some(member) => (node, files.sync_on(&member, objects).await),
-                    None => (node, Err(FilesError::unreachable(format!("node {node} is not reachable")))),
-                }
-            });
-        }
-        let (mut durable, mut why) = (BTreeSet::new(), None);
-        while let Some(synced) = syncing.join_next().await {
-            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (node, Ok(())) => drop(durable.insert(node)),
-                (_, Err(error)) => why = Some(error),
-            }
-        }
-        let enough = enough_replicas(replication, known.size());
-        let count = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count();
-        match why.filter(|_| chunks.iter().any(|chunk| count(chunk) < enough)) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) async fn sync_on(&self, member: &Member, objects: Vec<ObjectId>) -> Result<(), FilesError> {
-        let synced = async { self.0.calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
-        match timeout(SYNC_DEADLINE, synced).await.unwrap_or_else(|_| Err(silent(member)))? {
-            ResponseBody::Synced { failure: None } => Ok(()),
-            ResponseBody::Synced { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Unreachable, &why)),
-            _ => Err(unexpected()),
-        }
-    }
-
     /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
     /// A small chunk is on their disks then, if it is to be durable.
     pub(super) async fn store(
@@ -514,7 +468,7 @@ pub(super) fn enough_replicas(replication: u8, nodes: usize) -> usize {
     usize::from(replication).min(2).min(nodes).max(1)
 }
 
-fn silent(member: &Member) -> FilesError {
+pub(super) fn silent(member: &Member) -> FilesError {
     FilesError::unreachable(format!("node {} does not answer", member.node))
 }
 

@@ -44,6 +44,20 @@ impl MountedFiles {
         self.folder.join(name)
     }
 
+    /// The process that serves the mount.
+    pub fn process(&self) -> u32 {
+        self.process.as_ref().expect("it is mounted").id()
+    }
+
+    /// Runs Python in the root of the mount. Tests of files that are open use this: the test process starts programs of
+    /// other tests meanwhile, which close copies of its descriptors, and closing publishes a file.
+    #[track_caller]
+    pub fn python(&self, script: &str) -> Done {
+        let mut command = Command::new("python3");
+        command.args(["-c", script]).current_dir(&self.folder).stdin(Stdio::null());
+        finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("Python can be started"))
+    }
+
     /// Kills the process of the mount as a crash would, and waits until the folder is usable again.
     pub fn kill(mut self) {
         let mut process = self.process.take().expect("it is mounted");
