@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use eyas_ring::{FileOperation, Listing, Replaceable};
-use eyas_types::dfs::{FileName, FileNameError, FileRecord};
+use eyas_types::dfs::{FileName, FileNameError};
 use tokio::task::JoinSet;
 
 use crate::client::error::{FilesError, FilesErrorKind};
@@ -138,7 +138,7 @@ impl DfsClient {
             Err(error) if error.kind == FilesErrorKind::NotFound => return Ok(()),
             found => found?.record,
         };
-        match self.create_record(to, FileRecord { ..record }).await {
+        match self.create_record(to, record).await {
             Err(error) if error.kind == FilesErrorKind::Exists => {
                 match self.lookup(to).await?.record.kind.is_folder() {
                     true => Ok(()),
