@@ -46,7 +46,7 @@ pub(super) async fn copy(
         files.copy(&from, &destination(to, source)?, replication).await?
     };
     if json {
-        return Ok(views::files(&[file])?);
+        return views::files(&[file]);
     }
     let File { name, record, .. } = &file;
     say!("{name}: {} in {}", format_bytes(record.size_bytes()), chunks(&file));
