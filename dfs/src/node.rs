@@ -383,7 +383,7 @@ struct NodeEffects {
 
 impl RingEffects for NodeEffects {
     fn send(&self, to: NodeId, messages: Vec<RingMessage>) {
-        self.shared.send_all(to, messages.into_iter().map(ToPeer::Ring).collect());
+        self.shared.send_all(to, messages.into_iter().map(|message| ToPeer::Ring(Box::new(message))).collect());
     }
 
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {

@@ -272,7 +272,7 @@ pub(crate) enum ToPeer {
     /// The sender and its file system; the first message of each connection.
     From(NodeId, FileSystemId),
     /// A message of the ring.
-    Ring(RingMessage),
+    Ring(Box<RingMessage>),
     /// Chunks of a file that the sender leads, which the receiver should have.
     Audit { name: FileName, objects: Vec<ObjectId> },
     /// The sender has audited all files that it leads.

@@ -74,7 +74,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
             let from = *said;
             match (message, from) {
                 (ToPeer::From(node, system), None) if system == shared.identity.system => *said = Some(node),
-                (ToPeer::Ring(message), Some(from)) => events.push(Event::Received { from, message }),
+                (ToPeer::Ring(message), Some(from)) => events.push(Event::Received { from, message: *message }),
                 (ToPeer::Audit { name, objects }, Some(from)) => {
                     let missing = shared.chunks.audited(&objects).await;
                     if !missing.is_empty() {

@@ -125,7 +125,7 @@ impl Mount {
         let mounting = tokio::task::spawn_blocking(move || {
             Session::new(requests, &folder, &config).map_err(|source| MountError::Refused { folder, source })
         });
-        let mut session = mounting.await.unwrap_or_else(|error| resume(error))?;
+        let mut session = mounting.await.unwrap_or_else(resume)?;
         // It is set only here.
         let _ = mounted.notifier.set(session.notifier());
         let unmounter = session.unmount_callable();
@@ -139,7 +139,7 @@ impl Mount {
     /// # Errors
     /// If serving the kernel has failed.
     pub async fn ended(&mut self) -> Result<(), MountError> {
-        let served = (&mut self.serving).await.unwrap_or_else(|error| resume(error));
+        let served = (&mut self.serving).await.unwrap_or_else(resume);
         self.mounted.publish_all().await;
         self.guardian.dismiss();
         served.map_err(MountError::Serving)
@@ -156,7 +156,7 @@ impl Mount {
             let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH);
             folders.iter().try_for_each(unmount).or_else(|_| unmounter.unmount())
         });
-        unmounting.await.unwrap_or_else(|error| resume(error)).map_err(MountError::Serving)?;
+        unmounting.await.unwrap_or_else(resume).map_err(MountError::Serving)?;
         self.mounted.publish_all().await;
         self.guardian.dismiss();
         Ok(())

@@ -14,6 +14,7 @@
 //! Versions are never used again. So a late request to move moves nothing. When the leader of the old name answers
 //! that no file has that version, this will always be true, and the new name is as it was.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -144,7 +145,7 @@ impl RingNode {
         let moving = PendingRename::of(stored);
         let expects = moving.is_some();
         if let Some(moving) = moving.filter(|_| !self.pending.contains_key(name)) {
-            self.start(name, PendingOperation::PendingRename(moving), VecDeque::new(), step);
+            self.start(name, PendingOperation::PendingRename(Box::new(moving)), VecDeque::new(), step);
         }
         expects
     }

@@ -33,7 +33,7 @@ pub(crate) enum PendingOperation {
     /// An entry is being written to the replicas.
     QuorumWrite(Box<QuorumWrite>),
     /// The leader of the old name is asked for a file.
-    PendingRename(PendingRename),
+    PendingRename(Box<PendingRename>),
     /// The leader of the new name is told of a file that has departed, before another file may take the name.
     Leaving,
 }
@@ -122,7 +122,7 @@ impl RingNode {
             let stored = step.records.get(partition, name);
             if let Some(moving) = stored.as_ref().and_then(PendingRename::of) {
                 waiting.push_front((request, operation));
-                self.start(name, PendingOperation::PendingRename(moving), waiting, step);
+                self.start(name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
                 return;
             }
             let is_leaving = |stored: &Stored| matches!(stored.entry, NameEntry::Departed { .. });
@@ -139,7 +139,7 @@ impl RingNode {
                     self.start(name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
                     return;
                 }
-                Err(answer) => self.answer(request, answer, step),
+                Err(answer) => self.answer(request, *answer, step),
             }
         }
     }
@@ -150,26 +150,27 @@ impl RingNode {
         request: u64,
         operation: FileOperation,
         stored: Option<&Stored>,
-    ) -> Result<(NameEntry, AfterWrite), Result<FileAnswer, Refusal>> {
+    ) -> Result<(NameEntry, AfterWrite), Box<Result<FileAnswer, Refusal>>> {
         let file = stored.and_then(|stored| Some((stored.version, stored.entry.file()?)));
+        let answer = |answer| Err(Box::new(answer));
         let done = |dropped| AfterWrite::Done { request: Some(request), dropped };
         match (operation, file) {
             (FileOperation::Stat { .. }, Some((version, record))) => {
-                Err(Ok(FileAnswer::Found { version, record: record.clone() }))
+                answer(Ok(FileAnswer::Found { version, record: record.clone() }))
             }
             (FileOperation::Create { record, .. }, Some((version, present))) => {
-                Err(if present.id == record.id { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
+                answer(if present.id == record.id { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
             }
             (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
                 // This file was created and removed before; the request is late. A folder may come back to a name that
                 // it had.
                 Some(NameEntry::Removed { id, .. }) if *id == record.id && !record.kind.is_folder() => {
-                    Err(Err(Refusal::Changed))
+                    answer(Err(Refusal::Changed))
                 }
                 _ => Ok((NameEntry::File(record), done(BTreeMap::new()))),
             },
             (FileOperation::Replace { record, .. }, Some((version, present))) if *present == record => {
-                Err(Ok(FileAnswer::Done { version }))
+                answer(Ok(FileAnswer::Done { version }))
             }
             (FileOperation::Replace { version, record, .. }, Some((is, present))) if is == version => {
                 let dropped = dropped(present, Some(&record));
@@ -178,7 +179,7 @@ impl RingNode {
             (FileOperation::SetAttributes { attributes, .. }, Some((version, present)))
                 if present.attributes == attributes =>
             {
-                Err(Ok(FileAnswer::Done { version }))
+                answer(Ok(FileAnswer::Done { version }))
             }
             (FileOperation::SetAttributes { version, attributes, .. }, Some((is, present))) if is == version => {
                 Ok((NameEntry::File(FileRecord { attributes, ..present.clone() }), done(BTreeMap::new())))
@@ -189,17 +190,17 @@ impl RingNode {
             (
                 FileOperation::Replace { .. } | FileOperation::SetAttributes { .. } | FileOperation::Remove { .. },
                 Some(_),
-            ) => Err(Err(Refusal::Changed)),
+            ) => answer(Err(Refusal::Changed)),
             (FileOperation::Remove { id, .. }, None) => match stored {
                 Some(Stored { version, entry: NameEntry::Removed { id: removed, is_gone: true } })
                     if *removed == id =>
                 {
-                    Err(Ok(FileAnswer::Done { version: *version }))
+                    answer(Ok(FileAnswer::Done { version: *version }))
                 }
-                _ => Err(Err(Refusal::NotFound)),
+                _ => answer(Err(Refusal::NotFound)),
             },
             (FileOperation::Rename { id, .. }, Some((version, present))) if present.id == id => {
-                Err(Ok(FileAnswer::Done { version }))
+                answer(Ok(FileAnswer::Done { version }))
             }
             (FileOperation::Rename { from, version, id, over, .. }, Some((_, present))) => {
                 let may_be_replaced = match over {
@@ -212,7 +213,7 @@ impl RingNode {
                         let over = Some(present.clone());
                         Ok((NameEntry::Arriving { from, version, id, over }, AfterWrite::Move { request }))
                     }
-                    false => Err(Err(exists(present))),
+                    false => answer(Err(exists(present))),
                 }
             }
             (FileOperation::Rename { from, version, id, .. }, None) => {
@@ -221,7 +222,7 @@ impl RingNode {
             (
                 FileOperation::Stat { .. } | FileOperation::Replace { .. } | FileOperation::SetAttributes { .. },
                 None,
-            ) => Err(Err(Refusal::NotFound)),
+            ) => answer(Err(Refusal::NotFound)),
             (FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. }, _) => {
                 unreachable!("they are of no name")
             }
@@ -337,7 +338,7 @@ impl RingNode {
             AfterWrite::Move { request } => {
                 let mut moving = PendingRename::of(&Stored { version, entry }).expect("it was written for that");
                 moving.request = Some(request);
-                return self.start(name, PendingOperation::PendingRename(moving), waiting, step);
+                return self.start(name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
             }
         }
         self.process_queue(name, waiting, step);
