@@ -44,8 +44,8 @@ impl ObjectStore {
         Ok((size_bytes, checksum))
     }
 
-    /// Checks that no task has written to an object through its link: what is read of it is what was verified. A changed
-    /// object is removed.
+    /// Checks that no task has written to an object through its link, so that what is read of it is what was verified.
+    /// A changed object is removed.
     ///
     /// # Errors
     /// `NotHere` if it was changed, or is not here.

@@ -260,6 +260,8 @@ fn parts(sizes: &[u64], format: Format, chunk_bytes: u64, size_bytes: u64, chang
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     const BYTES: Format = Format::Fixed { record_bytes: 1 };
@@ -274,7 +276,7 @@ mod tests {
         let parts = |size_bytes, changed: &[Range<u64>]| parts(&sizes, BYTES, 10, size_bytes, changed);
         assert_eq!(parts(35, &[]), kept(0..4));
         assert_eq!(
-            parts(35, &[12..13]),
+            parts(35, slice::from_ref(&(12..13))),
             [kept(0..1), vec![Part::Stored(10..20)], kept(2..4)].into_iter().flatten().collect::<Vec<_>>()
         );
         assert_eq!(
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!(parts(12, &[]), [kept(0..1), vec![Part::Stored(10..12)]].into_iter().flatten().collect::<Vec<_>>());
         assert_eq!(parts(0, &[]), []);
         assert_eq!(
-            super::parts(&[10, 10], BYTES, 10, 25, &[20..25]),
+            super::parts(&[10, 10], BYTES, 10, 25, slice::from_ref(&(20..25))),
             [Part::Kept(0), Part::Kept(1), Part::Stored(20..25)]
         );
         assert_eq!(super::parts(&[], BYTES, 10, 25, &[]), [Part::Stored(0..25)]);
@@ -297,7 +299,7 @@ mod tests {
     fn files_with_records_are_stored_from_the_first_changed_chunk_on() {
         let sizes = [11, 10, 9, 5];
         let parts = |size_bytes, changed: &[Range<u64>]| parts(&sizes, Format::Lines, 10, size_bytes, changed);
-        assert_eq!(parts(35, &[12..13]), [Part::Kept(0), Part::Stored(11..35)]);
+        assert_eq!(parts(35, slice::from_ref(&(12..13))), [Part::Kept(0), Part::Stored(11..35)]);
         assert_eq!(parts(36, &[]), [Part::Kept(0), Part::Kept(1), Part::Kept(2), Part::Stored(30..36)]);
         assert_eq!(parts(21, &[]), [Part::Kept(0), Part::Kept(1)]);
         assert_eq!(parts(15, &[]), [Part::Kept(0), Part::Stored(11..15)]);
