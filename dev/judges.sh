@@ -26,6 +26,7 @@ fi
 place=$(mktemp -d)
 export EYAS_HOME=$place/home
 end() {
+    cd /
     umount "$place/mnt" 2>/dev/null || true
     "$eyas" stop >/dev/null 2>&1 || true
     rm -rf "$place"

@@ -144,7 +144,13 @@ def main() -> None:
 
         repository, mount = place / "repository", place / "mnt"
         mount.mkdir()
-        run("git", "clone", "-q", "--bare", str(Path(__file__).resolve().parent.parent), str(repository), cwd=place)
+        source = Path(__file__).resolve().parent.parent
+        if asked.tiny:
+            source = place / "source"
+            run("git", "init", "-q", str(source), cwd=place)
+            author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+            run("git", *author, "commit", "-q", "--allow-empty", "-m", "one", cwd=source)
+        run("git", "clone", "-q", "--bare", str(source), str(repository), cwd=place)
         call("start", "local", "--nodes", "1", "--dfs", "--detach", "--cluster", "default")
         try:
             call("mount", str(mount), "--detach", "--cluster", "default")
