@@ -180,7 +180,7 @@ impl JobSpec {
         Ok(())
     }
 
-    /// Adds chunks of objects, by the objects' indices. Those beyond [`MAX_CHUNKS`] are left out, as they only help to
+    /// Adds chunks of objects, by the objects' indices. Those beyond `MAX_CHUNKS` are left out, as they only help to
     /// place tasks.
     pub fn push_chunks(&mut self, chunks: Vec<(u32, Vec<(ObjectId, u64)>)>) {
         let mut count: usize = self.chunks.values().map(Vec::len).sum();

@@ -71,6 +71,7 @@ fn words_of(command: &str) -> Call {
         "dfs recover" => call(&["--without", "0000000000000001"]),
         // Without `--yes`, so that other commands still find something.
         "dfs format" => call(&[]),
+        "mount" => call(&["nowhere"]),
         "map" => passing_on(&["/file", "--", "cat"]),
         "io run" => passing_on(&["--", "echo", "out"]),
         "io serve" => serving(&["--listen", "127.0.0.1:0", "--access", "io.toml"]),
