@@ -1,8 +1,9 @@
 //! The guardian of a mount: a process that unmounts the folder if the process of the mount is killed. Otherwise every
 //! use of the folder would fail with `Transport endpoint is not connected` until a user unmounts it.
 //!
-//! The mount starts the guardian and keeps a pipe to it. It writes the device number of the mount into the pipe, and
-//! takes leave when it ends in good order. If the pipe closes without that, the guardian unmounts.
+//! The mount starts the guardian and keeps a pipe to it. It writes the device number and the folder of the mount into
+//! the pipe, and takes leave when it ends in good order. If the pipe closes without that, the guardian unmounts. The
+//! device number alone would not do: the kernel gives it to another mount when this one has gone.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,13 +19,13 @@ use rustix::mount::UnmountFlags;
 const COMMAND: &str = "guard-mount";
 
 /// The word by which a mount that ends in good order takes leave.
-const LEAVE: &str = "leave";
+const LEAVE: &[u8] = b"leave";
 
 /// A running guardian.
 pub(crate) struct MountGuardian {
     pipe: ChildStdin,
-    /// The device of the mount that it guards.
-    device: String,
+    /// The mount that it guards; empty before there is one.
+    identity: Vec<u8>,
 }
 
 impl MountGuardian {
@@ -35,59 +36,58 @@ impl MountGuardian {
         command.arg(COMMAND).process_group(0).current_dir("/");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(MountGuardian { pipe, device: String::new() })
+        Ok(MountGuardian { pipe, identity: Vec::new() })
     }
 
     /// Tells the guardian which mount it guards.
     pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let mounts = mounts()?;
         let mount = mounts.iter().rfind(|mount| mount.folder == folder).ok_or(io::ErrorKind::NotFound)?;
-        self.device.clone_from(&mount.device);
-        writeln!(self.pipe, "{}", mount.device)
+        self.identity.clone_from(&mount.identity);
+        self.pipe.write_all(&[&mount.identity, &b"\n"[..]].concat())
     }
 
-    /// The folders on which the guarded mount can be unmounted: those that no later mount covers.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        folders_of(&self.device)
+    /// The folder on which the guarded mount can be unmounted, unless a later mount covers it.
+    pub fn folder(&self) -> Option<PathBuf> {
+        folder_of(&self.identity)
     }
 
     /// Takes leave.
     pub fn dismiss(&mut self) {
         // A guardian that is gone has nothing to do.
-        let _ = writeln!(self.pipe, "{LEAVE}");
+        let _ = self.pipe.write_all(&[LEAVE, b"\n"].concat());
     }
 }
 
 /// Runs the guardian until the process at the other end of standard input has ended.
 pub fn run() {
-    let mut device = None;
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        match line.as_str() {
-            LEAVE => return,
-            number => device = Some(number.to_owned()),
+    let mut identity = Vec::new();
+    for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
+        if line == LEAVE {
+            return;
         }
+        identity = line;
     }
-    let Some(device) = device else { return };
-    for folder in folders_of(&device) {
-        if rustix::mount::unmount(&folder, UnmountFlags::DETACH).is_err() {
-            // Users other than root unmount by a program that is permitted to. An error cannot be reported anywhere.
-            let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&folder).status();
-        }
+    if let Some(folder) = folder_of(&identity)
+        && rustix::mount::unmount(&folder, UnmountFlags::DETACH).is_err()
+    {
+        // Users other than root unmount by a program that is permitted to. An error cannot be reported anywhere.
+        let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&folder).status();
     }
 }
 
-/// The folders on which a device is mounted and is the last mount.
-fn folders_of(device: &str) -> Vec<PathBuf> {
+/// The folder of a mount, if it is the last one that was mounted there.
+fn folder_of(identity: &[u8]) -> Option<PathBuf> {
     let mounts = mounts().unwrap_or_default();
-    let is_covered = |place: usize| mounts[place + 1..].iter().any(|later| later.folder == mounts[place].folder);
-    let of_device = (0..mounts.len()).filter(|place| mounts[*place].device == device && !is_covered(*place));
-    of_device.map(|place| mounts[place].folder.clone()).collect()
+    let place = mounts.iter().rposition(|mount| mount.identity == identity)?;
+    let is_covered = mounts[place + 1..].iter().any(|later| later.folder == mounts[place].folder);
+    (!is_covered).then(|| mounts[place].folder.clone())
 }
 
 /// A mounted file system.
 struct MountedAt {
-    /// Its device, as `MAJOR:MINOR`.
-    device: String,
+    /// Its device, as `MAJOR:MINOR`, and its folder, as the kernel writes it: without line feeds.
+    identity: Vec<u8>,
     folder: PathBuf,
 }
 
@@ -96,9 +96,9 @@ fn mounts() -> io::Result<Vec<MountedAt>> {
     let lines = fs::read("/proc/self/mountinfo")?;
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
-        let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
-        let folder = unescaped(fields.nth(1)?);
-        Some(MountedAt { device, folder: PathBuf::from(OsStr::from_bytes(&folder)) })
+        let (device, folder) = (fields.next()?, fields.nth(1)?);
+        let identity = [device, b" ", folder].concat();
+        Some(MountedAt { identity, folder: PathBuf::from(OsStr::from_bytes(&unescaped(folder))) })
     };
     Ok(lines.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }

@@ -150,11 +150,11 @@ impl Mount {
     /// # Errors
     /// If the folder cannot be unmounted.
     pub async fn end(mut self) -> Result<(), MountError> {
-        let (mut unmounter, folders) = (self.unmounter, self.guardian.folders());
+        let (mut unmounter, folder) = (self.unmounter, self.guardian.folder());
         // Programs that still have files open do not keep the mount.
         let unmounting = tokio::task::spawn_blocking(move || {
-            let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH);
-            folders.iter().try_for_each(unmount).or_else(|_| unmounter.unmount())
+            let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH).ok();
+            folder.and_then(unmount).map_or_else(|| unmounter.unmount(), Ok)
         });
         unmounting.await.unwrap_or_else(resume).map_err(MountError::Serving)?;
         self.mounted.publish_all().await;

@@ -89,8 +89,11 @@ impl Drop for MountedFiles {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             signal(process.id(), Signal::TERM);
-            if !std::thread::panicking() {
-                finish(process).exits(0);
+            let done = finish(process);
+            if std::thread::panicking() {
+                eprintln!("the mount: exit code {}\n{}{}", done.code, done.stdout, done.stderr);
+            } else {
+                done.exits(0);
             }
         }
     }
