@@ -7,7 +7,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs \
-        generate headline install-capi clean need
+        generate headline install-capi judges clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

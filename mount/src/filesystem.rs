@@ -350,9 +350,10 @@ impl Filesystem for KernelRequests {
                     return Ok(reply);
                 }
             }
+            let path = reader.path.clone();
             for found in reader.entries(&mounted, at).await? {
                 at += 1;
-                let number = mounted.nodes.number_of(&found.found);
+                let number = mounted.nodes.number_of(&format!("{path}/{}", found.name), &found.found);
                 if reply.add(INodeNo(number), at, file_type(&found.found.kind), &found.name) {
                     break;
                 }
@@ -391,16 +392,18 @@ impl Filesystem for KernelRequests {
             let is_outdated = reader.is_outdated(&mounted);
             for found in reader.entries(&mounted, at).await? {
                 at += 1;
+                let name = format!("{path}/{}", found.name);
                 if is_outdated && !found.is_pending {
                     // The kernel looks it up: it may have been renamed or removed here.
                     let Found { kind, size_bytes, attributes, .. } = &found.found;
-                    let plain = to_attr(mounted.nodes.number_of(&found.found), kind, *size_bytes, attributes, 1);
+                    let number = mounted.nodes.number_of(&name, &found.found);
+                    let plain = to_attr(number, kind, *size_bytes, attributes, 1);
                     if reply.add(INodeNo(0), at, &found.name, &Duration::ZERO, &plain, GENERATION) {
                         break;
                     }
                     continue;
                 }
-                let node = mounted.listed(&format!("{path}/{}", found.name), &found.found, found.is_pending);
+                let node = mounted.listed(&name, &found.found, found.is_pending);
                 if reply.add(INodeNo(node.number), at, &found.name, &REMEMBERED, &attr(&node), GENERATION) {
                     // The entry did not fit.
                     mounted.nodes.forget(node.number, 1);

@@ -73,7 +73,14 @@ impl Namespace {
 
     pub async fn rename(&self, from: &str, to: &str, replaces: bool) -> Result<(), MountFailure> {
         let options = RenameOptions { replaces, makes_parents: false };
-        Ok(self.dfs.rename(&file_name(from)?, &file_name(to)?, options).await?)
+        self.dfs.rename(&file_name(from)?, &file_name(to)?, options).await.map_err(|error| {
+            let failure = MountFailure::from(error);
+            match failure.errno {
+                // The kernel would try the rename again by itself, with both names of a folder that was moved in part.
+                Errno::ESTALE => MountFailure { errno: Errno::EBUSY, ..failure },
+                _ => failure,
+            }
+        })
     }
 
     /// Removes a file or link, of which `file` is a version that was seen.

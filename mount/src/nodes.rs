@@ -229,7 +229,7 @@ impl Nodes {
     /// Takes an entry that the cluster has, or a new one. The kernel gets a reference to it.
     pub fn remember(&self, name: &str, found: &Found, is_published: bool) -> Arc<Inode> {
         let mut tables = self.tables();
-        let number = tables.number_of(found);
+        let number = tables.number_of(name, found);
         tables.unname(name, Some(number));
         tables.by_name.insert(name.to_owned(), number);
         if !is_published {
@@ -259,9 +259,9 @@ impl Nodes {
         node
     }
 
-    /// The inode number that an entry has or would have.
-    pub fn number_of(&self, found: &Found) -> u64 {
-        self.tables().number_of(found)
+    /// The inode number that an entry with this name has or would have.
+    pub fn number_of(&self, name: &str, found: &Found) -> u64 {
+        self.tables().number_of(name, found)
     }
 
     /// The kernel gets a further reference to an entry.
@@ -350,9 +350,20 @@ impl Nodes {
 }
 
 impl Tables {
-    fn number_of(&self, found: &Found) -> u64 {
+    /// The number follows from the id of the entry. While a folder is being moved, it has one id under two names; it
+    /// must be two inodes then, as the kernel knows a folder by one name.
+    fn number_of(&self, name: &str, found: &Found) -> u64 {
+        let is_other = |known: &Known| {
+            let has_other_name = found.kind.is_folder() && known.name.as_deref().is_some_and(|known| known != name);
+            known.node.id != found.id || has_other_name
+        };
+        if let Some(number) = self.by_name.get(name)
+            && self.known.get(number).is_some_and(|known| !is_other(known))
+        {
+            return *number;
+        }
         let mut number = ((found.id.0 >> 64) as u64 ^ found.id.0 as u64).max(ROOT + 1);
-        while self.known.get(&number).is_some_and(|known| known.node.id != found.id) {
+        while self.known.get(&number).is_some_and(is_other) {
             number = number.wrapping_add(1).max(ROOT + 1);
         }
         number

@@ -20,7 +20,9 @@ fn cluster(nodes: usize) -> Cluster {
 }
 
 fn cat(cluster: &Cluster, name: &str) -> String {
-    cluster.run(&["dfs", "cat", name]).exits(0).stdout
+    let read = cluster.run(&["dfs", "cat", name]);
+    assert_eq!(read.code, 0, "{}{}", read.stderr, cluster.run(&["dfs", "ls", "-lr"]).stdout);
+    read.stdout
 }
 
 #[test]

@@ -90,8 +90,8 @@ impl DfsClient {
                 done => return done.map(drop),
             };
             let now = self.lookup(&from).await?;
-            // Repair changes records as well: it updates the replicas.
-            if now.version == version || !now.record.is_as_written(&file.record) {
+            // A write or a repair of the same file has changed its record.
+            if now.version == version || now.record.id != id {
                 return Err(changed);
             }
             file = now;

@@ -135,6 +135,33 @@ async fn a_folder_can_be_moved_away_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_moved_while_its_files_are_written() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    for round in 0..5 {
+        let (from, to) = (format!("/from{round}"), format!("/to{round}"));
+        let file = name(&format!("{from}/f"));
+        write(&files, file.as_str(), b"line\n").await.unwrap();
+        let (started, begun) = tokio::sync::oneshot::channel();
+        let appending = tokio::spawn({
+            let files = files.clone();
+            async move {
+                let (mut lines, mut started) = (1, Some(started));
+                while files.append(&file, io::Cursor::new(b"line\n"), |_| {}).await.is_ok() {
+                    lines += 1;
+                    started.take().map(|started| started.send(()));
+                }
+                lines
+            }
+        });
+        begun.await.unwrap();
+        files.rename(&name(&from), &name(&to), RenameOptions::default()).await.unwrap();
+        let lines = appending.await.unwrap();
+        assert_eq!(content_of(&files, &format!("{to}/f")).await, b"line\n".repeat(lines));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_rename_of_a_folder_can_be_repeated() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
