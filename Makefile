@@ -15,7 +15,7 @@ help: ## Say what there is
 demo: need ## Stack a small sky survey under two policies, and compare them
 	@dev/demo.sh
 
-test: check unit bench-tiny ## Everything that CI does: check, all tests, benchmarks in miniature
+test: check unit bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
 	@echo 'make test: all of it passed'
 
 soak: need ## Simulated faults, seed after seed, and the model on many scenarios: make soak MINUTES=60
@@ -38,11 +38,12 @@ generate: need ## Write the pages of the book that are made from the code
 	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas \
 		$(CARGO) test --locked --workspace --test reference --test end_to_end -- current
 
+# ARCHIVE=FILE installs a library that was built before.
 install-capi: need ## Build the C library and install it: make install-capi PREFIX=/usr/local
-	$(CARGO) build --locked --release -p eyas-capi
-	capi/install.sh $(TARGET)/release/libeyas_capi.a $(or $(PREFIX),/usr/local) $(DESTDIR)
+	$(if $(ARCHIVE),,$(CARGO) build --locked --release -p eyas-capi)
+	capi/install.sh $(or $(ARCHIVE),$(TARGET)/release/libeyas_capi.a) $(or $(PREFIX),/usr/local) $(DESTDIR)
 
-judges: need ## Test suites of others on the mount: pjdfstest, fsx, fio, git, sqlite3, stress-ng; needs root and FUSE
+judges: need ## Pools on a real Slurm; test suites of others on the mount (pjdfstest, fsx, fio, git …); needs root, FUSE
 	$(CARGO) build --locked --workspace
 	EYAS_BIN=$(TARGET)/debug/eyas CARGO=$(CARGO) dev/judges.sh
 

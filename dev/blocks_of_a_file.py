@@ -10,7 +10,7 @@ the bytes are read from the task's own node.
 from __future__ import annotations
 
 import argparse
-import re
+import json
 import subprocess
 import sys
 import tempfile
@@ -68,12 +68,13 @@ def main() -> int:
             cluster.eyas("dfs", *put)
             (folder / "blocks").unlink()
             cost = cluster.submit(JOB)
-    found = re.search(r"(\d+) of \d+ tasks succeeded.* (\d+)% from local stores", cost.said)
-    if found is None:
-        raise SystemExit(f"no summary in: {cost.said}")
-    count, percent = int(found[1]), int(found[2])
+            job = json.loads(cluster.eyas("job", "show", "1", "--json"))["jobs"][0]
+    count, reads = job["tasks"]["succeeded"], job["reads"]
+    files = reads["files"]
+    own = reads["local"]["bytes"] + files["own_bytes"]
+    percent = 100 * own / (own + reads["peer"]["bytes"] + reads["persistent"]["bytes"] + files["other_bytes"])
     print(f"{megabytes} MB in {count} blocks, {words.replicas} replicas, {NODES} nodes, policy {words.policy}")
-    print(f"read from the task's own node: {percent} % of the bytes")
+    print(f"read from the task's own node: {percent:.1f} % of the bytes")
     print(f"job: {cost.seconds:.2f} s ({count / cost.seconds:.0f} tasks/s); xargs -P{SLOTS}: {beside:.2f} s")
     print(f"goal: {GOAL_PERCENT} %: {'met' if percent >= GOAL_PERCENT else 'missed'}")
     return 0 if percent >= GOAL_PERCENT or words.tiny else 1

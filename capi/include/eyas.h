@@ -24,8 +24,9 @@
  * Signals. Signals do not interrupt a call. The threads of the library block all signals; a lost
  * connection never raises SIGPIPE.
  *
- * Fork. Handles are of no use in the child of a fork (EYAS_STATUS_BAD_HANDLE), which may connect by
- * itself if no other thread was inside the library during the fork. fork() and exec() are safe.
+ * Fork. If another thread was inside the library during a fork, the child must not call any function:
+ * the call could wait for ever. fork() followed by exec() is always safe. Otherwise the child may
+ * connect by itself; handles of the parent are of no use to it (EYAS_STATUS_BAD_HANDLE).
  */
 
 
@@ -37,6 +38,16 @@
 
 /* The version of this header, to compare with eyas_version(). */
 #define EYAS_VERSION ((EYAS_VERSION_MAJOR << 16) | (EYAS_VERSION_MINOR << 8) | EYAS_VERSION_PATCH)
+
+/**
+ * An owner that stays as it is, in `eyas_set_owner()`.
+ */
+#define EYAS_UNCHANGED UINT32_MAX
+
+/**
+ * A limit that does not exist, in quotas.
+ */
+#define EYAS_NO_LIMIT UINT64_MAX
 
 /**
  * A timeout without end.
@@ -252,8 +263,8 @@ typedef struct eyas_results eyas_results;
 typedef struct eyas_run eyas_run;
 
 /**
- * The description of a task, or of an array of tasks with one command. The fields are those of a task in a job file,
- * placeholders such as `{}` included.
+ * The description of a task, or of an array of tasks with one command. It has the fields of a task in a job file,
+ * with placeholders such as `{}`.
  */
 typedef struct eyas_task eyas_task;
 
@@ -262,6 +273,32 @@ typedef struct eyas_task eyas_task;
  * calls.
  */
 typedef struct eyas_writer eyas_writer;
+
+/**
+ * Limits on everything below a folder, and how much of them is used.
+ */
+typedef struct {
+  /**
+   * Maximum size of all files together, bytes; `EYAS_NO_LIMIT` if there is no limit. Replicas do not count.
+   */
+  uint64_t bytes;
+  /**
+   * Maximum number of files, folders and links; `EYAS_NO_LIMIT` if there is no limit.
+   */
+  uint64_t files;
+  /**
+   * Size of all files together, bytes.
+   */
+  uint64_t used_bytes;
+  /**
+   * Number of files, folders and links.
+   */
+  uint64_t used_files;
+} eyas_quota;
+/**
+ * Bytes of the first version of this struct.
+ */
+#define eyas_quota_FIRST_SIZE 32
 
 /**
  * A run, as it stands.
@@ -475,6 +512,57 @@ extern "C" {
 #endif // __cplusplus
 
 /**
+ * Makes a symbolic link. The target may be any path, and is not checked. Missing folders above the link are made.
+ */
+eyas_status eyas_make_symbolic_link(eyas_client *client,
+                                    const char *path,
+                                    const char *target);
+
+/**
+ * Reads the target of a symbolic link. On success, `*target` is a text to be freed with `eyas_text_free()`.
+ */
+eyas_status eyas_read_symbolic_link(eyas_client *client,
+                                    const char *path,
+                                    char **target);
+
+/**
+ * Sets the permission bits of a file, folder or link: up to `07777`.
+ */
+eyas_status eyas_set_mode(eyas_client *client, const char *path, uint32_t mode);
+
+/**
+ * Sets the owner and the group of a file, folder or link. An id that is `EYAS_UNCHANGED` stays as it is.
+ */
+eyas_status eyas_set_owner(eyas_client *client,
+                           const char *path,
+                           uint32_t uid,
+                           uint32_t gid);
+
+/**
+ * Sets the time of the last write of a file, folder or link, nanoseconds since 1970.
+ */
+eyas_status eyas_set_modified(eyas_client *client, const char *path, uint64_t modified_ns);
+
+/**
+ * Sets the quota of a folder: limits on everything below it, each `EYAS_NO_LIMIT` or a number. Two limits that are
+ * `EYAS_NO_LIMIT` remove the quota. What is there already may exceed the quota; then nothing can be added, and the
+ * status of calls that would add something is `EYAS_STATUS_QUOTA`.
+ */
+eyas_status eyas_set_quota(eyas_client *client,
+                           const char *folder,
+                           uint64_t bytes,
+                           uint64_t files);
+
+/**
+ * Writes the quota of a folder, and what is below the folder, to `*quota`, which has `size` bytes: pass
+ * `sizeof *quota`. A folder without a quota has no limits.
+ */
+eyas_status eyas_get_quota(eyas_client *client,
+                           const char *folder,
+                           eyas_quota *quota,
+                           size_t size);
+
+/**
  * Opens a run over `count` files, for about `workers` workers. A worker that is silent for `term_ms` loses its block;
  * 0 for 10,000 ms. On success, `*run` is a handle to be closed with `eyas_run_close()`. Keep it open while workers are
  * busy: half an hour after its program has ended, the run is forgotten.
@@ -517,8 +605,9 @@ eyas_status eyas_run_wait(eyas_run *run,
 /**
  * Writes the name of the output with this number to `*path`, in the order of the first piece of each output, from 0.
  * The output is a hidden file: read it with `eyas_open()`, or keep it with `eyas_rename()`, before the run is ended.
- * The text belongs to the run, and is valid until the next call of this function with it. The status is
- * `EYAS_STATUS_END` if there are fewer outputs.
+ * The text belongs to the run, and is valid until the run is closed. The status is `EYAS_STATUS_END` if there are
+ * fewer outputs. Until the run is complete, a further output may take a number, and those after it move: call
+ * `eyas_run_wait()` first.
  */
 eyas_status eyas_run_output(eyas_run *run,
                             uint32_t number,
@@ -547,7 +636,8 @@ eyas_status eyas_block_open(eyas_run *run, eyas_block **block);
  * - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run has no work left.
  * - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close it, begin another
  *   one.
- * - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`. Call it again, or close the block.
+ * - `EYAS_STATUS_TIMED_OUT`: within `timeout_ms`, no piece was free, or the next piece was not read to its end. Call
+ *   it again, or close the block.
  */
 eyas_status eyas_block_next(eyas_block *block,
                             uint64_t timeout_ms,
@@ -605,9 +695,12 @@ eyas_status eyas_stat(eyas_client *client,
                       size_t size);
 
 /**
- * Renames a file. The status is `EYAS_STATUS_EXISTS` if there is a file of the new name.
+ * Renames a file, link or folder. The status is `EYAS_STATUS_EXISTS` if the new name is in use. A folder with content
+ * is not renamed at once: its entries move one after another, and if the call fails, it can be repeated.
  */
-eyas_status eyas_rename(eyas_client *client, const char *from, const char *to);
+eyas_status eyas_rename(eyas_client *client,
+                        const char *from,
+                        const char *to);
 
 /**
  * Makes a folder, and those above it that are missing. A file can also be written without its folder: the folder is

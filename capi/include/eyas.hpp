@@ -345,6 +345,37 @@ public:
     void remove_folder(const std::string &path) { check(eyas_remove_folder(get(), path.c_str())); }
     void remove(const std::string &path) { check(eyas_remove(get(), path.c_str())); }
 
+    void make_symbolic_link(const std::string &path, const std::string &target)
+    {
+        check(eyas_make_symbolic_link(get(), path.c_str(), target.c_str()));
+    }
+    std::string read_symbolic_link(const std::string &path)
+    {
+        char *target;
+        check(eyas_read_symbolic_link(get(), path.c_str(), &target));
+        std::unique_ptr<char, void (*)(char *)> owned(target, eyas_text_free);
+        return owned.get();
+    }
+    void set_mode(const std::string &path, std::uint32_t mode) { check(eyas_set_mode(get(), path.c_str(), mode)); }
+    void set_owner(const std::string &path, std::uint32_t uid, std::uint32_t gid = EYAS_UNCHANGED)
+    {
+        check(eyas_set_owner(get(), path.c_str(), uid, gid));
+    }
+    void set_modified(const std::string &path, std::uint64_t modified_ns)
+    {
+        check(eyas_set_modified(get(), path.c_str(), modified_ns));
+    }
+    void set_quota(const std::string &folder, std::uint64_t bytes, std::uint64_t files = EYAS_NO_LIMIT)
+    {
+        check(eyas_set_quota(get(), folder.c_str(), bytes, files));
+    }
+    eyas_quota quota(const std::string &folder)
+    {
+        eyas_quota quota;
+        check(eyas_get_quota(get(), folder.c_str(), &quota, sizeof quota));
+        return quota;
+    }
+
     /* Opens a run over files, for about this number of workers. */
     run open_run(const std::vector<std::string> &paths, std::uint32_t workers, std::uint64_t term_ms = 0)
     {

@@ -1,7 +1,8 @@
 //! Runs over the blocks of files, whose workers are programs in C (elastic-blocks §3.2).
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::files::{FilesErrorKind, RunStatus};
@@ -38,8 +39,16 @@ pub struct OpenRun {
     client: ClientOwner,
     run: BlockRun,
     address: CString,
-    /// The names of the outputs that a caller has asked for.
-    outputs: Mutex<Vec<CString>>,
+    outputs: Mutex<KnownOutputs>,
+}
+
+/// The outputs of a run that callers have asked for.
+#[derive(Default)]
+struct KnownOutputs {
+    /// All outputs, when the run is complete: no further one comes.
+    all: Option<Arc<[FileName]>>,
+    /// What callers have pointers to. No text is removed.
+    texts: HashMap<FileName, CString>,
 }
 
 /// A block of a run: the pieces that one worker processes and commits together. One thread at a time may use a block; a
@@ -100,6 +109,11 @@ pub struct EyasRunInfo {
 }
 
 impl OpenRun {
+    fn outputs(&self) -> MutexGuard<'_, KnownOutputs> {
+        // Each change is a single insertion or assignment.
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn info(&self, status: &RunStatus) -> EyasRunInfo {
         EyasRunInfo {
             chunks: self.run.chunks(),
@@ -203,7 +217,7 @@ pub unsafe extern "C" fn eyas_run_wait(
     size: usize,
 ) -> EyasStatus {
     call(|| {
-        pointers::check(info)?;
+        pointers::check_struct(info, size, EyasRunInfo::FIRST_SIZE)?;
         let run = handles::get(run)?;
         let status = run.client.wait_for(timeout_of(timeout_ms), "the run", async {
             let mut ticks = tokio::time::interval(STATUS_INTERVAL);
@@ -222,19 +236,29 @@ pub unsafe extern "C" fn eyas_run_wait(
 
 /// Writes the name of the output with this number to `*path`, in the order of the first piece of each output, from 0.
 /// The output is a hidden file: read it with `eyas_open()`, or keep it with `eyas_rename()`, before the run is ended.
-/// The text belongs to the run, and is valid until the next call of this function with it. The status is
-/// `EYAS_STATUS_END` if there are fewer outputs.
+/// The text belongs to the run, and is valid until the run is closed. The status is `EYAS_STATUS_END` if there are
+/// fewer outputs. Until the run is complete, a further output may take a number, and those after it move: call
+/// `eyas_run_wait()` first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_run_output(run: *mut EyasRun, number: u32, path: *mut *const c_char) -> EyasStatus {
     call(|| {
         pointers::check(path)?;
         let run = handles::get(run)?;
-        let names = run.client.wait("asking for the run", run.run.outputs())?;
+        let all = run.outputs().all.clone();
+        let names = match all {
+            Some(names) => names,
+            None => {
+                let status = run.client.wait("asking for the run", run.run.status())?;
+                let names: Arc<[FileName]> = run.run.outputs(&status).into();
+                run.outputs().all = status.is_complete.then(|| names.clone());
+                names
+            }
+        };
         let name = names.get(number as usize).ok_or_else(CallError::end)?;
-        let mut outputs = run.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        *outputs = vec![pointers::c_text(name.as_str())];
+        let mut outputs = run.outputs();
+        let text = outputs.texts.entry(name.clone()).or_insert_with(|| pointers::c_text(name.as_str()));
         // SAFETY: the caller's.
-        unsafe { pointers::put(path, outputs[0].as_ptr()) }
+        unsafe { pointers::put(path, text.as_ptr()) }
     })
 }
 
@@ -243,6 +267,7 @@ pub unsafe extern "C" fn eyas_run_output(run: *mut EyasRun, number: u32, path: *
 pub extern "C" fn eyas_run_end(run: *mut EyasRun) -> EyasStatus {
     call(|| {
         let run = handles::get(run)?;
+        run.outputs().all = None;
         run.client.wait("ending the run", run.run.close())
     })
 }
@@ -274,7 +299,8 @@ pub unsafe extern "C" fn eyas_block_open(run: *mut EyasRun, block: *mut *mut Eya
 /// - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run has no work left.
 /// - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close it, begin another
 ///   one.
-/// - `EYAS_STATUS_TIMED_OUT`: no piece was free within `timeout_ms`. Call it again, or close the block.
+/// - `EYAS_STATUS_TIMED_OUT`: within `timeout_ms`, no piece was free, or the next piece was not read to its end. Call
+///   it again, or close the block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_block_next(
     block: *mut EyasBlock,
@@ -283,7 +309,7 @@ pub unsafe extern "C" fn eyas_block_next(
     size: usize,
 ) -> EyasStatus {
     call(|| {
-        pointers::check(piece)?;
+        pointers::check_struct(piece, size, EyasPiece::FIRST_SIZE)?;
         let block = handles::get(block)?;
         let next = block.run.client.wait_for(timeout_of(timeout_ms), "the next piece of the block", async {
             let worker = block.worker.lock().await;

@@ -123,7 +123,8 @@ pub unsafe extern "C" fn eyas_stat(
     })
 }
 
-/// Renames a file. The status is `EYAS_STATUS_EXISTS` if there is a file of the new name.
+/// Renames a file, link or folder. The status is `EYAS_STATUS_EXISTS` if the new name is in use. A folder with content
+/// is not renamed at once: its entries move one after another, and if the call fails, it can be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_rename(client: *mut EyasClient, from: *const c_char, to: *const c_char) -> EyasStatus {
     call(|| {
@@ -221,6 +222,7 @@ pub unsafe extern "C" fn eyas_listing_next(
 ) -> EyasStatus {
     call(|| {
         pointers::check(name)?;
+        pointers::check_struct(info, size, EyasFileInfo::FIRST_SIZE)?;
         let listing = handles::get(listing)?;
         let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
         let next = listing.rest.next().ok_or_else(CallError::end)?;

@@ -8,6 +8,7 @@
 //! - No panic crosses the boundary: `status::call` turns it into a status.
 //! - Inside, a client has a runtime of its own. Outside, every function blocks.
 
+mod attributes;
 mod block;
 mod client;
 mod files;

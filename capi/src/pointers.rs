@@ -97,12 +97,7 @@ pub(crate) unsafe fn put_struct<T: Copy>(
     first_size: usize,
     value: T,
 ) -> Result<(), CallError> {
-    if place.is_null() {
-        return Err(no_place());
-    }
-    if size < first_size {
-        return Err(CallError::invalid(format!("the size of the result is {size}, and must be at least {first_size}")));
-    }
+    check_struct(place, size, first_size)?;
     let known = size.min(size_of::<T>());
     // SAFETY: `known` is at most the size of both; the rest lies within the caller's `size` bytes.
     unsafe {
@@ -140,6 +135,13 @@ pub(crate) unsafe fn get_struct<T: Copy>(
 /// Checks a place for a result before the work is done, so that a handle is not lost.
 pub(crate) fn check<T>(place: *mut T) -> Result<(), CallError> {
     if place.is_null() { Err(no_place()) } else { Ok(()) }
+}
+
+/// Checks a place for a struct before the work is done, so that no result is lost.
+pub(crate) fn check_struct<T>(place: *mut T, size: usize, first_size: usize) -> Result<(), CallError> {
+    check(place)?;
+    let small = || CallError::invalid(format!("the size of the result is {size}, and must be at least {first_size}"));
+    if size < first_size { Err(small()) } else { Ok(()) }
 }
 
 fn no_place() -> CallError {
@@ -184,6 +186,7 @@ mod tests {
 
     #[test]
     fn the_first_versions_of_structs_are_as_they_were() {
+        assert_eq!(size_of::<crate::attributes::EyasQuota>(), crate::attributes::EyasQuota::FIRST_SIZE);
         assert_eq!(size_of::<crate::block::EyasPiece>(), 32);
         assert_eq!(size_of::<crate::block::EyasRunInfo>(), 16);
         assert_eq!(size_of::<crate::files::EyasFileInfo>(), 40);

@@ -156,7 +156,7 @@ pub unsafe extern "C" fn eyas_results_next(
     size: usize,
 ) -> EyasStatus {
     call(|| {
-        pointers::check(result)?;
+        pointers::check_struct(result, size, EyasTaskResult::FIRST_SIZE)?;
         let results = handles::get(results)?;
         let next = async { results.arriving.lock().await.recv().await.transpose() };
         let what = format!("the next result of job {}", results.job);

@@ -6,31 +6,33 @@ use std::ptr::null_mut;
 
 use libc::{SIG_BLOCK, SIG_SETMASK, SIGPIPE, sigset_t, timespec};
 
-/// Runs `body` with SIGPIPE held back in this thread. If one came, it is taken away, unless one was waiting before.
+/// Runs `body` with SIGPIPE held back in this thread. If the signal came, it is taken away, unless it was pending
+/// before.
 pub(crate) fn without_pipe_signal<T>(body: impl FnOnce() -> T) -> T {
     /// Restores the mask, also after a panic.
-    struct Restore(Option<sigset_t>);
+    struct Restore {
+        mask: sigset_t,
+        was_pending: bool,
+    }
     impl Drop for Restore {
         fn drop(&mut self) {
-            if let Some(mask) = self.0.take() {
-                let none = timespec { tv_sec: 0, tv_nsec: 0 };
-                // SAFETY: all three arguments are valid for the calls; a null pointer means no result is wanted.
-                unsafe {
+            let none = timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: all arguments are valid for the calls; a null pointer means no result is wanted.
+            unsafe {
+                if !self.was_pending {
                     libc::sigtimedwait(&set_of_pipe(), null_mut(), &none);
-                    libc::pthread_sigmask(SIG_SETMASK, &mask, null_mut());
                 }
+                libc::pthread_sigmask(SIG_SETMASK, &self.mask, null_mut());
             }
         }
     }
-    let mut before = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: both sets are valid, and the call initializes `before`.
-    let before = unsafe {
+    let (mut before, mut pending) = (MaybeUninit::<sigset_t>::uninit(), MaybeUninit::<sigset_t>::uninit());
+    // SAFETY: all sets are valid, and the calls initialize `before` and `pending`.
+    let _restore = unsafe {
         libc::pthread_sigmask(SIG_BLOCK, &set_of_pipe(), before.as_mut_ptr());
-        before.assume_init()
+        libc::sigpending(pending.as_mut_ptr());
+        Restore { mask: before.assume_init(), was_pending: libc::sigismember(pending.as_ptr(), SIGPIPE) == 1 }
     };
-    // SAFETY: the set was initialized above.
-    let was_blocked = unsafe { libc::sigismember(&before, SIGPIPE) } == 1;
-    let _restore = Restore((!was_blocked).then_some(before));
     body()
 }
 
@@ -51,5 +53,38 @@ fn set_of_pipe() -> sigset_t {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), SIGPIPE);
         set.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_pending() -> bool {
+        let mut pending = MaybeUninit::<sigset_t>::uninit();
+        // SAFETY: the first call initializes the set.
+        unsafe {
+            libc::sigpending(pending.as_mut_ptr());
+            libc::sigismember(pending.as_ptr(), SIGPIPE) == 1
+        }
+    }
+
+    fn raise() {
+        // SAFETY: the signal is blocked in this thread whenever this is called.
+        unsafe { libc::pthread_kill(libc::pthread_self(), SIGPIPE) };
+    }
+
+    #[test]
+    fn a_signal_of_the_library_is_taken_away_and_that_of_the_program_is_not() {
+        without_pipe_signal(raise);
+        assert!(!is_pending());
+        // The program blocks it.
+        // SAFETY: the set is valid.
+        unsafe { libc::pthread_sigmask(SIG_BLOCK, &set_of_pipe(), null_mut()) };
+        without_pipe_signal(raise);
+        assert!(!is_pending());
+        raise();
+        without_pipe_signal(raise);
+        assert!(is_pending());
     }
 }

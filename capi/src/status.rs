@@ -127,7 +127,7 @@ impl From<FilesError> for CallError {
             FilesErrorKind::NotEmpty => EyasStatus::NotEmpty,
             FilesErrorKind::Quota => EyasStatus::Quota,
             FilesErrorKind::Changed => EyasStatus::Changed,
-            FilesErrorKind::Invalid => EyasStatus::Invalid,
+            FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => EyasStatus::Invalid,
             FilesErrorKind::NotAllowed => EyasStatus::NotAllowed,
             FilesErrorKind::Full => EyasStatus::Full,
             FilesErrorKind::Lost => EyasStatus::Lost,

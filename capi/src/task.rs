@@ -10,8 +10,8 @@ use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
 
-/// The description of a task, or of an array of tasks with one command. The fields are those of a task in a job file,
-/// placeholders such as `{}` included.
+/// The description of a task, or of an array of tasks with one command. It has the fields of a task in a job file,
+/// with placeholders such as `{}`.
 pub struct EyasTask {
     _private: [u8; 0],
 }
@@ -147,7 +147,8 @@ pub unsafe extern "C" fn eyas_task_add_input_of(
         // SAFETY: the caller's.
         let (id, file) =
             unsafe { (pointers::text(id, "the id")?.into(), pointers::optional_text(file, "the output")?) };
-        fields.inputs.push(InputFields::Output { task: id, output: file.map(Name::from), index: None, name: None });
+        let (output, index, name, range, records) = (file.map(Name::from), None, None, None, None);
+        fields.inputs.push(InputFields::Output { task: id, output, index, name, range, records });
         Ok(())
     })
 }

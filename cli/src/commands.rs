@@ -16,7 +16,9 @@ mod map;
 mod model;
 mod mount;
 pub(crate) mod mount_helper;
+mod pool;
 mod push;
+mod relay;
 mod report;
 mod run;
 mod sim;
@@ -63,6 +65,9 @@ pub(crate) enum Command {
     /// List or stop executors
     #[command(subcommand)]
     Executor(executor::ExecutorCommand),
+    /// Add, list, pause or remove pools: nodes that a batch system grants when tasks wait
+    #[command(subcommand)]
+    Pool(Box<pool::PoolCommand>),
     /// Show which executors hold an object
     #[command(subcommand)]
     Catalog(catalog::CatalogCommand),
@@ -88,6 +93,8 @@ pub(crate) enum Command {
     /// Start a dispatcher, an executor, or a whole cluster on this machine
     #[command(subcommand)]
     Start(Box<start::StartCommand>),
+    /// Pass on connections for executors that cannot reach the dispatcher or other executors
+    Relay(relay::RelayArgs),
     /// Stop the cluster: its executors, then its dispatcher
     Stop,
     /// List the clusters of this machine, or remove the files of stopped clusters
@@ -113,7 +120,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether this command is a process of a cluster.
     pub fn is_process(&self) -> bool {
-        matches!(self, Command::Start(_) | Command::Mount(_))
+        matches!(self, Command::Start(_) | Command::Mount(_) | Command::Relay(_))
     }
 }
 
@@ -131,11 +138,13 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Task(command) => task::task(command, &global).await,
         Command::Explain(args) => explain::explain(&args, &global).await,
         Command::Executor(command) => executor::executor(command, &global).await,
+        Command::Pool(command) => pool::pool(*command, &global).await,
         Command::Catalog(command) => catalog::catalog(command, &global).await,
         Command::Access(command) => access::access(command, &global).await,
         Command::Push(args) => push::push(args, &global).await,
         Command::Report(args) => report::report(args, &global).await,
         Command::Top(args) => top::top(args, &global).await,
+        Command::Relay(args) => relay::relay(args, &global).await,
         Command::Start(command) => start::start(*command, &global).await,
         Command::Sim(command) => sim::sim(command, &global).await,
         Command::Stop => stop::stop(&global).await,

@@ -44,6 +44,10 @@ pub(crate) enum ValueError {
     ReportPath(String),
     #[error("`{0}` is not a folder of this machine. To write outputs to another place, set `to` in the job file")]
     LocalFolder(String),
+    #[error("`{0}` is not a number of at least 0")]
+    Number(String),
+    #[error("`{0}` is not a request of a pool: write POOL/NUMBER")]
+    Request(String),
     #[error(transparent)]
     Amount(#[from] AmountError),
 }

@@ -37,12 +37,14 @@ pub(crate) struct LocalFolders {
     pub stores: PathBuf,
     /// Whether the dispatcher creates the folders, and removes them at its end, also if this process has been killed.
     pub ephemeral: bool,
+    /// Whether the dispatcher listens for nodes on other machines.
+    pub is_reachable: bool,
 }
 
 impl LocalFolders {
     /// One folder that exists only as long as the cluster.
     pub fn ephemeral(folder: &Path) -> Self {
-        LocalFolders { state: folder.to_owned(), stores: folder.to_owned(), ephemeral: true }
+        LocalFolders { state: folder.to_owned(), stores: folder.to_owned(), ephemeral: true, is_reachable: false }
     }
 }
 
@@ -103,7 +105,8 @@ impl Processes {
     /// executor goes on when its standard input says that the dispatcher is ready.
     async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Client, Access, Vec<String>), CliError> {
         let access_path = self.folders.state.join("access.toml");
-        let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], self.folders.ephemeral)?;
+        let listen = if self.folders.is_reachable { "0.0.0.0:0" } else { "127.0.0.1:0" };
+        let mut dispatcher = owned(&["start", "dispatcher", "--listen", listen], self.folders.ephemeral)?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
         dispatcher.args(["--policy", shape.placement.policy.name()]);
         dispatcher.args(["--utilisation", &shape.placement.utilisation.to_string()]);
@@ -120,7 +123,7 @@ impl Processes {
             let name = format!("n{number}");
             let folder = self.folders.stores.join(&name);
             executor.arg("--access").arg(&access_path).arg("--folder").arg(folder).args(["--name", &name]);
-            executor.args(["--share", &shape.nodes.to_string()]);
+            executor.args(["--share", &shape.nodes.to_string(), "--part", &(number - 1).to_string()]);
             executor.args(node_words(&shape.node, cache_bytes));
             self.own(executor.stdout(Stdio::null()))?;
         }
@@ -220,6 +223,7 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     if let Some(memory) = args.node_memory {
         option("node-memory", memory.to_string());
     }
+    option("limits", args.limits.name().into());
     args.node_resource.iter().for_each(|(name, amount)| option("node-resource", format!("{name}={amount}")));
     args.label.iter().for_each(|(name, value)| option("label", format!("{name}={value}")));
     args.accept.iter().for_each(|accept| option("accept", accept.clone()));
@@ -231,6 +235,13 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     option("data-intensive-time", format!("{}us", args.data_intensive_time));
     option("emulate", args.emulate.to_string());
     args.io.iter().for_each(|access| option("io", access.display().to_string()));
+    args.users.iter().for_each(|map| option("users", map.display().to_string()));
+    if args.pin {
+        words.push("--pin".into());
+    }
+    if args.cpu_quota {
+        words.push("--cpu-quota".into());
+    }
     if args.no_overlap {
         words.push("--no-overlap".into());
     }
@@ -238,7 +249,7 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
         words.push("--plain-data".into());
     }
     if args.dfs {
-        words.push("--dfs".into());
+        words.extend(["--dfs".into(), "--audit-bytes".into(), args.audit_bytes.to_string()]);
     }
     words
 }

@@ -1,11 +1,13 @@
 //! Options of the processes that commands start: of an executor, of a local cluster, and of placement.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 use clap::error::ErrorKind;
 use eyas_client::types::matching::Labels;
 use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
+use eyas_executor::LimitMode;
 use eyas_matching::ExpressionError;
 use eyas_store::Emulation;
 
@@ -62,7 +64,18 @@ pub(crate) struct NodeArgs {
     /// Memory of each executor [default: all of the machine or allocation, as for --slots]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub node_memory: Option<u64>,
-    /// Another resource of each executor, such as gpu=1 (may be repeated)
+    /// How the memory and processors of tasks are limited: cgroup (control groups), poll (memory only, by looking at
+    /// processes), off, or auto: by control groups where the system allows it, else by looking
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = LimitMode::from_str)]
+    pub limits: LimitMode,
+    /// A task never uses more processors than it asks for, even if others are idle; needs control groups
+    #[arg(long)]
+    pub cpu_quota: bool,
+    /// Pin each task to cores of its own: whole cores, of one NUMA node where they fit
+    #[arg(long)]
+    pub pin: bool,
+    /// Another resource of each executor, such as licence=2 (may be repeated); gpu=N offers the first N GPUs instead of
+    /// all that are found
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     pub node_resource: Vec<(String, u64)>,
     /// A label of each executor, such as site=a, for the requirements of tasks (may be repeated)
@@ -84,6 +97,14 @@ pub(crate) struct NodeArgs {
     /// Also keep files of the cluster's file system (`eyas dfs`) in the executors' stores
     #[arg(long)]
     pub dfs: bool,
+    /// With --dfs: maximum size of each executor's audit log of changes of files; 0 for no log
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = units::parse_bytes)]
+    pub audit_bytes: u64,
+    /// Map of users, a TOML file as for `eyas dfs put`: files of the cluster that tasks write belong to the owner of
+    /// this executor's access key, else of its user name, else of the role of the key [default: the executor's user and
+    /// group id]
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// Send data between nodes and clients unencrypted, in a closed network; the dispatcher and all executors must use
     /// this option, or none of them
     #[arg(long)]
@@ -114,7 +135,7 @@ const MAX_LABEL_BYTES: usize = 256;
 const MAX_LABELS: usize = 64;
 
 /// `NAME=VALUE` as a label.
-fn parse_label(text: &str) -> Result<(String, String), ValueError> {
+pub(crate) fn parse_label(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && name.len().max(value.len()) <= MAX_LABEL_BYTES => {
             Ok((name.to_owned(), value.to_owned()))

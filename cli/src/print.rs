@@ -83,12 +83,11 @@ pub(crate) fn path(path: &Path) -> Result<(), PrintError> {
 
 /// Prints a value as JSON. Only strings can have characters that act on a terminal; such characters are escaped.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
-    let mut json = String::new();
-    for c in serde_json::to_string_pretty(value)?.chars() {
-        match eyas_client::types::shown::acts(c) && c != '\n' {
-            true => json.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => json.push(c),
-        }
+    let acts = |c: char| eyas_client::types::shown::acts(c) && c != '\n';
+    let mut json = serde_json::to_string_pretty(value)?;
+    if json.contains(acts) {
+        let escaped = |c: char| if acts(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+        json = json.chars().map(escaped).collect();
     }
     json.push('\n');
     Ok(bytes(json.as_bytes())?)

@@ -6,7 +6,8 @@ use eyas_client::types::{Name, shown};
 use eyas_client::view::{
     ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView,
 };
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
 use crate::print::{self, out, say};
@@ -42,7 +43,23 @@ impl Table {
 
 /// Prints `{"schema_version": …, NAME: VALUE}`.
 pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
-    json_fields(serde_json::json!({ name: value }))
+    print::json(&NamedAnswer { name, value })
+}
+
+/// A value with the version of the schema. It is written as it is: a list may have a million names, and its copy as a
+/// JSON value would take a gigabyte.
+struct NamedAnswer<'a, T: ?Sized> {
+    name: &'a str,
+    value: &'a T,
+}
+
+impl<T: Serialize + ?Sized> Serialize for NamedAnswer<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("schema_version", &SCHEMA_VERSION)?;
+        map.serialize_entry(self.name, self.value)?;
+        map.end()
+    }
 }
 
 /// Prints an object with a `schema_version` before its fields.
@@ -104,7 +121,19 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), CliError> {
     let have_ids = tasks.iter().any(|task| task.id.is_some());
     let mut headings = vec!["TASK"];
     headings.extend(have_ids.then_some("ID"));
-    headings.extend(["STATE", "TRIES", "EXECUTOR", "QUEUED", "WAITED", "RAN", "SUSPENDED", "CPU", "ITEM", "STATUS"]);
+    headings.extend([
+        "STATE",
+        "TRIES",
+        "EXECUTOR",
+        "QUEUED",
+        "WAITED",
+        "RAN",
+        "SUSPENDED",
+        "CPU",
+        "MEMORY",
+        "ITEM",
+        "STATUS",
+    ]);
     let mut table = Table::new(&headings);
     for task in tasks {
         let mut cells = vec![task.task.to_string()];
@@ -118,6 +147,7 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), CliError> {
             format_duration_us(task.ran_us),
             format_duration_us(task.suspended_us),
             format_duration_us(task.cpu_us),
+            known_bytes(task.peak_memory_bytes),
             task.item.to_string(),
             task.status.clone().unwrap_or_default(),
         ]);
@@ -126,10 +156,15 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), CliError> {
     table.print()
 }
 
+/// An amount of memory; empty if it is unknown.
+fn known_bytes(bytes: u64) -> String {
+    if bytes > 0 { format_bytes(bytes) } else { String::new() }
+}
+
 pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), CliError> {
     let mut table = Table::new(&[
         "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED", "OBJECTS", "STORE",
-        "OF", "LOCAL", "PEER", "STORAGE", "LABELS",
+        "OF", "LOCAL", "PEER", "STORAGE", "FILES", "LABELS",
     ]);
     for executor in executors {
         let cpus = |milli: u64| format!("{:.1}", milli as f64 / 1000.0);
@@ -151,6 +186,7 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), CliError> {
             format_bytes(executor.reads.local.bytes),
             format_bytes(executor.reads.peer.bytes),
             format_bytes(executor.reads.persistent.bytes),
+            format_bytes(executor.reads.files.bytes()),
             executor.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "),
         ]);
     }
@@ -283,6 +319,13 @@ pub(crate) fn summary(job: &JobView) -> String {
             percent(reads.peer.bytes),
             percent(reads.persistent.bytes)
         );
+        if reads.files.count > 0 {
+            words += &format!(
+                ", {:.0}% from files of the cluster ({:.0}% on the task's own node)",
+                percent(reads.files.bytes()),
+                percent(reads.files.own_bytes)
+            );
+        }
     }
     words
 }

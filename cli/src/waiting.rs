@@ -119,8 +119,12 @@ fn standing(view: &JobView) -> String {
         0 => String::new(),
         blocked => format!("{blocked} wait for other tasks | "),
     };
+    let files = match reads.files.bytes() {
+        0 => String::new(),
+        bytes => format!(" files {}", format_bytes(bytes)),
+    };
     format!(
-        "{} tasks/s | {blocked}local {} peers {} storage {} | ETA {left}",
+        "{} tasks/s | {blocked}local {} peers {} storage {}{files} | ETA {left}",
         show::format_rate(rate),
         format_bytes(reads.local.bytes),
         format_bytes(reads.peer.bytes),

@@ -495,6 +495,7 @@ mod tests {
             tasks: TaskCounts::default(),
             retried: 0,
             recomputed: 0,
+            peak_memory_bytes: 0,
             reused: 0,
             reads: Reads::default(),
             submitted_unix_ms: 0,

@@ -2,7 +2,6 @@
 //! looked up once, however many tasks read it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,8 +10,8 @@ use eyas_store::{ClusterFile, Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, Program, TaskItem, TaskTemplate, Template,
-    Value,
+    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program, TaskItem, TaskTemplate,
+    Template, Value,
 };
 use thiserror::Error;
 
@@ -57,6 +56,16 @@ pub enum DraftError {
         /// Number of inputs of the task.
         inputs: usize,
     },
+    /// The range of an input begins after the last byte of its file.
+    #[error("`{url}` has {size_bytes} bytes, and so none from {first} on: the range is beyond its end")]
+    BeyondEnd {
+        /// Path or URL of the file.
+        url: Name,
+        /// Size of the file.
+        size_bytes: u64,
+        /// The first byte that was asked for.
+        first: u64,
+    },
     /// The job has too many templates.
     #[error("a job can have at most {MAX_TEMPLATES} different commands: submit it in parts")]
     Templates,
@@ -95,15 +104,6 @@ pub(crate) enum DraftTasks {
         numbers: Numbers,
         count: usize,
     },
-}
-
-/// A part of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PartOfFile {
-    /// A range of bytes.
-    Bytes(Range<u64>),
-    /// A range of records, counted from 0.
-    Records(Range<u64>),
 }
 
 /// Maximum number of chunks of a file that the dispatcher is told.
@@ -177,7 +177,7 @@ impl Draft {
     /// Copies this input to all executors that may run tasks of the job, ahead of the tasks. Outputs of other tasks
     /// cannot be broadcast; for them, this does nothing.
     pub fn broadcast(&mut self, input: &Input) {
-        if let InputFrom::Object(object) = input.from {
+        if let Some(object) = input.from.object() {
             self.broadcast.insert(object);
         }
     }
@@ -326,21 +326,39 @@ impl Draft {
         Ok((first..self.objects.len() as u32).map(input).collect())
     }
 
-    /// An input that is a part of a file of the cluster, `eyas:///PATH`: a range of its bytes or records, which is cut at
-    /// the end of the file.
+    /// An input that is a part of a file: a range of its bytes or records. The range is cut at the end of the file. A
+    /// part of a file of the cluster, `eyas:///PATH`, is an object of its own. Of any other file, nodes store the whole
+    /// file, the sandbox of the task gets a copy of the part, and the node counts the records.
     ///
     /// # Errors
-    /// If the file is missing, is not a file of the cluster, or has none of these bytes or records.
+    /// If the file is missing or has none of these bytes, or if a file of the cluster has none of these records.
     pub async fn part(&mut self, url: &Name, part: PartOfFile) -> Result<Input, DraftError> {
+        if !is_cluster_file(url) {
+            return self.part_of_object(url, part).await;
+        }
         let file = self.cluster_file(url).await?;
         let object = match part {
-            PartOfFile::Bytes(range) => file.part(range)?,
-            PartOfFile::Records(range) => file.records(range).await?,
+            PartOfFile::Bytes { first, end } => file.part(first..end)?,
+            PartOfFile::Records { first, end } => file.records(first..end).await?,
         };
         let index = self.objects.len() as u32;
         self.note_chunks(index, file.chunks(&object));
         self.objects.push(object);
         Ok(Input { from: InputFrom::Object(index), name: None })
+    }
+
+    async fn part_of_object(&mut self, url: &Name, part: PartOfFile) -> Result<Input, DraftError> {
+        let mut input = self.input(url).await?;
+        if let Some(object) = input.from.object() {
+            let size_bytes = self.objects[object as usize].size_bytes();
+            if let PartOfFile::Bytes { first, .. } = part
+                && first >= size_bytes
+            {
+                return Err(DraftError::BeyondEnd { url: url.clone(), size_bytes, first });
+            }
+            input.from = InputFrom::Part { object, part };
+        }
+        Ok(input)
     }
 
     /// Adds a whole file of the cluster, and returns its index.

@@ -17,6 +17,7 @@ use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError, path
 use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, PeerHolder, PeerLimits, Peers};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, Version, units};
 use eyas_wire::client::{FromClient, KeptOutput, ToClient};
+use eyas_wire::executor::TransferAddress;
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -141,7 +142,13 @@ impl DownloadFolder {
     }
 
     async fn download(&self, output: &KeptOutput, path: &Path, replaces: bool) -> Result<(), GetError> {
-        let holders = output.holders.iter().map(|addr| PeerHolder { addr: *addr, is_relay: false, others: 0 });
+        let holder = |TransferAddress { address, relay }: &TransferAddress| PeerHolder {
+            addr: *address,
+            relay: *relay,
+            is_relay: false,
+            others: 0,
+        };
+        let holders = output.holders.iter().map(holder);
         self.fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
         let folder = path.parent().unwrap_or(path);
         fs::create_dir_all(folder).map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;

@@ -29,12 +29,12 @@ use std::ops::RangeInclusive;
 use eyas_store::{Glob, path_of};
 use eyas_types::template::Expansion;
 use eyas_types::{
-    Input, InputFrom, Name, Numbers, OutputSpec, Program, Resources, TaskItem, TaskTemplate, Template, TemplatePart,
-    Value, WorkingFolder,
+    Input, InputFrom, Name, Numbers, OutputSpec, PartOfFile, Program, Resources, TaskItem, TaskTemplate, Template,
+    TemplatePart, Value, WorkingFolder,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::draft::{Draft, PartOfFile};
+use crate::draft::Draft;
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
@@ -137,6 +137,10 @@ pub enum InputFields {
         index: Option<u32>,
         /// Name in the sandbox.
         name: Option<Name>,
+        /// The bytes of the output that the task reads, such as `0-1GiB`; all if missing.
+        range: Option<String>,
+        /// The records of the output that the task reads, such as `1000-2000`; all if missing.
+        records: Option<String>,
     },
 }
 
@@ -406,36 +410,38 @@ impl TaskFields {
         values: &mut [Value],
         inputs: &mut Vec<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let (path, name, part, broadcast) =
-            match fields {
-                InputFields::Path(path) => (path, None, None, false),
-                InputFields::Named { path, name, range, records, broadcast } => {
-                    (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
-                }
-                InputFields::Output { task, output, index, name } => {
-                    let (first, count, template) =
-                        *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
-                    let producer = &draft.templates[usize::from(template)];
-                    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
-                    let place = producer.outputs.iter().position(is_it);
-                    let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
-                        task: task.clone(),
-                        output: output.clone().unwrap_or_default(),
-                    })?;
-                    let indices = match index {
-                        Some(index) if *index >= count => {
-                            return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
-                        }
-                        Some(index) => first + index..first + index + 1,
-                        None => first..first + count,
-                    };
-                    inputs.extend(indices.map(|task| Input {
-                        from: InputFrom::Output { task, output: place as u16 },
-                        name: name.clone(),
-                    }));
-                    return Ok(());
-                }
-            };
+        let (path, name, part, broadcast) = match fields {
+            InputFields::Path(path) => (path, None, None, false),
+            InputFields::Named { path, name, range, records, broadcast } => {
+                (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
+            }
+            InputFields::Output { task, output, index, name, range, records } => {
+                let part = part_of(range.as_deref(), records.as_deref())?;
+                let (first, count, template) =
+                    *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
+                let producer = &draft.templates[usize::from(template)];
+                let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
+                let place = producer.outputs.iter().position(is_it);
+                let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
+                    task: task.clone(),
+                    output: output.clone().unwrap_or_default(),
+                })?;
+                let indices = match index {
+                    Some(index) if *index >= count => {
+                        return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
+                    }
+                    Some(index) => first + index..first + index + 1,
+                    None => first..first + count,
+                };
+                let output = place as u16;
+                let from = |task| match part {
+                    None => InputFrom::Output { task, output },
+                    Some(part) => InputFrom::OutputPart { task, output, part },
+                };
+                inputs.extend(indices.map(|task| Input { from: from(task), name: name.clone() }));
+                return Ok(());
+            }
+        };
         let parsed = Template::parse(path);
         if usize::from(parsed.highest_column()) > values.len() {
             return Err(TaskFieldsError::Column {
@@ -465,7 +471,7 @@ impl TaskFields {
         }
         for found in sources {
             let mut input = match &part {
-                Some(part) => draft.part(&found, part.clone()).await?,
+                Some(part) => draft.part(&found, *part).await?,
                 None => draft.input(&found).await?,
             };
             input.name = name.clone();
@@ -489,11 +495,11 @@ fn part_of(range: Option<&str>, records: Option<&str>) -> Result<Option<PartOfFi
         (None, None) => None,
         (Some(range), None) => {
             let ByteRange { first, end } = range.parse()?;
-            Some(PartOfFile::Bytes(first..end))
+            Some(PartOfFile::Bytes { first, end })
         }
         (None, Some(records)) => {
             let RecordRange { first, end } = records.parse()?;
-            Some(PartOfFile::Records(first..end))
+            Some(PartOfFile::Records { first, end })
         }
         (Some(_), Some(_)) => return Err(TaskFieldsError::RangeAndRecords),
     })

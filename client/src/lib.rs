@@ -32,11 +32,12 @@ mod kept;
 mod map;
 mod output_file;
 mod sources;
+mod users;
 
 pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
-pub use draft::{Draft, DraftError, PartOfFile, SubmitProgress};
+pub use draft::{Draft, DraftError, SubmitProgress};
 pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
@@ -49,7 +50,9 @@ pub use map::{
     Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
 };
 pub use output_file::OutputFileError;
+
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};
+pub use users::{FileOwner, UserMap, UserMapError, name_of_user};
 
 pub use eyas_dfs as files;
 pub use eyas_types as types;

@@ -22,8 +22,14 @@
 //! two system calls to receive a heartbeat and answer it, and two TLS records, 10 us in all. At most 5 % of a core with
 //! 10,000 executors.
 //!
+//! **Joining**: 1,000 light executors join within a second, while no-op tasks go one after the other to two real
+//! executors, each as a job of its own. Then the same with nodes of a pool, for each of which a task waits. Expected
+//! before measuring: a handshake takes each side 0.5 ms, so the machine has no time left in that second, and a task
+//! waits for a few handshakes. The longest time of a task may grow by at most 100 ms. The dispatcher's folder is in
+//! `$TMPDIR`, whose disk counts as well.
+//!
 //! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs; `-- --only PART` takes one part:
-//! `noop`, `processes`, `light` or `heartbeats`. Other systems' rates: `dev/bench_peers.py`.
+//! `noop`, `processes`, `light`, `heartbeats` or `joining`. Other systems' rates: `dev/bench_peers.py`.
 
 use std::io::Write;
 use std::path::Path;
@@ -33,6 +39,8 @@ use std::time::{Duration, Instant};
 use eyas_dev::bench::{eyas, home, is_tiny, median, used_cpu_s};
 use light::{Dispatcher, LightExecutors};
 
+#[path = "dispatch/joining.rs"]
+mod joining;
 #[path = "dispatch/light.rs"]
 mod light;
 
@@ -40,6 +48,9 @@ const TARGET_NOOP_PER_S: f64 = 150_000.0;
 const TARGET_OF_BARE: f64 = 0.85;
 const TARGET_OF_TWO_EXECUTORS: f64 = 0.7;
 const TARGET_HEARTBEATS_PERCENT: f64 = 5.0;
+const TARGET_DELAY_MS: f64 = 100.0;
+/// Time within which executors join.
+const JOIN_WITHIN: Duration = Duration::from_secs(1);
 /// What each process is: `true` with a word, as a task with an item has it. (GNU `true` reads its locale if it has one
 /// word, so one without would be another program.)
 const PROGRAM: &str = "/bin/true";
@@ -61,6 +72,10 @@ pub struct Scale {
     pub beating: usize,
     /// Time for which heartbeats are measured.
     pub beating_s: f64,
+    /// Light executors that join while tasks run.
+    pub joining: usize,
+    /// Time for which tasks run before.
+    pub before_joining_s: f64,
 }
 
 const FULL: Scale = Scale {
@@ -71,10 +86,21 @@ const FULL: Scale = Scale {
     light_tasks: 300_000,
     beating: 9_000,
     beating_s: 20.0,
+    joining: 1_000,
+    before_joining_s: 3.0,
 };
 /// Only shows that it runs.
-pub const TINY: Scale =
-    Scale { noop_tasks: 200, processes: 8, rounds: 1, light: [2, 3, 4], light_tasks: 200, beating: 4, beating_s: 0.0 };
+pub const TINY: Scale = Scale {
+    noop_tasks: 200,
+    processes: 8,
+    rounds: 1,
+    light: [2, 3, 4],
+    light_tasks: 200,
+    beating: 4,
+    beating_s: 0.0,
+    joining: 4,
+    before_joining_s: 0.0,
+};
 
 /// One way to run processes, and what it showed in each round.
 struct Way {
@@ -87,8 +113,13 @@ struct Way {
 /// A measurement and its name.
 type Part = (&'static str, fn(Scale));
 
-const PARTS: &[Part] =
-    &[("noop", noop), ("processes", processes), ("light", light_executors), ("heartbeats", heartbeats)];
+const PARTS: &[Part] = &[
+    ("noop", noop),
+    ("processes", processes),
+    ("light", light_executors),
+    ("heartbeats", heartbeats),
+    ("joining", joining),
+];
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
@@ -190,6 +221,36 @@ fn heartbeats(scale: Scale) {
         scale.beating,
         100.0 * used_s / took_s
     );
+}
+
+/// Executors that join while tasks run.
+fn joining(scale: Scale) {
+    for (kind, is_pool) in [("executors", false), ("nodes of a pool", true)] {
+        println!("{} {kind} join; time of a task, ms", scale.joining);
+        println!("before: median    p99   longest   during: p99   longest   joined");
+        let mut delays = Vec::new();
+        for _ in 0..scale.rounds {
+            let before = Duration::from_secs_f64(scale.before_joining_s);
+            let trips = joining::run(scale.joining, JOIN_WITHIN, before, is_pool);
+            let (middle, longest) = (median(&trips.before), quantile(&trips.during, 1.0));
+            println!(
+                "{middle:>14.1} {:>6.1} {:>9.1} {:>13.1} {longest:>9.1} {:>6.2} s",
+                quantile(&trips.before, 0.99),
+                quantile(&trips.before, 1.0),
+                quantile(&trips.during, 0.99),
+                trips.joined_s,
+            );
+            delays.push(longest - middle);
+        }
+        println!("longest delay, median of the runs: {:.1} ms; target: {TARGET_DELAY_MS} ms", median(&delays));
+    }
+}
+
+/// The value below which this share of the values is.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values[((values.len() as f64 * share) as usize).min(values.len() - 1)]
 }
 
 fn rounded(values: &[f64]) -> String {

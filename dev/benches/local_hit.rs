@@ -204,5 +204,5 @@ fn input(home: &Path, number: usize) -> AssignedInput {
     let mtime_ns = modified.expect("after 1970").as_nanos() as i64;
     let version = Version::Modified { mtime_ns, size_bytes: metadata.len() };
     let object = ObjectSpec { source: format!("file://{}", path.display()).into(), version, executable: false };
-    AssignedInput { object, name: None, holders: Vec::new() }
+    AssignedInput { object, part: None, name: None, holders: Vec::new() }
 }

@@ -14,10 +14,13 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("job", &["JobId"]),
     ("jobs", &["Vec<JobView>", "u64"]),
     ("keys", &["Vec<KeyView>"]),
+    ("done", &["bool"]),
     ("next", &["Option<u64>"]),
+    ("pools", &["Vec<PoolView>"]),
     ("push", &["PushView"]),
     ("task", &["TaskView"]),
     ("tasks", &["Vec<TaskView>", "u64"]),
+    ("text", &["String"]),
     ("usage", &["FilesUsageView"]),
 ];
 

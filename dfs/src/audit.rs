@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use eyas_ring::{Event, Records, Ring};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
+use thiserror::Error;
+use tokio::task::JoinError;
 use tokio::time::sleep;
 
+use crate::database::DatabaseError;
 use crate::node::NodeShared;
 use crate::protocol::ToPeer;
 
@@ -65,12 +68,11 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
         sleep(AUDIT_EVERY).await;
         let Some(view) = shared.settled_view() else { continue };
         let ring = Ring::new(&view);
-        for partition in (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node) {
-            let mut from = String::new();
-            while let Some(next) = audit_some(&shared, partition, from).await {
-                from = next;
-                sleep(PAUSE).await;
-            }
+        let led = (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node);
+        if let Err(error) = audit_all(led, |partition, from| audit_some(shared.clone(), partition, from)).await {
+            // Chunks of the files that were not audited must not count as chunks of no file.
+            tracing::warn!(%error, "an audit of the files that this node leads has failed; the next one begins anew");
+            continue;
         }
         for member in view.members.iter().filter(|member| **member != shared.node) {
             shared.send(*member, ToPeer::Audited);
@@ -93,17 +95,39 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
     }
 }
 
-/// Audits some files of a partition. Returns the name from which to continue.
-async fn audit_some(shared: &Arc<NodeShared>, partition: u16, from: String) -> Option<String> {
+/// An audit that was not completed.
+#[derive(Debug, Error)]
+enum AuditError {
+    #[error("{0}")]
+    Database(#[from] DatabaseError),
+    #[error("reading the records has failed: {0}")]
+    Reading(#[from] JoinError),
+}
+
+/// Audits all files of these partitions with `audit_some`. Where that fails, the other partitions are still audited.
+async fn audit_all<E, F: Future<Output = Result<Option<String>, E>>>(
+    partitions: impl Iterator<Item = u16>,
+    audit_some: impl Fn(u16, String) -> F,
+) -> Result<(), E> {
+    let mut result = Ok(());
+    for partition in partitions {
+        let mut from = Some(String::new());
+        while let Some(begin) = from {
+            from = audit_some(partition, begin).await.unwrap_or_else(|error| {
+                result = Err(error);
+                None
+            });
+            sleep(PAUSE).await;
+        }
+    }
+    result
+}
+
+/// Audits some files of a partition. Returns the name from which to continue; `None` at the end of the partition.
+async fn audit_some(shared: Arc<NodeShared>, partition: u16, from: String) -> Result<Option<String>, AuditError> {
     let looking = shared.clone();
     let look = move || looking.database.read(|records| files_from(records, partition, from));
-    let (files, next) = match tokio::task::spawn_blocking(look).await.ok()? {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::warn!(%error, "cannot audit files");
-            return None;
-        }
-    };
+    let (files, next) = tokio::task::spawn_blocking(look).await??;
     for (name, record) in files {
         for (node, objects) in holders(&record) {
             if node == shared.node {
@@ -116,7 +140,7 @@ async fn audit_some(shared: &Arc<NodeShared>, partition: u16, from: String) -> O
             }
         }
     }
-    next
+    Ok(next)
 }
 
 /// Some files of a partition, and the name from which to continue.
@@ -126,7 +150,8 @@ fn files_from(records: &impl Records, partition: u16, from: String) -> (Vec<(Fil
         let Some((name, stored)) = records.first(partition, &from) else { return (files, None) };
         // Names contain no NUL, so no name is between the two.
         from = format!("{name}\0");
-        files.extend(stored.entry.file().map(|record| (name, record.clone())));
+        // Chunks of a file that is being renamed, or replaced by a rename, belong to it until the rename is over.
+        files.extend(stored.entry.record().map(|record| (name, record.clone())));
     }
     (files, Some(from))
 }
@@ -156,6 +181,9 @@ pub(crate) async fn scrub(shared: Arc<NodeShared>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use eyas_ring::NameEntry;
     use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind};
 
     use super::*;
@@ -176,6 +204,57 @@ mod tests {
         assert_eq!(auditors.all_since(&members, at(4)), None);
         auditors.heard(NodeId(2), at(5));
         assert_eq!(auditors.all_since(&members, at(5)), Some(at(5)), "it begins anew");
+    }
+
+    #[tokio::test]
+    async fn an_audit_that_fails_in_one_partition_is_not_complete() {
+        let audit = async |fails: Option<u16>| {
+            let audited = Mutex::new(Vec::new());
+            let some = |partition: u16, from: String| {
+                audited.lock().unwrap().push((partition, from.clone()));
+                let next = from.is_empty().then(|| "more".to_owned());
+                std::future::ready(if fails == Some(partition) { Err("no") } else { Ok(next) })
+            };
+            let result = audit_all([3, 5].into_iter(), some).await;
+            let audited = audited.into_inner().unwrap();
+            (result, audited.iter().map(|(partition, from)| format!("{partition}{from}")).collect::<Vec<_>>())
+        };
+        assert_eq!(audit(None).await, (Ok(()), ["3", "3more", "5", "5more"].map(str::to_owned).to_vec()));
+        assert_eq!(audit(Some(5)).await, (Err("no"), ["3", "3more", "5"].map(str::to_owned).to_vec()));
+        assert_eq!(audit(Some(3)).await, (Err("no"), ["3", "5", "5more"].map(str::to_owned).to_vec()));
+    }
+
+    /// Records in one partition.
+    struct Listed(BTreeMap<FileName, eyas_ring::Stored>);
+
+    impl Records for Listed {
+        fn get(&self, _: u16, name: &FileName) -> Option<eyas_ring::Stored> {
+            self.0.get(name).cloned()
+        }
+
+        fn first(&self, _: u16, from: &str) -> Option<(FileName, eyas_ring::Stored)> {
+            let found = self.0.iter().find(|(name, _)| name.as_str() >= from);
+            found.map(|(name, stored)| (name.clone(), stored.clone()))
+        }
+    }
+
+    #[test]
+    fn files_that_are_being_renamed_are_audited() {
+        let version = eyas_ring::RecordVersion { round: eyas_ring::Round { view: 1, boot: 1 }, sequence: 1 };
+        let name = |name: &str| name.parse::<FileName>().unwrap();
+        let record = |id| FileRecord::without_content(FileId(id), FileKind::File, Attributes::default());
+        let (from, to, id) = (name("/d"), name("/a"), FileId(1));
+        let entries = [
+            ("/a", NameEntry::Arriving { from: from.clone(), version, id, over: Some(record(2)) }),
+            ("/b", NameEntry::Arriving { from, version, id, over: None }),
+            ("/c", NameEntry::Removed { id: FileId(3), is_gone: true }),
+            ("/d", NameEntry::Departed { to, token: version, record: record(1) }),
+            ("/e", NameEntry::File(record(4))),
+        ];
+        let entries = entries.map(|(of, entry)| (name(of), eyas_ring::Stored { version, entry }));
+        let (files, next) = files_from(&Listed(entries.into()), 0, String::new());
+        let ids: Vec<_> = files.iter().map(|(_, record)| record.id.0).collect();
+        assert_eq!((ids, next), (vec![2, 1, 4], None));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError};
+use eyas_store::{Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use serde::{Deserialize, Serialize};
@@ -124,8 +125,13 @@ impl NodeChunks {
             receive_buffer_bytes: REPLICATING_BUFFER_BYTES,
             ..PeerLimits::default()
         });
-        let durable = DurableChunks::start(database.clone(), store.clone());
+        let durable = DurableChunks::start(database.clone(), store.clone())?;
         Ok(NodeChunks { database, store, peers, replicating, server, room, own, durable })
+    }
+
+    /// The folder of the store.
+    pub fn store_folder(&self) -> &Path {
+        self.store.dir()
     }
 
     /// All chunks of this node.
@@ -236,19 +242,38 @@ impl NodeChunks {
     /// Reserves space for a chunk; `None` if it is here already, also as a cached object.
     pub async fn prepare(&self, wanted: ChunkSpec) -> Result<Option<Reservation<'_>>, ChunkError> {
         if self.is_own(wanted.object) {
-            return self.take(wanted).map(|()| None);
+            self.take(wanted);
+            return Ok(None);
         }
         self.room.reserve(wanted.object, wanted.size_bytes).await?;
         let place = Reservation { chunks: self, wanted, is_open: true };
         if self.is_own(wanted.object) {
             // Another request has brought it in the meantime.
-            return place.finish(self.take(wanted)).map(|()| None);
+            self.take(wanted);
+            return place.finish(Ok(())).map(|()| None);
         }
         if self.store.contains(wanted.object) && block_in_place(|| self.has_copy(wanted)) {
             // A task has read it here, so it is cached.
-            return place.finish(self.take(wanted)).map(|()| None);
+            self.take(wanted);
+            return place.finish(Ok(())).map(|()| None);
         }
         Ok(Some(place))
+    }
+
+    /// Stores a chunk that a client has handed over in the store with this number.
+    pub async fn take_over(&self, number: u128, wanted: ChunkSpec) -> Result<(), ChunkError> {
+        let ChunkSpec { object, size_bytes, checksum } = wanted;
+        // If it is here already, the client removes its file.
+        let Some(place) = self.prepare(wanted).await? else { return Ok(()) };
+        let taken = block_in_place(|| self.store.take_handed_over(number, object, size_bytes, Checksum(checksum)));
+        place.finish(match taken {
+            Ok(true) => {
+                self.take(wanted);
+                Ok(())
+            }
+            Ok(false) => Err(ChunkError::OtherPush),
+            Err(error) => Err(error.into()),
+        })
     }
 
     /// Whether the store has a good copy of a chunk, perhaps as a cached object. Blocks.
@@ -277,9 +302,7 @@ impl NodeChunks {
         if own.is_empty() {
             return;
         }
-        if let Err(error) = self.database.disown(&own) {
-            tracing::warn!(%error, "deleted chunks are still recorded");
-        }
+        self.database.disown(&own);
         for object in own {
             self.store.mark_replaceable(object);
             self.room.release(object);
@@ -306,13 +329,11 @@ impl NodeChunks {
     }
 
     /// Records a chunk in the store as this node's own.
-    fn take(&self, wanted: ChunkSpec) -> Result<(), ChunkError> {
+    fn take(&self, wanted: ChunkSpec) {
         let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
-        // Another transaction may be waiting for the disk.
-        block_in_place(|| self.database.own(wanted.object, chunk))?;
+        self.database.own(&[(wanted.object, chunk)]);
         self.store.mark_irreplaceable([wanted.object]);
         self.own().insert(wanted.object, OwnedChunk::audited_now(chunk));
-        Ok(())
     }
 
     fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, OwnedChunk>> {
@@ -346,7 +367,10 @@ impl<'a> Reservation<'a> {
                 },
             };
             result = match peers.fetch(*addr, next, is_expected, false).await {
-                Ok(checksum) if checksum.0 == wanted.checksum => chunks.take(wanted),
+                Ok(checksum) if checksum.0 == wanted.checksum => {
+                    chunks.take(wanted);
+                    Ok(())
+                }
                 Ok(_) => Err(ChunkError::OtherContent(*addr)),
                 Err(broken) => {
                     into = broken.rest;
@@ -395,7 +419,10 @@ impl ExpectedChunk<'_> {
         let ExpectedChunk { place, expected } = self;
         let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();
         let result = match checksum {
-            Some(checksum) if checksum.0 == place.wanted.checksum => place.chunks.take(place.wanted),
+            Some(checksum) if checksum.0 == place.wanted.checksum => {
+                place.chunks.take(place.wanted);
+                Ok(())
+            }
             Some(_) => Err(ChunkError::OtherPush),
             None => Err(ChunkError::NotPushed),
         };

@@ -21,6 +21,8 @@ mod quota;
 mod read;
 mod recover;
 mod rename;
+mod replicas;
+mod retained;
 mod rewrite;
 mod runs;
 mod verify;
@@ -43,7 +45,7 @@ use tokio::time::{sleep, timeout_at};
 use calls::{ANSWER_DEADLINE, Calls};
 pub use changes::Changes;
 pub use copy::CopyOptions;
-pub use entries::Creation;
+pub use entries::{Creation, own_as};
 pub use error::{FilesError, FilesErrorKind};
 use folders::KnownFolders;
 use gather::GATHER_DEADLINE;
@@ -51,13 +53,15 @@ pub use gather::Gathering;
 use groups::{Groups, OutgoingSmallChunk, WantedSmallChunk};
 pub use list::FolderPage;
 pub use near::{ChunkContent, NearNode, OpenChunk};
+pub(crate) use near::{NearStores, StoreFolder};
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;
 use quota::KnownQuotas;
 pub use read::Reading;
 pub use recover::Recovery;
 pub use rename::RenameOptions;
-pub use rewrite::{Change, NewContent, new_file_id};
+pub use retained::RetainedFile;
+pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use runs::RunAttendance;
 pub use verify::{LostChunk, Verified};
 pub(crate) use write::MAX_CHUNK_BYTES;
@@ -92,6 +96,7 @@ struct Inner {
     gathers_until: Instant,
     /// The node on this machine, if there is one. Its replicas are read first.
     near: Option<NearNode>,
+    near_stores: NearStores,
     /// The address of this machine, as nodes see it.
     own_address: Option<IpAddr>,
     /// Random number that distributes reads of different clients over equal replicas.
@@ -119,16 +124,17 @@ impl Known {
         let missing: Vec<_> = self.view.members.iter().filter(|node| !self.members.contains_key(node)).collect();
         let (count, all) = (missing.len(), self.view.members.len());
         let names = missing.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ");
+        let are = if count == 1 { "is" } else { "are" };
         match count {
             0 => "the nodes of the file system have not agreed on its members yet; try again in a moment".into(),
             _ if self.size() < majority(all) => format!(
-                "{count} of the {all} nodes of the file system are missing: {names}. It needs {} nodes: start the \
+                "{count} of the {all} nodes of the file system {are} missing: {names}. It needs {} nodes: start the \
                  executors of the missing nodes again with their folders; if they never come back, see \
                  `eyas dfs recover`",
                 majority(all)
             ),
             _ => format!(
-                "{count} of the {all} nodes of the file system are missing: {names}. The others have not agreed yet \
+                "{count} of the {all} nodes of the file system {are} missing: {names}. The others have not agreed yet \
                  to continue without them; try again in a moment, or start their executors again with their folders"
             ),
         }
@@ -180,6 +186,7 @@ impl DfsClient {
             patience,
             gathers_until,
             near,
+            near_stores: NearStores::default(),
             own_address,
             turn,
         })))
@@ -263,7 +270,7 @@ impl DfsClient {
         self.refresh(self.deadline()).await?;
         let Known { view, is_settled, members, .. } = self.known();
         let alive = members.values().copied().collect();
-        Ok(DfsMembership { view: Some(Arc::unwrap_or_clone(view)), is_settled, alive })
+        Ok(DfsMembership { system: view.system, view: Some(Arc::unwrap_or_clone(view)), is_settled, alive })
     }
 
     /// The chunks and the free space of a node.
@@ -306,11 +313,12 @@ impl DfsClient {
                     Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
                     Refusal::NotYet | Refusal::Busy => {}
                     Refusal::Unknown => *is_unsure = true,
-                    Refusal::HasMajority | Refusal::Missing(_) => return Err(unexpected()),
+                    Refusal::HasMajority | Refusal::Missing(_) | Refusal::StillCounting => return Err(unexpected()),
                 },
                 Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
                 Err(error) => {
-                    *is_unsure = true;
+                    // A node that is not known was not asked.
+                    *is_unsure |= known.members.contains_key(&asked);
                     last = Some(error);
                     self.refresh(deadline).await?;
                 }
@@ -363,6 +371,7 @@ impl DfsClient {
         self.0.operations.keep(&known_addresses);
         self.0.small_chunks.keep(&known_addresses);
         self.0.small_reads.keep(&known_addresses);
+        self.0.near_stores.forget_folders();
         *self.lock() = fresh;
         Ok(())
     }
@@ -405,7 +414,7 @@ async fn discover(
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (_, Ok(ResponseBody::Membership(_, DfsMembership { view: Some(view), is_settled, alive }))) => {
+                (_, Ok(ResponseBody::Membership(_, DfsMembership { view: Some(view), is_settled, alive, .. }))) => {
                     let is_news = |(known, was_settled, _): &(View, bool, _)| {
                         (known.number, *was_settled) < (view.number, is_settled)
                     };
@@ -414,12 +423,15 @@ async fn discover(
                     }
                     until = until.min(Instant::now() + OTHERS_DEADLINE);
                 }
-                (address, Ok(_)) => {
+                (address, Ok(ResponseBody::Membership(_, DfsMembership { system, .. }))) => {
                     last = FilesError::unreachable(format!(
-                        "the node at {address} has not joined the file system yet; if the node that founded it never \
-                         comes back, see docs/guides/files.md"
+                        "the node at {address} has not joined the file system yet, because no member of it answers: \
+                         start the executors that kept files again in their folders; node {} founded the file system. \
+                         If they never come back, see docs/guides/files.md",
+                        system.founder()
                     ));
                 }
+                (_, Ok(_)) => last = unexpected(),
                 (_, Err(error)) => last = error,
             }
         }

@@ -9,16 +9,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use eyas_ring::{Records, Save, Saved, Stored, View};
-use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileNameError, FileSystemId, NodeId};
 use redb::{
-    Database as Redb, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
-    Table, TableDefinition,
+    Database as Redb, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, Table,
+    TableDefinition,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod chunks;
 mod runs;
 mod upgrade;
 
@@ -67,6 +67,7 @@ pub(crate) struct OwnChunk {
 pub(crate) struct Database {
     redb: Redb,
     path: PathBuf,
+    waiting: chunks::WaitingChanges,
 }
 
 impl Database {
@@ -83,7 +84,7 @@ impl Database {
                  others"
             )),
         })?;
-        let database = Database { redb, path: path.to_owned() };
+        let database = Database { redb, path: path.to_owned(), waiting: chunks::WaitingChanges::default() };
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
@@ -112,6 +113,7 @@ impl Database {
             write.open_table(ROUNDS)?;
             write.open_table(RECORDS)?;
             write.open_table(CHUNKS)?;
+            write.open_table(chunks::CONTENTS)?;
             write.open_table(RUNS)?;
         }
         write.commit()?;
@@ -176,69 +178,6 @@ impl Database {
         })
     }
 
-    /// The chunks of this node.
-    pub fn chunks(&self) -> Result<Vec<(ObjectId, OwnChunk)>, DatabaseError> {
-        let chunks = || -> Result<Vec<_>, redb::Error> {
-            let chunks = self.redb.begin_read()?.open_table(CHUNKS)?;
-            chunks
-                .iter()?
-                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
-                .collect()
-        };
-        let chunks = chunks().map_err(|e| self.failed(e))?;
-        let chunk = |(object, chunk): &([u8; 16], Vec<u8>)| of_bytes(chunk).map(|chunk| (ObjectId(*object), chunk));
-        chunks.iter().map(chunk).collect::<Result<_, _>>().map_err(|why| self.failed(why))
-    }
-
-    /// Records a chunk. The record becomes durable with the next [`sync`](Self::sync) or other save. Waiting for it
-    /// would cost more than the chunk is worth.
-    pub fn own(&self, object: ObjectId, chunk: OwnChunk) -> Result<(), DatabaseError> {
-        self.own_all(&[(object, chunk)])
-    }
-
-    /// Records chunks, with the same durability.
-    pub fn own_all(&self, own: &[(ObjectId, OwnChunk)]) -> Result<(), DatabaseError> {
-        self.record_chunks(Durability::None, own)
-    }
-
-    /// Records chunks. The records are durable when this returns.
-    pub fn own_durably(&self, own: &[(ObjectId, OwnChunk)]) -> Result<(), DatabaseError> {
-        self.record_chunks(Durability::Immediate, own)
-    }
-
-    fn record_chunks(&self, durability: Durability, own: &[(ObjectId, OwnChunk)]) -> Result<(), DatabaseError> {
-        self.change_chunks(durability, |chunks| {
-            own.iter().try_for_each(|(object, chunk)| chunks.insert(object.0, &*bytes_of(chunk)).map(drop))
-        })
-    }
-
-    /// Removes records of chunks, with the same durability.
-    pub fn disown(&self, objects: &[ObjectId]) -> Result<(), DatabaseError> {
-        self.change_chunks(Durability::None, |chunks| {
-            objects.iter().try_for_each(|object| chunks.remove(object.0).map(drop))
-        })
-    }
-
-    /// Makes the records of chunks durable.
-    pub fn sync(&self) -> Result<(), DatabaseError> {
-        self.change_chunks(Durability::Immediate, |_| Ok(()))
-    }
-
-    fn change_chunks(
-        &self,
-        durability: Durability,
-        change: impl FnOnce(&mut Table<[u8; 16], &[u8]>) -> Result<(), StorageError>,
-    ) -> Result<(), DatabaseError> {
-        let write = || -> Result<(), redb::Error> {
-            let mut write = self.redb.begin_write()?;
-            write.set_durability(durability).map_err(redb::Error::from)?;
-            change(&mut write.open_table(CHUNKS)?)?;
-            write.commit()?;
-            Ok(())
-        };
-        write().map_err(|e| self.failed(e))
-    }
-
     /// Lets `decide` read the records.
     pub fn read<T>(
         &self,
@@ -260,7 +199,7 @@ impl Database {
                 };
                 decide(&mut tables)
             };
-            write.commit()?;
+            self.commit(write)?;
             Ok(decided)
         };
         save().map_err(|e| self.failed(e))

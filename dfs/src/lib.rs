@@ -23,17 +23,19 @@ mod serve;
 mod space;
 mod storage;
 
-pub use client::{Change, NewContent, new_file_id};
+pub use change_log::DEFAULT_AUDIT_BYTES;
+pub use client::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use client::{
     Changes, ChunkContent, CopyOptions, Creation, DfsClient, File, FilesError, FilesErrorKind, FolderPage, FolderUsage,
-    Gathering, HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RunAttendance,
-    SMALL_CHUNK_BYTES, Verified, WriteOptions,
+    Gathering, HiddenFile, LostChunk, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RetainedFile,
+    RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions, own_as,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
 pub use node::{DfsNode, NodeError, Site};
 pub use protocol::{ChangeEntry, DfsMembership, FilesDoor, Member, Usage};
+pub use record_index::{RecordsError, bytes_of_records};
 pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
 pub use space::{BoxedFuture, ChunkSpace, SpaceError};
 pub use storage::FilesStorage;

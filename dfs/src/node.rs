@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, RingMessage, View};
-use eyas_session::{Access, Credentials, DataKeys, Listener, SessionAcceptor};
+use eyas_session::{Access, Credentials, DataKeys, ListenPlace, Listener, SessionAcceptor, listen};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -27,6 +27,7 @@ use tokio::time::{interval, timeout};
 
 use crate::audit::{self, Auditors};
 use crate::change_log::ChangeLog;
+use crate::change_log::DEFAULT_AUDIT_BYTES;
 use crate::chunks::{ChunkSpec, NodeChunks};
 use crate::database::{Database, DatabaseError};
 use crate::gossip::{Gossip, LiveNodes, Neighbour};
@@ -39,9 +40,6 @@ use crate::space::ChunkSpace;
 
 /// Number of ports that are tried until one is free for both sessions and gossip.
 const PORT_TRIES: usize = 16;
-
-/// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
-const BACKLOG: i32 = 1024;
 
 /// Maximum number of inputs that wait for the ring's thread, each of them the messages of a frame or the operations of
 /// a request. When it is reached, messages of other nodes are lost, and clients are told to ask again.
@@ -59,6 +57,7 @@ pub struct Site {
     listener: TcpListener,
     socket: UdpSocket,
     address: SocketAddr,
+    audit_bytes: u64,
 }
 
 /// The reason why a node cannot be started.
@@ -131,13 +130,19 @@ impl Site {
     ///
     /// # Errors
     /// If the database cannot be opened, or the network cannot be used.
-    pub fn open(folder: &Path, address: IpAddr) -> Result<Self, NodeError> {
+    pub fn open(folder: &Path, place: ListenPlace) -> Result<Self, NodeError> {
         std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
         let database = Database::open(&folder.join("files.redb"))?;
         let (node, system) = (database.node()?, database.file_system()?);
-        let (listener, socket) = bind(address).map_err(failed("listen"))?;
+        let (listener, socket) = bind(place).map_err(failed("listen"))?;
         let address = listener.local_addr().map_err(failed("listen"))?;
-        Ok(Site { folder: folder.to_owned(), database, node, system, listener, socket, address })
+        let (folder, audit_bytes) = (folder.to_owned(), DEFAULT_AUDIT_BYTES);
+        Ok(Site { folder, database, node, system, listener, socket, address, audit_bytes })
+    }
+
+    /// Sets the maximum size of the audit log; with 0, there is none.
+    pub fn with_audit_bytes(self, audit_bytes: u64) -> Self {
+        Site { audit_bytes, ..self }
     }
 
     /// The id of the node.
@@ -177,8 +182,8 @@ impl DfsNode {
         (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
-        let Site { folder, database, node, system, listener, socket, address } = site;
-        let changes = ChangeLog::open(&folder).map_err(failed("open the audit log"))?;
+        let Site { folder, database, node, system, listener, socket, address, audit_bytes } = site;
+        let changes = ChangeLog::open(&folder, audit_bytes).map_err(failed("open the audit log"))?;
         let identity = Identity { folder, system: system.unwrap_or(place.system) };
         identity.may_be_of(place.system)?;
         let saved = database.saved()?;
@@ -321,7 +326,7 @@ impl NodeShared {
         };
         let alive = self.neighbours().iter().map(member).collect();
         let RingState { view, is_settled } = self.state.borrow().clone();
-        DfsMembership { view, is_settled, alive }
+        DfsMembership { system: self.identity.system, view, is_settled, alive }
     }
 
     /// The view, if this node serves all partitions that it leads in it.
@@ -467,15 +472,19 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {
 }
 
 /// Binds one port for both TCP and UDP.
-fn bind(address: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
+fn bind(place: ListenPlace) -> io::Result<(TcpListener, UdpSocket)> {
+    let both = |address| {
+        let listener = listen(address)?;
+        let socket = UdpSocket::bind(listener.local_addr()?)?;
+        Ok((listener, socket))
+    };
     let mut tries = 0;
     loop {
-        let listener = TcpListener::bind((address, 0))?;
-        rustix::net::listen(&listener, BACKLOG)?;
         tries += 1;
-        match UdpSocket::bind(listener.local_addr()?) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES => {}
-            socket => return Ok((listener, socket?)),
+        match place.bind(both) {
+            // Another process has the same port for UDP.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && place.ports.is_none() && tries < PORT_TRIES => {}
+            bound => return bound,
         }
     }
 }

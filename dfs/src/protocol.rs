@@ -9,6 +9,7 @@ use eyas_types::dfs::{FileId, FileName, FileSystemId, Format, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::chunks::ChunkSpec;
+use crate::client::StoreFolder;
 use crate::runs::{BlockRunId, RunReply, RunRequest};
 
 /// A node that is alive.
@@ -27,6 +28,8 @@ pub struct Member {
 /// The file system as a node sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DfsMembership {
+    /// The file system that the node belongs to, or waits to join.
+    pub system: FileSystemId,
     /// The current view; `None` before the node has joined.
     pub view: Option<View>,
     /// Whether all partitions have a quorum in the view, so that earlier views are no longer needed.
@@ -121,14 +124,19 @@ pub(crate) enum RequestBody {
     StoreAll { chunks: Vec<SmallChunk>, is_durable: bool },
     /// Force chunks to the disk. Answered by [`ResponseBody::Synced`].
     Sync { objects: Vec<ObjectId> },
-    /// Read the audit log of the node from a position on. Answered by [`ResponseBody::Changes`].
-    Changes { folder: String, since_us: u64, from: u64 },
+    /// Read the audit log of the node, from a position or the beginning on. Answered by [`ResponseBody::Changes`].
+    Changes { folder: String, since_us: u64, from: Option<LogPosition> },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
     /// Make chunks of objects in the node's store that have the same content. Answered by [`ResponseBody::Derived`].
     Derive(Vec<(ObjectId, ChunkSpec)>),
     /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`].
     Cut(CutRequest),
+    /// The folder of the node's store, which clients on its machine read. Answered by [`ResponseBody::StoreFolder`].
+    StoreFolder,
+    /// Store a chunk whose content the client has handed over in the node's store with this number. Answered by
+    /// [`ResponseBody::Stored`]. `is_durable` is as in [`Store`](RequestBody::Store).
+    Take { number: u128, object: ObjectId, size_bytes: u64, checksum: u64, is_durable: bool },
 }
 
 /// Which chunks to cut off an object.
@@ -219,12 +227,14 @@ pub(crate) enum ResponseBody {
         failure: Option<String>,
     },
     /// Entries of the audit log, and the position from which to continue; or the failure, for a person.
-    Changes(Result<(Vec<ChangeEntry>, Option<u64>), String>),
+    Changes(Result<(Vec<ChangeEntry>, Option<LogPosition>), String>),
     /// One value for each chunk.
     Contents(Vec<SmallContent>),
     /// One value for each chunk.
     Derived(Vec<Result<(), StoreFailure>>),
     Cut(Result<CutPart, CutFailure>),
+    /// `None` if the node cannot say it.
+    StoreFolder(Option<StoreFolder>),
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the chunk.
@@ -236,6 +246,15 @@ pub(crate) enum SmallContent {
     Missing,
     /// The node cannot read the chunk now: the reason, for a person.
     Failed(String),
+}
+
+/// A place in the audit log of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogPosition {
+    /// The time when the node has opened its log.
+    pub opened_us: u64,
+    /// Bytes of the log before the place, with those of files that are gone.
+    pub offset: u64,
 }
 
 /// State of a chunk on a node.

@@ -19,13 +19,13 @@ pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &R
 
 fn only_reads(what: &RequestBody) -> bool {
     match what {
-        RequestBody::Membership | RequestBody::Usage => true,
+        RequestBody::Membership | RequestBody::Usage | RequestBody::StoreFolder => true,
         RequestBody::Check { .. } | RequestBody::Contents { .. } => true,
         RequestBody::Operate(operation) => is_look(operation),
         RequestBody::OperateAll(operations) => operations.iter().all(is_look),
         RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
         RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
-        RequestBody::Derive(_) | RequestBody::Cut(_) => false,
+        RequestBody::Take { .. } | RequestBody::Derive(_) | RequestBody::Cut(_) => false,
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
     }
 }
@@ -42,9 +42,10 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Operate(operation) => permits(scope, operation),
         RequestBody::OperateAll(operations) => operations.iter().all(|operation| permits(scope, operation)),
         // A chunk belongs to no file before its file is created, and is deleted if it never does.
-        RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => {
-            !scope.folders.is_empty()
-        }
+        RequestBody::Store { .. }
+        | RequestBody::StoreAll { .. }
+        | RequestBody::Take { .. }
+        | RequestBody::Sync { .. } => !scope.folders.is_empty(),
         RequestBody::Bad { name, .. } => scope.reads(name),
         RequestBody::Run { run, request } => {
             scope.holds(&run.folder())
@@ -54,6 +55,8 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Check { .. } | RequestBody::Usage | RequestBody::Changes { .. } => false,
         // They copy objects that the scope does not name.
         RequestBody::Derive(_) | RequestBody::Cut(_) => false,
+        // The executor tells its tasks.
+        RequestBody::StoreFolder => false,
     }
 }
 
@@ -93,6 +96,7 @@ mod tests {
         for (what, may) in [
             (RequestBody::Membership, [true, true, true, false]),
             (RequestBody::Usage, [true, true, false, false]),
+            (RequestBody::StoreFolder, [true, true, false, false]),
             (stat("/sky.csv".parse().unwrap()), [true, true, true, false]),
             (stat("/other.csv".parse().unwrap()), [true, true, false, false]),
             (remove("/sky.csv".parse().unwrap()), [true, false, false, false]),

@@ -16,6 +16,7 @@ use tokio::task::{JoinSet, block_in_place};
 
 use crate::change_log::LoggedChange;
 use crate::chunks::{ChunkError, ChunkSpec};
+use crate::client::StoreFolder;
 use crate::node::NodeShared;
 use crate::protocol::{ChunkPresence, FilesDoor, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
 use crate::rights::is_allowed;
@@ -143,7 +144,11 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             let client = Client { shared, outbox, number, door, holder: shown.clone() };
             let is_storing = matches!(
                 what,
-                RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Derive(_) | RequestBody::Cut(_)
+                RequestBody::Store { .. }
+                    | RequestBody::StoreAll { .. }
+                    | RequestBody::Take { .. }
+                    | RequestBody::Derive(_)
+                    | RequestBody::Cut(_)
             );
             let serve = async move {
                 client.serve(what).await;
@@ -186,10 +191,20 @@ impl Client {
                 }
                 ResponseBody::Stored { failure: stored.err().map(|error| error.to_string()) }
             }
+            RequestBody::Take { number, object, size_bytes, checksum, is_durable } => {
+                let taken = self.shared.chunks.take_over(number, ChunkSpec { object, size_bytes, checksum }).await;
+                if taken.is_ok() && is_durable {
+                    block_in_place(|| self.shared.chunks.start_writing(object));
+                }
+                ResponseBody::Stored { failure: taken.err().map(|error| error.to_string()) }
+            }
             RequestBody::StoreAll { chunks, is_durable } => {
                 ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
             }
             RequestBody::Derive(derived) => ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await),
+            RequestBody::StoreFolder => {
+                ResponseBody::StoreFolder(StoreFolder::of(self.shared.chunks.store_folder()).ok())
+            }
             RequestBody::Cut(request) => ResponseBody::Cut(self.shared.chunks.cut(&request).await),
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();

@@ -91,7 +91,7 @@ impl ClusterFiles for FilesStorage {
         let guessed = Format::guess(name.base_name(), !beginning.contains(&0));
         let hidden = match client.store_hidden(&name, content, WriteOptions::of(guessed), |_| {}).await {
             // It does not have the format that its name promises, so it is stored without records.
-            Err(error) if error.kind == FilesErrorKind::Invalid => {
+            Err(error) if error.kind == FilesErrorKind::WrongFormat => {
                 (&again).rewind().map_err(unreadable)?;
                 client.store_hidden(&name, again, WriteOptions::of(Format::Fixed { record_bytes: 1 }), |_| {}).await?
             }
@@ -165,6 +165,10 @@ impl FileParts for Reading {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
         Ok(Reading::next(self).await?)
     }
+
+    fn near_bytes(&self) -> u64 {
+        Reading::near_bytes(self)
+    }
 }
 
 #[async_trait::async_trait]
@@ -237,6 +241,7 @@ impl From<FilesError> for StorageError {
             FilesErrorKind::NotAllowed => StorageErrorKind::Denied,
             FilesErrorKind::Changed | FilesErrorKind::Exists => StorageErrorKind::Changed,
             FilesErrorKind::Invalid
+            | FilesErrorKind::WrongFormat
             | FilesErrorKind::IsFolder
             | FilesErrorKind::NotFolder
             | FilesErrorKind::NotEmpty => StorageErrorKind::Invalid,

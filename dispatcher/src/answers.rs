@@ -3,6 +3,7 @@
 
 mod explain;
 mod failures;
+mod pools;
 mod results;
 mod views;
 
@@ -125,6 +126,7 @@ impl DispatcherCore {
                 ToClient::Done(0)
             }
             FromClient::Executors => ToClient::Executors(self.executor_views()),
+            FromClient::Addresses => ToClient::Addresses(self.executors.addresses()),
             FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
             FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),
             FromClient::Trace { job, from } => ToClient::Trace(self.trace(self.job(job)?, from)?),
@@ -193,7 +195,11 @@ impl DispatcherCore {
             | FromClient::Numbers { .. }
             | FromClient::Commit
             | FromClient::Withdraw => return Err(AnswerError::PartOfSubmission),
-            FromClient::Watch { .. } | FromClient::WatchHere { .. } | FromClient::Push(_) | FromClient::Keys(_) => {
+            FromClient::Watch { .. }
+            | FromClient::WatchHere { .. }
+            | FromClient::Push(_)
+            | FromClient::Keys(_)
+            | FromClient::Pools(_) => {
                 return Err(AnswerError::NotHere);
             }
         })

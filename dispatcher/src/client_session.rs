@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_jobs::{JobSpec, SpecError};
+use eyas_pools::PoolsHandle;
 use eyas_session::{FrameReader, FrameWriter, Session, SessionError};
 use eyas_types::access::Principal;
 use eyas_types::{JobId, Status};
@@ -31,6 +32,7 @@ struct Client {
     core: mpsc::Sender<CoreMessage>,
     journal: Journal,
     keys: Arc<Keys>,
+    pools: PoolsHandle,
     holder: Principal,
     /// Whether the client is a process of this user on this host.
     is_local: bool,
@@ -104,11 +106,12 @@ pub(crate) async fn serve(
     core: mpsc::Sender<CoreMessage>,
     journal: Journal,
     keys: Arc<Keys>,
+    pools: PoolsHandle,
 ) -> Result<(), SessionError> {
     let Session { reader, writer, mut standing, is_local, .. } = session;
     let mut inbox = Inbox::of(reader);
     let holder = standing.holder();
-    let mut client = Client { writer, core, journal, keys, holder, is_local, submission: Submission::None };
+    let mut client = Client { writer, core, journal, keys, pools, holder, is_local, submission: Submission::None };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
@@ -172,6 +175,10 @@ impl Client {
                 self.watch(job, from, results, inbox).await
             }
             FromClient::Push(request) => self.push(request, inbox).await,
+            FromClient::Pools(request) => {
+                let answer = self.pools.ask(request).await;
+                self.writer.send(&[answer.unwrap_or_else(|e| ToClient::Refused(e.to_string()))]).await
+            }
             request => {
                 let (reply, answer) = oneshot::channel();
                 let answer = self.ask(CoreMessage::Asked { request, reply }, answer).await;

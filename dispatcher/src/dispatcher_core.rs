@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use eyas_dispatch::Exchange;
 use eyas_jobs::{self as jobs, Entry, Job, JobSpec, Jobs};
+use eyas_pools::PoolOrder;
 use eyas_sched::{Event, ExecutorProfile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
@@ -23,6 +24,7 @@ use crate::durable_replies::{DurableReplies, JobProgress};
 use crate::executors::ConnectedExecutors;
 use crate::journal::{Journal, WrittenRecord};
 use crate::sign_of_life::SignOfLife;
+use pools::CorePools;
 use push::{ActivePushes, PushError};
 
 /// Messages that are handled before results are written and deadlines are checked.
@@ -40,6 +42,7 @@ const MIN_PAUSE_US: u64 = 1000;
 
 mod deciders;
 mod durable;
+mod pools;
 mod push;
 #[cfg(test)]
 mod tests;
@@ -99,6 +102,7 @@ pub(crate) struct DispatcherCore {
     /// Whether the journal is writing results.
     writing: bool,
     pushes: ActivePushes,
+    pub(crate) pools: CorePools,
     /// When the cluster was told to stop, microseconds since 1970.
     stopping_us: Option<u64>,
     /// When `tick` was called last, microseconds since 1970.
@@ -131,6 +135,7 @@ impl DispatcherCore {
             unwritten: BTreeMap::new(),
             writing: false,
             pushes: ActivePushes::default(),
+            pools: CorePools::new(),
             stopping_us: None,
         }
     }
@@ -140,6 +145,7 @@ impl DispatcherCore {
         mut self,
         mut inbox: mpsc::Receiver<CoreMessage>,
         mut on_disk: mpsc::UnboundedReceiver<Vec<WrittenRecord>>,
+        mut orders: mpsc::Receiver<PoolOrder>,
         mut stop: watch::Receiver<bool>,
     ) {
         loop {
@@ -156,6 +162,7 @@ impl DispatcherCore {
                 () = due => self.tick(due_us.unwrap_or_default()),
                 Ok(()) = stop.changed(), if self.stopping_us.is_none() => self.begin_to_stop(),
                 Some(written) = on_disk.recv() => self.written(&written),
+                Some(order) = orders.recv() => self.obey(order),
                 message = inbox.recv() => match message {
                     Some(message) => self.handle(message),
                     None => break,
@@ -173,6 +180,7 @@ impl DispatcherCore {
             if self.scheduler.waiting() == 0 && self.jobs.has_more_to_queue() {
                 self.tell_jobs(QUEUE_MORE);
             }
+            self.report_to_pools();
             self.executors.flush();
             let cannot_wait = self.stopping_us.is_some() || self.jobs.has_full_entry();
             if !self.writing || cannot_wait {
@@ -298,6 +306,9 @@ impl DispatcherCore {
             return;
         }
         self.executors.tell_lost(id);
+        if registration.origin.is_some() {
+            self.pools.note_change();
+        }
         let held = if self.caching { &registration.held[..] } else { &[] };
         if let Some(entry) = self.executors.get_mut(id) {
             held.iter().for_each(|(object, size_bytes)| entry.stored(*object, *size_bytes));
@@ -321,10 +332,14 @@ impl DispatcherCore {
             }
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
             FromExecutor::Fetched { object, from, took_us } => {
+                if let Some(known) = self.scheduler.explain_object(object).filter(|_| self.pools.are_on()) {
+                    self.pools.note_fetched(object, known.size_bytes, from);
+                }
                 self.tell_scheduler(Event::Fetched { executor, object, from, took_us });
             }
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
+                self.pools.note_evicted(object);
                 self.tell_scheduler(Event::Evicted { executor, object });
             }
             FromExecutor::NotHeld { object, reason } => {
@@ -345,6 +360,7 @@ impl DispatcherCore {
                     entry.ended += 1;
                     entry.reads += outcome.reads;
                 }
+                self.pools.note_ended(&outcome);
                 self.tell_jobs(jobs::Event::TaskEnded { executor, task, attempt, outcome });
             }
             FromExecutor::Returned { task, attempt } => {
@@ -377,6 +393,9 @@ impl DispatcherCore {
         if is_loss {
             self.executors.lost(&gone);
         }
+        if gone.origin.is_some() {
+            self.pools.left(executor);
+        }
         let tasks = self.scheduler.tasks_of(executor);
         let lent_milli = u32::try_from(gone.load.lent_milli).unwrap_or(u32::MAX);
         let had = Resources { cpus_milli: gone.capacity.cpus_milli.saturating_add(lent_milli), ..gone.capacity };
@@ -399,7 +418,8 @@ impl DispatcherCore {
         let silence = self.executors.next_loss_us(silence_us);
         let stop = self.stopping_us.map(|since_us| since_us + STOP_DEADLINE_US + 1);
         let pushes = self.pushes.are_shown().then_some(self.ticked_us + SHOW_PUSHES_EVERY_US);
-        let due = [self.jobs.next_timeout(), self.jobs.next_tick(), silence, stop, pushes];
+        let report = self.pools.next_report_us(self.scheduler.has_unstarted());
+        let due = [self.jobs.next_timeout(), self.jobs.next_tick(), silence, stop, pushes, report];
         let due_us = due.into_iter().flatten().min()?;
         Some(due_us.max(self.ticked_us + MIN_PAUSE_US))
     }
@@ -434,6 +454,7 @@ impl DispatcherCore {
 
     pub(crate) fn begin_to_stop(&mut self) {
         self.stopping_us = Some(self.clock.now_us());
+        self.pools.stop();
         self.tell_jobs(jobs::Event::Stopping);
         let executors: Vec<_> = self.executors.iter().map(|(id, _)| id).collect();
         for executor in executors {

@@ -32,7 +32,7 @@ pub(crate) struct DurableReplies {
 
 enum Held {
     Answer(ToClient, oneshot::Sender<ToClient>),
-    JobProgress(JobId, JobProgress),
+    JobProgress(JobId, Box<JobProgress>),
 }
 
 impl DurableReplies {
@@ -61,7 +61,7 @@ impl DurableReplies {
 
     /// Shows a job to its watchers once all writes so far are on disk.
     pub fn show(&mut self, job: JobId, standing: JobProgress) {
-        self.held.push_back((self.put, Held::JobProgress(job, standing)));
+        self.held.push_back((self.put, Held::JobProgress(job, Box::new(standing))));
         self.tell();
     }
 
@@ -72,7 +72,7 @@ impl DurableReplies {
                 Held::Answer(answer, reply) => _ = reply.send(answer),
                 Held::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {
-                        watched.send_replace(standing);
+                        watched.send_replace(*standing);
                     }
                 }
             }

@@ -8,7 +8,8 @@ use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId, TaskTemplate};
-use eyas_wire::executor::{PeerHint, Registration, ToExecutor};
+use eyas_wire::executor::{PeerHint, Registration, ToExecutor, TransferAddress};
+use eyas_wire::pool::NodeOrigin;
 use eyas_wire::trust::SecretText;
 use thiserror::Error;
 
@@ -32,9 +33,13 @@ pub(crate) struct ConnectedExecutor {
     pub free_disk_bytes: Option<u64>,
     pub capacity: Resources,
     pub store_bytes: u64,
-    pub transfer: SocketAddr,
+    pub transfer: TransferAddress,
     /// Address of its node of the file system.
     pub files: Option<SocketAddr>,
+    /// The request for which it was started, if it is a node of a pool.
+    pub origin: Option<NodeOrigin>,
+    /// When its batch system ends it, microseconds since 1970.
+    pub until_us: Option<u64>,
     outbox: Outbox<ToExecutor>,
     /// Messages to send, in order.
     messages: Vec<ToExecutor>,
@@ -96,6 +101,8 @@ impl ConnectedExecutors {
             store_bytes: registration.store_bytes,
             transfer: registration.transfer,
             files: registration.files.map(|files| files.address),
+            origin: registration.origin.clone(),
+            until_us: registration.origin.as_ref().and_then(|origin| Some(clock.now_us() + origin.left_us?)),
             outbox,
             messages: Vec::new(),
             sign_of_life: Arc::new(SignOfLife::new(clock)),
@@ -181,6 +188,13 @@ impl ConnectedExecutors {
             Some(PeerHint { transfer, is_relay: *is_relay, others: *others })
         });
         holders.collect()
+    }
+
+    /// Addresses at which executors, their nodes of the file system, and the relays of executors listen.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let of =
+            |executor: &ConnectedExecutor| [Some(executor.transfer.address), executor.files, executor.transfer.relay];
+        self.iter().flat_map(|(_, executor)| of(executor)).flatten().collect()
     }
 
     /// Addresses of some nodes of the file system, without the node of executor `but`.

@@ -5,6 +5,7 @@
 //! | table | has, of each job |
 //! | --- | --- |
 //! | `jobs` | the job as it was submitted |
+//! | `chunks` | the chunks of its objects that are files of the cluster with several chunks |
 //! | `snapshots` | its state when the last snapshot was taken, which replaces the entries before it |
 //! | `entries` | what happened to it since then, other than results |
 //! | `results` | the results of its tasks; they stay, so that they can be read at any time |
@@ -17,6 +18,7 @@
 mod check;
 mod format1;
 mod format2;
+mod format3;
 mod mark;
 mod output;
 mod read;
@@ -56,6 +58,8 @@ const SNAPSHOTS: Parts = TableDefinition::new("snapshots");
 const ENTRIES: Numbered = TableDefinition::new("entries");
 /// Results of each job, by the same numbers.
 const RESULTS: Numbered = TableDefinition::new("results");
+/// Chunks of each job's objects, in parts. Journals of earlier versions do not have this table.
+const CHUNKS: Parts = TableDefinition::new("chunks");
 /// Ended jobs in short. There is none of a job with entries after its snapshot.
 const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("summaries");
 /// Bytes in each job's file of captured output.
@@ -66,7 +70,7 @@ const FILE_SYSTEM: &str = "file_system";
 /// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
 /// The present format.
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
@@ -313,6 +317,7 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
             None | Some(FORMAT) => {}
             Some(1) => format1::migrate(&write)?,
             Some(2) => format2::migrate(&write)?,
+            Some(3) => format3::migrate(&write)?,
             Some(other) => return Err(JournalProblem::Format(other)),
         }
         if let Some(earlier @ ..FORMAT) = format {
@@ -320,7 +325,7 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
         }
         meta.insert("version", FORMAT)?;
         transactions = meta.get(TRANSACTIONS)?.map_or(0, |count| count.value());
-        [JOBS, SNAPSHOTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
+        [JOBS, CHUNKS, SNAPSHOTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
         [ENTRIES, RESULTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
         write.open_table(SUMMARIES)?;
         write.open_table(OUTPUTS)?;

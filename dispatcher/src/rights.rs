@@ -3,6 +3,7 @@
 use eyas_types::JobId;
 use eyas_types::access::{KeyRole, Principal};
 use eyas_wire::client::FromClient;
+use eyas_wire::pool::PoolsRequest;
 use thiserror::Error;
 
 /// A request that the session's key or token does not allow.
@@ -70,7 +71,11 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Trace { job, .. } => Need::Job(*job),
         FromClient::Log { task } | FromClient::Explain { task } => Need::Job(task.job),
         FromClient::FilesNodes => Need::Files,
-        FromClient::Jobs { job: None } | FromClient::Executors | FromClient::Catalog { .. } => Need::Read,
+        FromClient::Jobs { job: None }
+        | FromClient::Executors
+        | FromClient::Addresses
+        | FromClient::Catalog { .. }
+        | FromClient::Pools(PoolsRequest::Show { .. }) => Need::Read,
         FromClient::Submit { .. }
         | FromClient::Objects(_)
         | FromClient::Chunks(_)
@@ -83,9 +88,11 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Retry { .. }
         | FromClient::Release { .. }
         | FromClient::Forget { .. } => Need::Submit,
-        FromClient::ForgetFiles | FromClient::Stop | FromClient::StopExecutor { .. } | FromClient::Keys(_) => {
-            Need::Admin
-        }
+        FromClient::ForgetFiles
+        | FromClient::Stop
+        | FromClient::StopExecutor { .. }
+        | FromClient::Keys(_)
+        | FromClient::Pools(_) => Need::Admin,
     }
 }
 

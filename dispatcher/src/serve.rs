@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_pools::{PoolOrder, PoolsConfig, PoolsHandle};
 use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
-use eyas_session::{Access, Listener, Session, SessionAcceptor, SessionError};
+use eyas_session::{
+    Access, ListenPlace, Listener, PortRange, Session, SessionAcceptor, SessionError, listen as listen_at,
+};
 use eyas_types::PlacementPolicy;
+use eyas_types::access::KeyRole;
 use eyas_wire::view::JobView;
 use eyas_wire::{DataMode, Role};
 use thiserror::Error;
@@ -35,6 +39,8 @@ pub struct DispatcherConfig {
     pub folder: PathBuf,
     /// Address to listen on. Port 0: the earlier port of the cluster in this folder, or any free one.
     pub listen: SocketAddr,
+    /// The ports to choose from, if the cluster is new and `listen` has port 0.
+    pub ports: Option<PortRange>,
     /// Host by which others reach it, if not the address it listens on.
     pub advertise: Option<String>,
     /// How tasks are placed.
@@ -47,6 +53,8 @@ pub struct DispatcherConfig {
     pub processes: Vec<String>,
     /// How the cluster moves bulk data.
     pub data: DataMode,
+    /// The `eyas` program, which nodes of pools run.
+    pub eyas: PathBuf,
     /// In tests: compare what the journal has with what is in memory, and tell differences in this file.
     pub check_journal: Option<PathBuf>,
 }
@@ -155,16 +163,32 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let (access, access_path) = (keys.access().clone(), keys.access_path());
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
     let listener = Listener::new(listener, SessionAcceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
-    let accepting = tokio::spawn(accept(listener, core_sender, journal, keys.clone()));
+    let (pools, orders, closing) = start_pools(&config, &core, keys.clone());
+    core.pools.handle = Some(pools.clone());
+    let accepting = tokio::spawn(accept(listener, core_sender, journal, keys.clone(), pools));
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = core.run(inbox, written, stop) => {}
+            () = core.run(inbox, written, orders, stop) => {}
             () = keys.keep() => {}
         }
-        // It ends when the core has.
+        // Both end when the core has.
         let _ = accepting.await;
+        let _ = closing.await;
     });
     Ok(Running { access, access_path, unfinished, work, failed })
+}
+
+/// Starts the owner of pools.
+fn start_pools(
+    config: &DispatcherConfig,
+    core: &DispatcherCore,
+    keys: Arc<Keys>,
+) -> (PoolsHandle, mpsc::Receiver<PoolOrder>, JoinHandle<()>) {
+    let (orders, received) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let issue_access = Arc::new(move || Ok(keys.issue(KeyRole::Executor)?));
+    let pools = PoolsConfig { folder: config.folder.join("pools"), eyas: config.eyas.clone(), issue_access };
+    let (handle, closing) = PoolsHandle::start(pools, core.pools.subscribe(), orders);
+    (handle, received, closing)
 }
 
 /// Listens where the cluster was before, if it was, so that the addresses in its access files stay right.
@@ -177,7 +201,12 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
         address.set_port(port);
     }
     let cannot = |source| DispatcherError::Listen { address, was_used_before, source };
-    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let bound = match address.port() {
+        0 => ListenPlace { ip: address.ip(), ports: config.ports }.tcp(),
+        _ => listen_at(address),
+    };
+    let bound = bound.and_then(|bound| bound.set_nonblocking(true).map(|()| bound)).map_err(cannot)?;
+    let listener = TcpListener::from_std(bound).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
     let host = match &config.advertise {
         Some(host) if host.contains(':') => format!("[{host}]"),
@@ -190,7 +219,13 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
 }
 
 /// Accepts connections until the core has ended, then waits for their sessions.
-async fn accept(listener: Listener, core: mpsc::Sender<CoreMessage>, journal: Journal, keys: Arc<Keys>) {
+async fn accept(
+    listener: Listener,
+    core: mpsc::Sender<CoreMessage>,
+    journal: Journal,
+    keys: Arc<Keys>,
+    pools: PoolsHandle,
+) {
     let mut sessions = JoinSet::new();
     loop {
         let greeting = tokio::select! {
@@ -198,9 +233,9 @@ async fn accept(listener: Listener, core: mpsc::Sender<CoreMessage>, journal: Jo
             Some(_) = sessions.join_next() => continue,
             () = core.closed() => break,
         };
-        let (core, journal, keys) = (core.clone(), journal.clone(), keys.clone());
+        let (core, journal, keys, pools) = (core.clone(), journal.clone(), keys.clone(), pools.clone());
         sessions.spawn(async move {
-            if let Err(e) = serve(greeting, core, journal, keys).await {
+            if let Err(e) = serve(greeting, core, journal, keys, pools).await {
                 tracing::debug!("{e}");
             }
         });
@@ -216,11 +251,12 @@ async fn serve(
     core: mpsc::Sender<CoreMessage>,
     journal: Journal,
     keys: Arc<Keys>,
+    pools: PoolsHandle,
 ) -> Result<(), SessionError> {
     let (session, role) = greeting.await?;
     match role {
         Role::Executor => executor_session::serve(session, core, &keys).await,
-        Role::Client => client_session::serve(session, core, journal, keys).await,
+        Role::Client => client_session::serve(session, core, journal, keys, pools).await,
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),
     }
 }

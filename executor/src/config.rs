@@ -1,18 +1,44 @@
 //! Settings of an executor, and their defaults.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use eyas_node::{Overlap, StoreLimits};
+use eyas_node::{Core, Overlap, StoreLimits};
+use eyas_session::PortRange;
 use eyas_store::Emulation;
 use eyas_types::matching::Labels;
 use eyas_types::{EvictionPolicy, Resources};
+use eyas_wire::pool::NodeOrigin;
 use rustix::fs::statvfs;
+
+use crate::resources::gpus::Gpus;
+use crate::resources::limit_mode::LimitOptions;
 
 /// Number of concurrent fetches per processor.
 const FETCHES_PER_PROCESSOR: usize = 2;
 /// Number of concurrent fetches of an executor with fewer than two processors.
 const MIN_FETCHES: usize = 4;
+
+/// The request of a pool for which this node was started.
+#[derive(Clone, Debug)]
+pub struct PoolNode {
+    /// Name of the pool.
+    pub pool: String,
+    /// Number of the request in its pool.
+    pub request: u64,
+    /// When the batch system ends the node.
+    pub until: Option<Instant>,
+}
+
+impl PoolNode {
+    /// The origin as the dispatcher is told it now.
+    pub(crate) fn announced(&self) -> NodeOrigin {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left_us = left.map(|left| left.as_micros() as u64);
+        NodeOrigin { pool: self.pool.clone(), request: self.request, left_us }
+    }
+}
 
 /// Settings of an executor.
 #[derive(Clone, Debug)]
@@ -27,12 +53,26 @@ pub struct ExecutorConfig {
     pub accept: Option<String>,
     /// Resources for tasks.
     pub capacity: Resources,
+    /// The GPUs that tasks get; their number is the resource `gpu`.
+    pub gpus: Gpus,
+    /// Cores to which tasks are pinned; none if they are not.
+    pub cores: Vec<Core>,
+    /// How the memory and processors of tasks are limited.
+    pub task_limits: LimitOptions,
     /// The executor's own folder, with its store and sandboxes. One executor at a time uses it.
     pub folder: PathBuf,
+    /// The request for which the node was started, if it is a node of a pool.
+    pub origin: Option<PoolNode>,
     /// Bounds on the store.
     pub limits: StoreLimits,
+    /// The address at which other executors reach this one; by default, the one from which it reached the dispatcher.
+    pub address: Option<IpAddr>,
+    /// The ports on which it listens; by default, any free ones.
+    pub ports: Option<PortRange>,
     /// Whether the executor is a node of the file system.
     pub has_files: bool,
+    /// Maximum size of the node's audit log; 0 for no log.
+    pub audit_bytes: u64,
     /// The policy that chooses the object that leaves a full store.
     pub eviction: EvictionPolicy,
     /// Limits from which a task is data-intensive, and whether others compute while it is staged.

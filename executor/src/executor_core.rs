@@ -25,7 +25,7 @@ use crate::leftovers;
 use crate::process::ProcessControl;
 use crate::task::lease::{Lease, Moment};
 use crate::task::output_claim::{Claim, ClaimPlaces};
-use crate::task::{AssignedTask, PendingEnd, RunProgress, TaskEnd, TaskRun, TaskRunner};
+use crate::task::{AssignedTask, PendingEnd, RunProgress, SlotState, TaskEnd, TaskRun, TaskRunner};
 
 mod chunks;
 mod fetch;
@@ -429,7 +429,7 @@ impl ExecutorCore {
             Effect::Held { object } => self.held(object),
             Effect::NotHeld { object, reason } => self.not_held(object, reason),
             Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),
-            Effect::Start { task, slot, reads } => self.start(task, slot, reads),
+            Effect::Start { task, slot, reads, gpus, cores } => self.start(task, slot, reads, gpus, cores),
             Effect::Kill { task } => {
                 if let Some(control) = self.control_of(task) {
                     control.cancel();
@@ -470,7 +470,7 @@ impl ExecutorCore {
         }
     }
 
-    fn start(&mut self, task: TaskId, slot: u32, reads: Reads) {
+    fn start(&mut self, task: TaskId, slot: u32, reads: Reads, gpus: Vec<u32>, cores: Vec<u32>) {
         let entry = self.tasks.get_mut(&task).expect("the node knows no other tasks");
         if entry.task.template.program == Program::Noop {
             let mut outcome = Outcome::of(Status::Succeeded);
@@ -489,7 +489,7 @@ impl ExecutorCore {
         };
         entry.control = Some(control.clone());
         let (task, lease, claims) = (entry.task.clone(), self.lease.clone(), self.handle.clone());
-        let run = TaskRun { task, reads, slot, control, lease, claims };
+        let run = TaskRun { task, reads, slot, gpus, cores, control, lease, claims };
         self.running += 1;
         while self.slots.len() <= slot as usize {
             self.slots.push(slot_thread(self.runner.clone(), self.handle.clone()));
@@ -543,13 +543,13 @@ impl ClaimPlaces for CoreHandle {
 fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> threads::Sender<TaskRun> {
     let (sender, receiver) = threads::channel::<TaskRun>();
     let run_tasks = move || {
-        let mut spare = None;
+        let mut slot = SlotState::default();
         while let Ok(run) = receiver.try_recv().or_else(|_| {
             // There is nothing else to do now.
-            spare = spare.take().or_else(|| runner.spare_sandbox());
+            slot.spare = slot.spare.take().or_else(|| runner.spare_sandbox());
             receiver.recv()
         }) {
-            let end = match runner.run(&run, &mut spare) {
+            let end = match runner.run(&run, &mut slot) {
                 RunProgress::Ended(end) => end,
                 RunProgress::Copied(pending) => match runner.deliveries.clone().try_acquire_owned() {
                     Ok(permit) => {

@@ -31,9 +31,10 @@ const DYING: Duration = Duration::from_secs(2);
 pub(crate) fn end(executor: &str) -> bool {
     let marks = [format!("{EXECUTOR_VARIABLE}={executor}")];
     let mut groups: BTreeSet<PathBuf> = cgroup::beside(executor).into_iter().collect();
+    let mut is_clear = false;
     for _ in 0..SWEEPS {
         groups.iter().for_each(|group| cgroup::kill(group));
-        let mut is_clear = true;
+        is_clear = true;
         for process in processes().filter(|process| *process != getpid()) {
             // The descriptor comes first, so that the signal goes to the process that was examined: numbers are reused.
             let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else { continue };
@@ -45,13 +46,13 @@ pub(crate) fn end(executor: &str) -> bool {
             // A process that cannot be killed belongs to another user.
             is_clear &= pidfd_send_signal(&held, Signal::KILL).is_err();
         }
-        if is_clear {
-            groups.iter().for_each(|group| cgroup::remove(group));
-            return true;
+        // A thread that is ending may still be in a group.
+        if is_clear && groups.iter().all(|group| cgroup::remove(group)) {
+            break;
         }
         std::thread::sleep(PAUSE);
     }
-    false
+    is_clear
 }
 
 /// Kills what an executor of this host has left, if the executor is gone. An executor that lives, though its

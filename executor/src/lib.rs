@@ -11,6 +11,7 @@
 //! | `executor_core` | the node, its events and effects; objects that are fetched, held or reserved |
 //! | `task` | one task: sandbox, staging, outputs, lease, claims of output places, job tokens, node failures |
 //! | `process` | one process group: start, capture, time limit, suspension, termination, strays |
+//! | `resources` | limits and use of memory and processors by tasks |
 //! | `leftovers` | processes of executors that died: the guardian, control groups, names of processes |
 
 mod cluster_files;
@@ -20,14 +21,19 @@ mod files_node;
 pub(crate) mod leftovers;
 mod private_folder;
 mod process;
+mod resources;
 mod run;
 mod session;
 mod stop;
 mod storage_turns;
 mod task;
 
-pub use config::{ExecutorConfig, default_capacity};
+pub use config::{ExecutorConfig, PoolNode, default_capacity};
 pub use leftovers::guardian;
 pub use leftovers::incarnation::{Incarnation, NoIncarnation};
+pub use resources::gpus::{GpuVendor, Gpus};
+pub use resources::limit_mode::{LimitMode, LimitOptions, UnknownLimitMode};
+pub use resources::part;
+pub use resources::topology::usable_cores;
 pub use run::{ExecutorError, run};
 pub use stop::{StopSignal, StopSwitch};

@@ -22,6 +22,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use spawn::spawn;
 use strays::signal_marked;
 
+use crate::resources::{MemoryExcess, RunLimits};
+
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 /// Size of a pipe at first, and of one read from it.
@@ -38,6 +40,8 @@ pub(crate) enum ProcessEnd {
     Signalled(i32),
     TimedOut,
     Cancelled,
+    /// It has used more memory than it may.
+    OverMemory(MemoryExcess),
 }
 
 /// The result of a process that has ended.
@@ -47,6 +51,8 @@ pub(crate) struct ProcessResult {
     /// The process group; all of it has been killed.
     pub group: Pid,
     pub cpu_us: u64,
+    /// Most memory that all its processes used together; 0 if unknown.
+    pub peak_memory_bytes: u64,
     /// Time for which the process was suspended.
     pub suspended: Duration,
     pub stdout: CapturedOutput,
@@ -122,25 +128,31 @@ pub(crate) fn run(
     timeout: Option<Duration>,
     control: &ProcessControl,
     marks: &[String],
+    limits: &mut RunLimits<'_>,
 ) -> io::Result<ProcessResult> {
     let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
-    let pid = spawn(command, stdout.as_fd(), stderr.as_fd())?;
+    let pid = spawn(command, stdout.as_fd(), stderr.as_fd(), limits.groups_to_enter(), limits.cores())?;
+    limits.begin();
     let mut task = TaskProcesses { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
-    let killed = watch(&mut task, &mut streams, timeout, control);
+    let killed = watch(&mut task, &mut streams, timeout, control, limits);
     let suspended = task.suspended();
     // The leader is not reaped yet, so the group's number cannot belong to another group.
     let _ = kill_process_group(pid, Signal::KILL);
-    let (status, cpu_us) = reap(pid)?;
+    let (status, usage) = reap(pid)?;
     streams.drain();
+    let (peak_memory_bytes, excess) = limits.end(usage.largest_bytes);
     let end = match (killed?, status.code(), status.signal()) {
         (Some(end), _, _) => end,
+        // Also if the task has succeeded without the process that the kernel has killed, for instance in a pipe.
+        (None, _, _) if let Some(excess) = excess => ProcessEnd::OverMemory(excess),
         (None, Some(code), _) => ProcessEnd::Exited(code),
         (None, None, signal) => ProcessEnd::Signalled(signal.unwrap_or(0)),
     };
     Ok(ProcessResult {
         end,
         group: pid,
-        cpu_us,
+        cpu_us: usage.cpu_us,
+        peak_memory_bytes,
         suspended,
         stdout: streams.stdout.captured,
         stderr: streams.stderr.captured,
@@ -193,6 +205,7 @@ fn watch(
     streams: &mut Streams,
     timeout: Option<Duration>,
     control: &ProcessControl,
+    limits: &mut RunLimits<'_>,
 ) -> io::Result<Option<ProcessEnd>> {
     let pid = task.leader;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
@@ -208,6 +221,18 @@ fn watch(
             deadline = Some(Instant::now() + GRACE);
             continue;
         }
+        if killed.is_none()
+            && let Some(excess) = limits.look(pid, task.marks)
+        {
+            killed = Some(ProcessEnd::OverMemory(excess));
+            // At once: a task without memory cannot end in good order, and others need the memory.
+            let _ = kill_process_group(pid, Signal::KILL);
+            signal_marked(task.marks, Signal::KILL);
+            continue;
+        }
+        let look = limits.next_look().filter(|_| killed.is_none());
+        let look = look.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.into_iter().chain(look).min();
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let [ended, woken, out, err] = {
             let mut fds = [
@@ -324,9 +349,15 @@ impl Stream {
     }
 }
 
-/// Reaps a process that has ended or is being killed. Returns its status, and the processor time of the process and its
-/// reaped children.
-fn reap(pid: Pid) -> io::Result<(ExitStatus, u64)> {
+/// Resources that a process and its reaped children have used.
+struct ReapedUsage {
+    cpu_us: u64,
+    /// Memory of the largest of them; 0 if unknown.
+    largest_bytes: u64,
+}
+
+/// Reaps a process that has ended or is being killed.
+fn reap(pid: Pid) -> io::Result<(ExitStatus, ReapedUsage)> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     loop {
@@ -344,7 +375,21 @@ fn reap(pid: Pid) -> io::Result<(ExitStatus, u64)> {
     // SAFETY: zeroed above, and written by wait4.
     let usage = unsafe { usage.assume_init() };
     let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    Ok((ExitStatus::from_raw(status), us(usage.ru_utime) + us(usage.ru_stime)))
+    let cpu_us = us(usage.ru_utime) + us(usage.ru_stime);
+    // Until it executed its program, the process had the memory of this process, which counts to it.
+    let largest_kib = Some(usage.ru_maxrss as u64).filter(|kib| *kib > own_largest_kib());
+    Ok((ExitStatus::from_raw(status), ReapedUsage { cpu_us, largest_bytes: largest_kib.unwrap_or(0) * 1024 }))
+}
+
+/// The most memory that this process has had.
+fn own_largest_kib() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live variable of the type that getrusage writes, and zeroes are a valid rusage.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_maxrss as u64
 }
 
 #[cfg(test)]
@@ -359,7 +404,7 @@ mod tests {
 
     fn run_sh(script: &str, capture_bytes: u64, timeout_ms: u64) -> ProcessResult {
         let timeout = Some(Duration::from_millis(timeout_ms));
-        run(&sh(script), capture_bytes, timeout, &ProcessControl::new().unwrap(), &[]).unwrap()
+        run(&sh(script), capture_bytes, timeout, &ProcessControl::new().unwrap(), &[], &mut RunLimits::none()).unwrap()
     }
 
     #[test]
@@ -411,7 +456,10 @@ mod tests {
     fn a_cancelled_process_ends_also_if_cancelled_before_it_started() {
         let control = ProcessControl::new().unwrap();
         control.cancel();
-        assert_eq!(run(&sh("sleep 1000"), 10, None, &control, &[]).unwrap().end, ProcessEnd::Cancelled);
+        assert_eq!(
+            run(&sh("sleep 1000"), 10, None, &control, &[], &mut RunLimits::none()).unwrap().end,
+            ProcessEnd::Cancelled
+        );
     }
 
     #[test]
@@ -423,7 +471,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_exist_is_an_error() {
         let control = ProcessControl::new().unwrap();
-        assert!(run(&Command::new("/no/such/program"), 10, None, &control, &[]).is_err());
+        assert!(run(&Command::new("/no/such/program"), 10, None, &control, &[], &mut RunLimits::none()).is_err());
     }
 
     /// Whether a process is stopped; `None` if it is gone.
@@ -452,7 +500,7 @@ mod tests {
             let ran = scope.spawn(|| {
                 let mut command = Command::new("/bin/sh");
                 command.args(["-c", script]).arg(&file).env("PROCESS_TEST", folder.path());
-                run(&command, 100, timeout, &control, &[mark]).unwrap()
+                run(&command, 100, timeout, &control, &[mark], &mut RunLimits::none()).unwrap()
             });
             until("it has started", || file.exists());
             let text = std::fs::read_to_string(&file).unwrap();
@@ -496,7 +544,7 @@ mod tests {
         control.suspend(true);
         let script = format!("sleep 0.5; exit 3 # born stopped {}", std::process::id());
         std::thread::scope(|scope| {
-            let ran = scope.spawn(|| run(&sh(&script), 10, None, &control, &[]).unwrap());
+            let ran = scope.spawn(|| run(&sh(&script), 10, None, &control, &[], &mut RunLimits::none()).unwrap());
             let is_it = |pid: i32| {
                 let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 words.contains(&script) && is_stopped(pid) == Some(true)

@@ -1,6 +1,5 @@
 //! Start and end of an executor, and the loop of its sessions.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use eyas_dfs::{NearNode, NodeError, Site};
 use eyas_session::private::PrivateError;
-use eyas_session::{Access, DataKeys, SessionError};
+use eyas_session::{Access, DataKeys, ListenPlace, SessionError};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use thiserror::Error;
@@ -26,6 +25,9 @@ use crate::leftovers::guardian::Guardian;
 use crate::leftovers::incarnation::Incarnation;
 use crate::private_folder::{make_inner_private, make_private};
 use crate::process::strays::Strays;
+use crate::resources::TaskResources;
+use crate::resources::limit_mode::LimitMode;
+use crate::resources::task_group::{NoTaskGroups, TaskGroups};
 use crate::session::{SessionEnd, SessionHost, reconnect};
 use crate::stop::StopSignal;
 use crate::storage_turns::StorageTurns;
@@ -57,6 +59,12 @@ pub enum ExecutorError {
     /// The node of the file system cannot start.
     #[error(transparent)]
     Files(#[from] NodeError),
+    /// Tasks cannot be limited as configured.
+    #[error(
+        "cannot limit tasks by control groups: {0}; use --limits auto or --limits poll, without --cpu-quota, or have \
+         the system delegate a control group to this user"
+    )]
+    Limits(String),
     /// A system call has failed.
     #[error("{what}: {source}")]
     Io {
@@ -118,7 +126,21 @@ async fn live(
     };
     // After the guardian, which must not be a member.
     let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
-    let group = EnteringCgroup::begin(marker.clone(), is_gone);
+    let (mode, capacity_milli) = (config.task_limits.mode, config.capacity.cpus_milli);
+    let group = EnteringCgroup::begin(marker.clone(), is_gone, move |executor, is_gone| {
+        let groups = TaskGroups::make(mode, executor, capacity_milli, is_gone);
+        say_limits(mode, &groups);
+        groups
+    });
+    if mode == LimitMode::Cgroup || config.task_limits.has_cpu_quota {
+        match &group.wait().tasks {
+            Err(e) => return Err(ExecutorError::Limits(e.to_string())),
+            Ok(groups) if config.task_limits.has_cpu_quota && !groups.has_cpu() => {
+                return Err(ExecutorError::Limits("no controller `cpu` is available to this process".into()));
+            }
+            Ok(_) => {}
+        }
+    }
     let access = tokio::select! {
         access = access => access,
         _ = stop.wait() => return Ok(()),
@@ -129,7 +151,8 @@ async fn live(
         _ = stop.wait() => return Ok(()),
     };
     let keys = DataKeys::of(&access);
-    let listener = TcpListener::bind((session.local.ip(), 0)).map_err(io("cannot listen for other executors"))?;
+    let place = ListenPlace { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
+    let listener = place.tcp().map_err(io("cannot listen for other executors"))?;
     let server = PeerServer::start(
         listener,
         store.clone(),
@@ -153,7 +176,7 @@ async fn live(
     }
     let files = if config.has_files {
         make_inner_private(&config.files_folder())?;
-        let site = Site::open(&config.files_folder(), session.local.ip())?;
+        let site = Site::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
         Some(ExecutorFilesNode::new(site, store.clone(), config.limits.floor_bytes))
     } else {
         // Every damaged object can be fetched again.
@@ -171,7 +194,7 @@ async fn live(
         name: config.name.clone(),
         marker,
         eyas: config.eyas.clone(),
-        tokens: Tokens::open(&config.tokens_folder())?,
+        tokens: Tokens::open(&config.tokens_folder(), access.relay())?,
         files_node: files.as_ref().map(|files| files.announced().node),
         copy_folders: CopyFolders::new(&sandboxes),
         sandboxes,
@@ -181,6 +204,8 @@ async fn live(
         storage: storage.clone(),
         strays: strays.ok(),
         group,
+        resources: TaskResources::new(config.task_limits),
+        gpus: config.gpus.clone(),
         stop: stop.clone(),
         floor_bytes: config.limits.floor_bytes,
         movers,
@@ -205,12 +230,16 @@ async fn live(
     while Arc::strong_count(&host.runner) > 1 && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
     }
-    if host.runner.group.wait().as_ref().map_or(true, Cgroup::leave) {
+    let group = &host.runner.group.wait().own;
+    if group.as_ref().map_or(true, Cgroup::leave) {
         leftovers::end(&host.runner.marker);
     }
     let _ = sandbox::remove(&host.config.sandbox_folder());
     if let Some(guardian) = guardian {
         guardian.dismiss();
+        if let Ok(group) = group {
+            group.remove_guardians();
+        }
     }
     Ok(())
 }
@@ -218,6 +247,18 @@ async fn live(
 fn io(what: &str) -> impl FnOnce(std::io::Error) -> ExecutorError + use<> {
     let what = what.to_owned();
     move |source| ExecutorError::Io { what, source }
+}
+
+/// Says in the log how the limits of tasks are kept, and why not by control groups.
+fn say_limits(mode: LimitMode, groups: &Result<TaskGroups, NoTaskGroups>) {
+    match (mode, groups) {
+        (LimitMode::Off, _) => tracing::info!("tasks are not limited (--limits off)"),
+        (_, Ok(groups)) => tracing::info!("{}", groups.describe()),
+        (_, Err(e)) => tracing::info!(
+            "memory of tasks is limited by looking at their processes, and processors are not limited; not by control \
+             groups, because {e}"
+        ),
+    }
 }
 
 /// Kills processes of executors that had this folder before and were killed together with their guardians, and removes

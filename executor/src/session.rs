@@ -9,12 +9,12 @@ use eyas_session::{Access, Certified, OUTBOX_MESSAGES, Session, SessionError, di
 use eyas_transfer::{Fetcher, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_wire::Role;
-use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{FromExecutor, Registration, ToExecutor, TransferAddress};
 use eyas_wire::trust::SecretText;
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::cluster_files::KnownFilesNodes;
-use crate::config::ExecutorConfig;
+use crate::config::{ExecutorConfig, PoolNode};
 use crate::executor_core::{CoreHandle, tick_every};
 use crate::files_node::ExecutorFilesNode;
 use crate::run::{ExecutorError, KILL_DEADLINE};
@@ -77,8 +77,12 @@ impl SessionHost {
             incarnation: self.runner.marker.clone(),
             capacity: self.config.capacity.clone(),
             store_bytes: self.config.limits.bytes,
-            transfer: self.server.addr(),
+            transfer: TransferAddress {
+                address: self.server.addr(),
+                relay: self.access.relay().map(|relay| relay.outside),
+            },
             files: self.files.as_ref().map(ExecutorFilesNode::announced),
+            origin: self.config.origin.as_ref().map(PoolNode::announced),
             held: at_once.to_vec(),
         };
         let registered = Moment::now();
@@ -223,7 +227,7 @@ impl SessionHost {
     }
 
     fn node(&self, caching: bool) -> Node {
-        Node::new(
+        let mut node = Node::new(
             self.config.capacity.clone(),
             self.config.limits,
             self.config.eviction,
@@ -231,7 +235,9 @@ impl SessionHost {
             self.config.overlap,
             self.config.max_fetches(),
             u64::from(std::process::id()),
-        )
+        );
+        node.pin_to(self.config.cores.clone());
+        node
     }
 }
 
@@ -239,12 +245,18 @@ impl SessionHost {
 pub(crate) async fn reconnect(access: &Access, patience: Duration) -> Result<Session, SessionError> {
     let deadline = Instant::now() + patience;
     let mut wait = REDIAL;
+    let mut is_said = false;
     loop {
         match dial(access, Role::Executor).await {
             Ok(session) => return Ok(session),
             Err(e) if !matches!(e, SessionError::Unreachable { .. } | SessionError::Ended { .. }) => return Err(e),
             Err(e) if Instant::now() + wait > deadline => return Err(e),
-            Err(_) => sleep(wait).await,
+            Err(e) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    tracing::warn!("{e}; trying again for up to {} s", patience.as_secs());
+                }
+                sleep(wait).await;
+            }
         }
         wait = (wait * 2).min(REDIAL_MOST);
     }

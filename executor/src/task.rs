@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use eyas_dfs::RecordsError;
 use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskId, TaskTemplate, WorkingFolder};
+use eyas_types::{Input, Name, ObjectId, Outcome, Program, Reads, Status, TaskId, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::{AssignedInput, Assignment};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -21,6 +22,9 @@ use crate::leftovers::cgroup::EnteringCgroup;
 use crate::leftovers::copies::CopyFolders;
 use crate::process::strays::Strays;
 use crate::process::{self, ProcessControl, ProcessEnd};
+use crate::resources::TaskResources;
+use crate::resources::gpus::Gpus;
+use crate::resources::task_group::SlotGroups;
 use crate::stop::StopSignal;
 
 mod deliver;
@@ -37,8 +41,8 @@ use input_list::InputLists;
 use lease::Lease;
 use node_shutdown::SIGNAL_SPREAD;
 use output_claim::ClaimPlaces;
-use sandbox::Sandbox;
 use sandbox::kept::KeptSandboxes;
+use sandbox::{PartError, Sandbox};
 use tokens::Tokens;
 
 /// Environment variable with the executor's name, in every process of its tasks and in all processes that they start.
@@ -69,10 +73,22 @@ pub(crate) struct TaskRun {
     pub reads: Reads,
     /// From 0.
     pub slot: u32,
+    /// Indices of the GPUs that only this task has.
+    pub gpus: Vec<u32>,
+    /// Cores to which the task is pinned; none if it is not.
+    pub cores: Vec<u32>,
     pub control: Arc<ProcessControl>,
     pub lease: Arc<Lease>,
     /// Sends claims of output places to the dispatcher; gone when the session has ended.
     pub claims: Weak<dyn ClaimPlaces>,
+}
+
+/// State of a slot's thread between tasks.
+#[derive(Default)]
+pub(crate) struct SlotState {
+    /// An empty sandbox for the next task that needs one.
+    pub spare: Option<Sandbox>,
+    pub groups: SlotGroups,
 }
 
 /// State that all tasks of an executor share.
@@ -97,8 +113,11 @@ pub(crate) struct TaskRunner {
     pub storage: Storage,
     /// `None` where the system cannot find stray processes.
     pub strays: Option<Strays>,
-    /// The control group that this process enters while it joins the cluster.
+    /// The control groups that this process makes and enters while it joins the cluster.
     pub group: EnteringCgroup,
+    pub resources: TaskResources,
+    /// The GPUs of this node.
+    pub gpus: Gpus,
     /// The order to this executor to stop.
     pub stop: StopSignal,
     /// With less free space than this the node counts as short of disk.
@@ -168,9 +187,12 @@ impl AssignedTask {
         self.assignment.task
     }
 
-    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids.
+    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids. There are none if an
+    /// input is a part of a file: the sandbox has a copy of it, which a task could change without notice.
     fn shared_inputs(&self) -> (&[AssignedInput], &[ObjectId]) {
-        let count = if self.is_sharing { self.template.inputs.len() } else { 0 };
+        let has_part = |input: &Input| input.from.part().is_some();
+        let is_sharing = self.is_sharing && !self.template.inputs.iter().any(has_part);
+        let count = if is_sharing { self.template.inputs.len() } else { 0 };
         (&self.assignment.inputs[..count], &self.objects[..count])
     }
 }
@@ -218,12 +240,12 @@ fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Resu
 }
 
 impl TaskRunner {
-    /// Runs a task. Takes the `spare` sandbox if the task needs one.
-    pub fn run(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> RunProgress {
+    /// Runs a task. Takes the spare sandbox if the task needs one.
+    pub fn run(&self, run: &TaskRun, slot: &mut SlotState) -> RunProgress {
         let started = Instant::now();
         let mut changes = StoreChanges::default();
         let mut folders = TaskFolders::default();
-        let ran = self.try_run(run, spare, &mut folders, &mut changes);
+        let ran = self.try_run(run, slot, &mut folders, &mut changes);
         let (mut outcome, delivery) = ran.unwrap_or_else(|status| (Outcome::of(status), None));
         let delivery = match delivery {
             Some(delivery) if !delivery.can_leave_slot() => {
@@ -310,11 +332,11 @@ impl TaskRunner {
     fn try_run(
         &self,
         run: &TaskRun,
-        spare: &mut Option<Sandbox>,
+        slot: &mut SlotState,
         folders: &mut TaskFolders,
         changes: &mut StoreChanges,
     ) -> Result<(Outcome, Option<Delivery>), Status> {
-        folders.sandbox = self.sandbox(run, spare)?;
+        folders.sandbox = self.sandbox(run, &mut slot.spare)?;
         let staged = self.stage(run, folders.sandbox.as_mut(), &mut changes.missing)?;
         folders.lists = self.list_inputs(run, &staged)?;
         let sandbox = folders.sandbox.as_ref();
@@ -332,9 +354,15 @@ impl TaskRunner {
         let timeout = run.task.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let capture_bytes = run.task.template.capture_bytes;
-        // Without a group, the processes of tasks are found by their environment.
-        let _ = self.group.wait();
-        let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &run.control, &marks));
+        // Without groups, the processes of tasks are found by their environment.
+        let groups = self.group.wait().tasks.as_ref().ok();
+        let limits = self.resources.prepare(groups, &mut slot.groups, &run.task.template.resources, &run.cores);
+        let mut limits = limits.map_err(|e| {
+            let reason = format!("cannot make the control group of the task on {}: {e}", self.name);
+            failed(FailureKind::Node, reason)
+        })?;
+        let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &run.control, &marks, &mut limits));
+        drop(limits);
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
         let mut is_damaged = false;
@@ -352,9 +380,11 @@ impl TaskRunner {
             ProcessEnd::Signalled(signal) => Status::Signalled(signal),
             ProcessEnd::TimedOut => Status::TimedOut,
             ProcessEnd::Cancelled => Status::Cancelled,
+            ProcessEnd::OverMemory(excess) => failed(FailureKind::Memory, excess.reason()),
         };
         let mut outcome = Outcome::of(status);
         outcome.cpu_us = ran.cpu_us;
+        outcome.peak_memory_bytes = ran.peak_memory_bytes;
         outcome.suspended_us = ran.suspended.as_micros() as u64;
         outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
         outcome.stdout = ran.stdout.bytes;
@@ -418,9 +448,25 @@ impl TaskRunner {
         // A pattern may match inputs too; they are remembered to be told from what the task wrote.
         let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
         let mut failure = None;
-        for (path, object) in paths.iter().zip(&run.task.objects).skip(are_staged) {
-            if let Err(e) = sandbox.stage(&self.store, *object, path, remember) {
+        let all = paths.iter().zip(&run.task.objects).zip(&run.task.assignment.inputs);
+        for ((path, object), input) in all.skip(are_staged) {
+            let staged = match input.part {
+                None => sandbox.stage(&self.store, *object, path, remember).map(drop).map_err(PartError::Store),
+                Some(part) => sandbox.stage_part(&self.store, *object, input, part, path, remember),
+            };
+            if let Err(e) = staged {
                 let reason = format!("cannot stage {} on {}: {e}", path.display(), self.name);
+                let e = match e {
+                    PartError::Store(e) => e,
+                    PartError::Records(RecordsError::Unreadable(_)) => {
+                        failure = Some(failed(FailureKind::Node, reason));
+                        break;
+                    }
+                    PartError::Records(_) | PartError::BeyondEnd { .. } => {
+                        failure = Some(failed(FailureKind::Start, reason));
+                        break;
+                    }
+                };
                 let is_full = e.kind == StoreErrorKind::Full;
                 failure = Some(failed(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, reason));
                 if e.kind != StoreErrorKind::NotHere {
@@ -465,6 +511,11 @@ impl TaskRunner {
         };
         let mut command = Command::new(program);
         command.args(words.map(|word| OsString::from_vec(word.into_bytes()))).current_dir(folder);
+        let (variables, others) = self.gpus.variables(&run.gpus);
+        for name in others {
+            command.env_remove(name);
+        }
+        command.envs(variables);
         for (name, value) in &run.task.template.env {
             command.env(name, OsStr::from_bytes(&value.expand(with)));
         }

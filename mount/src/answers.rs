@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use eyas_types::dfs::{Attributes, FileKind};
@@ -40,15 +41,12 @@ impl KernelRequests {
     ) where
         F: Future<Output = Result<T, MountFailure>> + Send + 'static,
     {
-        let mounted = self.0.clone();
-        let work = work(mounted.clone());
-        self.0.runtime.spawn(async move {
-            let done = match timeout(mounted.timeout, work).await {
-                Ok(done) => done,
-                Err(_) => Err(too_slow(mounted.timeout)),
-            };
-            reply(done.map_err(|failure| mounted.logged(failure, operation, of)));
-        });
+        let limit = self.0.timeout;
+        let work = |mounted| {
+            let work = work(mounted);
+            async move { timeout(limit, work).await.unwrap_or_else(|_| Err(too_slow(limit))) }
+        };
+        self.transfer(operation, of, work, reply);
     }
 
     /// Runs an operation that transfers content, which may take long.
@@ -62,11 +60,16 @@ impl KernelRequests {
         F: Future<Output = Result<T, MountFailure>> + Send + 'static,
     {
         let mounted = self.0.clone();
-        let work = work(mounted.clone());
-        self.0.runtime.spawn(async move {
-            let done = work.await;
+        let _entered = self.0.runtime.enter();
+        let mut work = Box::pin(work(mounted.clone()));
+        let answer = move |done: Result<T, MountFailure>| {
             reply(done.map_err(|failure| mounted.logged(failure, operation, of)));
-        });
+        };
+        // What needs no answer of the cluster is done at once: a change of threads costs more than most requests.
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => answer(done),
+            Poll::Pending => drop(self.0.runtime.spawn(async move { answer(work.await) })),
+        }
     }
 
     pub fn node(&self, number: INodeNo) -> Result<Arc<Inode>, MountFailure> {
@@ -125,7 +128,8 @@ pub(crate) fn to_attr(number: u64, kind: &FileKind, size_bytes: u64, attributes:
         crtime: changed,
         kind: file_type(kind),
         perm: attributes.mode,
-        nlink: if kind.is_folder() { 2 * links } else { links },
+        // A folder with 1 link has any number of subfolders, as in Btrfs.
+        nlink: links,
         uid: attributes.uid,
         gid: attributes.gid,
         rdev: 0,

@@ -8,14 +8,14 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{Change, DfsClient, File, FilesError, FilesErrorKind, NewContent, WriteOptions};
+use eyas_dfs::{Change, DfsClient, EarlyContent, File, FilesError, FilesErrorKind, NewContent, WriteOptions};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileKind, FileName, Format};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
 use tokio::runtime::Handle;
 
 use crate::draft::{ContentDraft, DraftSnapshot, renamed};
-use crate::failure::MountFailure;
+use crate::failure::{MountFailure, shown};
 use crate::handles::{OpenContent, OpenHandle};
 use crate::mounted::Mounted;
 use crate::namespace::{creation, file_name};
@@ -24,8 +24,12 @@ use crate::nodes::{Found, Inode, NodeState};
 /// Number of bytes by which content is found to be text.
 const PROBE_BYTES: usize = 4096;
 
+/// A program that extends a file gets `EDQUOT` from the write that enters the next part of this size, if the growth of
+/// the file exceeds what is known of a quota. Until then, and if nothing is known, closing the file fails.
+const QUOTA_CHECK_BYTES: u64 = 1 << 20;
+
 /// Number of bytes that are read from a draft at a time when it is published.
-const READ_BYTES: usize = 1 << 20;
+pub(crate) const READ_BYTES: usize = 1 << 20;
 
 impl Mounted {
     /// Opens a file. Asks the cluster for its present version, so that a program that opens a file after another one
@@ -38,10 +42,6 @@ impl Mounted {
             let mut state = node.state();
             if state.kind != FileKind::File {
                 return Err(Errno::EINVAL.into());
-            }
-            if may_write && flags.0 & libc::O_TRUNC != 0 {
-                self.draft(&mut state)?.set_size(0)?;
-                state.written_now();
             }
             let is_same = match (&state.cached, &state.file) {
                 (Some(cached), Some(file)) => cached.record.is_as_written(&file.record),
@@ -67,15 +67,16 @@ impl Mounted {
             let mut state = node.state();
             state.handles += 1;
             state.writers += u32::from(may_write);
+            state.is_late &= !may_write;
         }
         self.open_handle(OpenHandle::File(OpenContent { node, may_write }))
     }
 
     /// The draft of a file, which begins as the present version.
-    fn draft<'a>(&self, state: &'a mut NodeState) -> Result<&'a mut ContentDraft, MountFailure> {
+    pub fn draft<'a>(&self, state: &'a mut NodeState) -> Result<&'a mut ContentDraft, MountFailure> {
         if state.draft.is_none() {
             let base = state.file.clone().ok_or(Errno::ESTALE)?;
-            state.draft = Some(ContentDraft::new(&self.scratch, Some(base))?);
+            state.draft = Some(ContentDraft::new(&self.scratch, Some(base)));
         }
         // It was set just now, if it was not set before.
         state.draft.as_mut().ok_or_else(|| Errno::EIO.into())
@@ -87,9 +88,18 @@ impl Mounted {
         let draft = self.draft(&mut state)?;
         let end = draft.size_bytes();
         let is_misplaced = appends && offset != end;
-        draft.write(if is_misplaced { end } else { offset }, data)?;
+        let offset = if is_misplaced { end } else { offset };
+        let new_end = offset + data.len() as u64;
+        if new_end / QUOTA_CHECK_BYTES > end / QUOTA_CHECK_BYTES {
+            self.check_growth(node, draft, new_end)?;
+        }
+        draft.write(offset, data)?;
+        let has_first_chunk = end < self.chunk_bytes && draft.size_bytes() >= self.chunk_bytes;
         state.written_now();
         drop(state);
+        if has_first_chunk {
+            self.store_early(node);
+        }
         if is_misplaced {
             // The kernel did not know the present size, and has cached the bytes at the wrong place.
             self.invalidate(node);
@@ -97,12 +107,47 @@ impl Mounted {
         Ok(())
     }
 
-    /// Changes the size of a file. Without an open handle that writes, the change is published at once.
-    pub async fn set_size(&self, node: &Inode, size_bytes: u64, handle: Option<u64>) -> Result<(), MountFailure> {
-        if node.state().draft.is_none() {
+    /// Fails if a quota does not permit the draft to grow to a size, as far as that is known.
+    fn check_growth(&self, node: &Inode, draft: &ContentDraft, size_bytes: u64) -> Result<(), MountFailure> {
+        // While the draft is published, its size may be counted already.
+        let Ok(_publishing) = node.publishing.try_lock() else { return Ok(()) };
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return Ok(()) };
+        let published_bytes = draft.base().map_or(0, |base| base.record.size_bytes());
+        let more_bytes = size_bytes.saturating_sub(published_bytes);
+        Ok(self.namespace.dfs.may_grow(&name, more_bytes, &self.runtime)?)
+    }
+
+    /// Begins to store the content of a draft, if its bytes are written one after the other.
+    fn store_early(&self, node: &Inode) {
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return };
+        let mut state = node.state();
+        let Some(draft) = &mut state.draft else { return };
+        let Some(scratch) = draft.to_store_early() else { return };
+        let format = match draft.base() {
+            Some(base) => Ok(base.record.format),
+            None => draft.read(0..PROBE_BYTES as u64).map(|beginning| guess(&name, &beginning)),
+        };
+        let Ok(format) = format else { return };
+        let files = (&self.namespace.dfs, &self.runtime);
+        let (scratch, size_bytes) = (scratch.clone(), draft.size_bytes());
+        let replaced_bytes = draft.base().map_or(0, |base| base.record.size_bytes());
+        let begun = self.early.begin(files, name, self.options(format), scratch, size_bytes, replaced_bytes);
+        if let Some(early) = begun {
+            draft.store_early(early);
+        }
+    }
+
+    /// Changes the size of a file. If no program has the file open for writing, the change is published at once.
+    pub async fn set_size(&self, node: &Arc<Inode>, size_bytes: u64) -> Result<(), MountFailure> {
+        // `open` with `O_TRUNC` asks for size 0 just after it has asked for the present version.
+        let needs_present = {
+            let state = node.state();
+            state.draft.is_none() && (size_bytes > 0 || state.writers == 0)
+        };
+        if needs_present {
             self.refresh(node).await?;
         }
-        {
+        let is_open = {
             let mut state = node.state();
             if state.kind != FileKind::File {
                 return Err(if state.kind.is_folder() { Errno::EISDIR } else { Errno::EINVAL }.into());
@@ -111,12 +156,17 @@ impl Mounted {
                 self.draft(&mut state)?.set_size(size_bytes)?;
             }
             state.written_now();
+            state.writers > 0
+        };
+        if is_open {
+            return Ok(());
         }
-        if handle.is_none() {
-            self.publish(node, false).await?;
-            self.drop_draft(node);
+        let published = self.publish(node, false).await;
+        if let Err(failure) = &published {
+            self.not_closed(node, failure).await;
         }
-        Ok(())
+        self.drop_draft(node);
+        published
     }
 
     /// Reserves space, or replaces a range by zeros.
@@ -148,14 +198,21 @@ impl Mounted {
                 let Some(draft) = &state.draft else { break };
                 let range = offset..offset.saturating_add(length).min(draft.size_bytes());
                 let missing = draft.missing(range.clone());
-                match draft.base() {
-                    Some(base) if !missing.is_empty() => (missing, base.clone(), draft.generation()),
+                match state.readable(draft.base()) {
+                    Some(base) if !missing.is_empty() => (missing, base, draft.generation()),
                     _ => return Ok(draft.read(range)?),
                 }
             };
-            self.fetch(node, &base, missing, generation).await?;
+            if let Err(failure) = self.fetch(node, &base, missing, generation).await
+                && !self.adopt_sent(node).await
+            {
+                return Err(failure);
+            }
         }
-        let file = node.state().file.clone();
+        let file = {
+            let state = node.state();
+            state.readable(state.file.as_ref())
+        };
         let file = match file {
             Some(file) => file,
             None => {
@@ -178,7 +235,7 @@ impl Mounted {
     }
 
     /// Fetches parts of a draft from the version that it is based on.
-    async fn fetch(
+    pub async fn fetch(
         &self,
         node: &Inode,
         base: &Arc<File>,
@@ -191,32 +248,6 @@ impl Mounted {
             if let Some(draft) = state.draft.as_mut().filter(|draft| draft.generation() == generation) {
                 draft.fetched(range.start, &data)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Keeps the content of a file that is about to be removed for the programs that have it open.
-    pub async fn keep_content(&self, node: &Inode) -> Result<(), MountFailure> {
-        let size_bytes = {
-            let mut state = node.state();
-            if state.handles == 0 || state.kind != FileKind::File {
-                return Ok(());
-            }
-            self.draft(&mut state)?.size_bytes()
-        };
-        let mut at = 0;
-        while at < size_bytes {
-            let end = (at + 4 * READ_BYTES as u64).min(size_bytes);
-            let missing = {
-                let state = node.state();
-                let part =
-                    |draft: &ContentDraft| Some((draft.missing(at..end), draft.base()?.clone(), draft.generation()));
-                state.draft.as_ref().and_then(part)
-            };
-            if let Some((missing, base, generation)) = missing {
-                self.fetch(node, &base, missing, generation).await?;
-            }
-            at = end;
         }
         Ok(())
     }
@@ -237,31 +268,13 @@ impl Mounted {
             state.handles -= 1;
             state.writers -= u32::from(file.may_write);
         }
-        if published.is_err() {
-            self.give_up(&file.node).await;
+        if let Err(failure) = &published {
+            self.not_closed(&file.node, failure).await;
         }
         self.drop_draft(&file.node);
         self.nodes.published(&file.node);
+        self.release_content(&file.node).await;
         published
-    }
-
-    /// Drops a draft that could not be published, if no program has the file open: closing the file has failed, and the
-    /// draft must not hide the file of the cluster.
-    async fn give_up(&self, node: &Inode) {
-        let _publishing = node.publishing.lock().await;
-        let is_new = {
-            let mut state = node.state();
-            if state.handles > 0 || !state.is_dirty() {
-                return;
-            }
-            state.draft = None;
-            !state.is_published
-        };
-        let name = self.nodes.name(node.number).unwrap_or_default();
-        tracing::warn!("changes of {} are dropped, as they could not be published", eyas_types::shown(&name));
-        if is_new {
-            self.nodes.removed(&name);
-        }
     }
 
     /// Drops a draft that is published and that no program writes to.
@@ -304,14 +317,16 @@ impl Mounted {
     }
 
     async fn publish_once(&self, node: &Inode, name: Option<&str>, is_durable: bool) -> Result<(), MountFailure> {
-        let (snapshot, published, volatile, attributes) = {
+        self.adopt_sent(node).await;
+        let (snapshot, early, published, volatile, attributes) = {
             let mut state = node.state();
             if state.is_unlinked {
                 return Ok(());
             }
-            let draft = state.draft.as_mut().filter(|draft| draft.is_dirty());
+            let mut draft = state.draft.as_mut().filter(|draft| draft.is_dirty());
+            let early = draft.as_mut().and_then(|draft| draft.take_early());
             let snapshot = draft.map(ContentDraft::begin_publication);
-            (snapshot, state.file.clone(), state.volatile.clone(), state.attributes)
+            (snapshot, early, state.file.clone(), state.volatile.clone(), state.attributes)
         };
         let Some(snapshot) = snapshot else {
             return match published.filter(|_| is_durable) {
@@ -319,9 +334,16 @@ impl Mounted {
                 None => Ok(()),
             };
         };
-        let written = self.store_draft(node, name, &snapshot, attributes, is_durable).await;
+        let early = match early {
+            Some(early) => early.finish().await,
+            None => None,
+        };
+        let written = self.store_draft(node, name, &snapshot, early, attributes, is_durable).await;
         let file = match written {
-            Ok(file) => Arc::new(file),
+            Ok(file) => {
+                node.sent.clear();
+                Arc::new(file)
+            }
             Err(failure) => {
                 // If the folder of the file is renamed meanwhile, the publication is tried again under the new name.
                 drop(self.naming.read().await);
@@ -336,7 +358,10 @@ impl Mounted {
                 draft.published(file.clone());
             }
             let before: BTreeSet<ObjectId> = state.file.iter().flat_map(|file| objects(file)).collect();
-            let volatile = objects(&file).filter(|object| !before.contains(object) || state.volatile.contains(object));
+            // If the publication is durable, its new chunks are on the disks already.
+            let is_volatile =
+                |object: &ObjectId| if before.contains(object) { state.volatile.contains(object) } else { !is_durable };
+            let volatile = objects(&file).filter(is_volatile);
             state.volatile = volatile.collect();
             // The kernel has cached what programs have written.
             state.cached = Some(file.clone());
@@ -345,7 +370,7 @@ impl Mounted {
                 state.attributes = file.record.attributes;
             }
             state.file = Some(file.clone());
-            state.is_published = true;
+            (state.is_published, state.is_late) = (true, false);
             state.volatile.clone()
         };
         self.nodes.published(node);
@@ -358,8 +383,9 @@ impl Mounted {
     /// A publication has failed. `is_outdated` means that another client has changed the file: its content stands, and
     /// that of this mount is dropped.
     fn not_published(&self, node: &Inode, snapshot: &DraftSnapshot, is_outdated: bool) {
-        {
+        let is_new = {
             let mut state = node.state();
+            state.is_late = !is_outdated;
             if !is_outdated {
                 if let Some(draft) = &mut state.draft {
                     draft.not_published(snapshot);
@@ -367,8 +393,15 @@ impl Mounted {
                 return;
             }
             (state.draft, state.file) = (None, None);
+            !state.is_published
+        };
+        let name = self.nodes.name(node.number).unwrap_or_default();
+        let why = "another client has changed or removed the file meanwhile";
+        tracing::warn!("changes of {} are dropped: {why}", shown(&name));
+        match is_new {
+            true => drop(self.nodes.removed(&name)),
+            false => self.invalidate(node),
         }
-        self.invalidate(node);
     }
 
     /// Forces the chunks of a file to the disks of their nodes that may not be there.
@@ -386,6 +419,7 @@ impl Mounted {
         node: &Inode,
         name: Option<&str>,
         snapshot: &DraftSnapshot,
+        early: Option<EarlyContent>,
         attributes: Attributes,
         is_durable: bool,
     ) -> Result<File, MountFailure> {
@@ -394,33 +428,58 @@ impl Mounted {
         let (snapshot, runtime) = (Arc::new(snapshot.clone()), self.runtime.clone());
         let content = DraftContent { dfs: dfs.clone(), snapshot: snapshot.clone(), runtime };
         let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed.iter().collect(), snapshot.size_bytes);
+        let is_late = node.state().is_late;
         let Attributes { modified_ns, changed_ns, .. } = attributes;
-        let change = Change { content: &content, size_bytes, changed: &changed, modified_ns, changed_ns, is_durable };
+        let format = match &snapshot.base {
+            Some(base) => base.record.format,
+            None => guess(&name, &snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?),
+        };
+        let stored = early.as_ref().filter(|early| early.format() == format);
+        let content = &content;
+        let change = Change { content, size_bytes, changed: &changed, modified_ns, changed_ns, is_durable, stored };
         if let Some(base) = &snapshot.base {
-            match dfs.rewrite(&renamed(base, &name), change).await {
+            match dfs.rewrite(&renamed(base, &name), change, &node.sent).await {
                 Ok(file) => return Ok(file),
                 // If the whole content is new, it does not matter what another client has written.
-                Err(error) if is_outdated(&error) && snapshot.is_whole => {}
+                Err(error) if is_outdated(&error) && snapshot.is_whole && !is_late => {}
                 Err(error) => {
-                    let is_outdated = is_outdated(&error) || self.is_replaced(base, &name).await;
+                    let is_outdated = is_outdated(&error) || self.is_replaced(node, base, &name).await;
                     let failure = MountFailure::from(error);
                     return Err(if is_outdated { MountFailure { errno: Errno::ESTALE, ..failure } } else { failure });
                 }
             }
         }
-        let mut beginning = snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?;
-        beginning.truncate(PROBE_BYTES);
-        let format = Format::guess(name.base_name(), !beginning.contains(&0));
+        if is_late && dfs.lookup(&name).await.is_ok_and(|now| now.record.id != node.id) {
+            return Err(Errno::ESTALE.into());
+        }
+        let format = guess(&name, &snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?);
         let options = WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
+        // A rewrite that has failed may have been done, and another client may have replaced it and its chunks.
+        let change = Change { stored: stored.filter(|_| snapshot.base.is_none()), ..change };
         Ok(dfs.write_with_id(&name, node.id, change, options, snapshot.base.is_some()).await?)
     }
 
     /// Whether another client has replaced the content of a version.
-    async fn is_replaced(&self, base: &File, name: &FileName) -> bool {
+    async fn is_replaced(&self, node: &Inode, base: &File, name: &FileName) -> bool {
         match self.namespace.dfs.lookup(name).await {
-            Ok(now) => !now.record.is_as_written(&base.record),
+            Ok(now) => !now.record.is_as_written(&base.record) && !node.sent.has(&now.record),
             Err(error) => error.kind == FilesErrorKind::NotFound,
         }
+    }
+
+    /// Bases the draft on the file of the cluster, if that is the result of an earlier publication of the draft whose
+    /// answer was lost. Returns whether it is.
+    async fn adopt_sent(&self, node: &Inode) -> bool {
+        if node.sent.is_empty() {
+            return false;
+        }
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return false };
+        let now = self.namespace.dfs.lookup(&name).await;
+        let Some(now) = now.ok().filter(|now| node.sent.has(&now.record)) else { return false };
+        node.sent.clear();
+        let mut state = node.state();
+        let draft = state.draft.as_mut();
+        draft.map(|draft| draft.published(Arc::new(now))).is_some()
     }
 
     /// Creates an empty file in the cluster, if there is none of this name.
@@ -435,6 +494,11 @@ impl Mounted {
         let (chunk_bytes, replication) = (self.chunk_bytes, self.replication);
         WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) }
     }
+}
+
+/// The format of a new file with this beginning.
+fn guess(name: &FileName, beginning: &[u8]) -> Format {
+    Format::guess(name.base_name(), !beginning.contains(&0))
 }
 
 fn objects(file: &File) -> impl Iterator<Item = ObjectId> {
@@ -457,6 +521,11 @@ struct DraftContent {
 impl NewContent for DraftContent {
     fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send> {
         Box::new(DraftReader { content: self.clone(), at: range.start, end: range.end })
+    }
+
+    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        let is_here = self.snapshot.missing(range.clone()).is_empty();
+        is_here.then(|| self.snapshot.read(range.start, (range.end - range.start) as usize).ok()).flatten()
     }
 }
 

@@ -1,21 +1,22 @@
 //! Drafts: the content of a file that a program of this mount has changed and that has not been published.
 //!
-//! A draft is a sparse file without a name in the scratch folder, so a mount that is killed leaves nothing behind.
+//! The bytes of a small draft are in memory, those of a larger one in a sparse file without a name in the scratch
+//! folder, so a mount that is killed leaves nothing behind.
 //! Bytes that no program has written are read from the version of the file that the draft is based on.
 
 use std::fs::File as ScratchFile;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_dfs::File;
 use eyas_types::dfs::FileName;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
 
+use crate::early::EarlyStore;
 use crate::ranges::RangeSet;
+use crate::scratch::{Scratch, ScratchBytes};
 
 /// The number of drafts that this process has made.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
@@ -23,7 +24,7 @@ static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 /// A content that is being changed.
 #[derive(Debug)]
 pub(crate) struct ContentDraft {
-    scratch: Arc<ScratchFile>,
+    scratch: Scratch,
     /// The version on which the draft is based; `None` if no byte of it is used.
     base: Option<Arc<File>>,
     /// The bytes of the base up to here are used, where the draft has no others.
@@ -36,6 +37,10 @@ pub(crate) struct ContentDraft {
     is_dirty: bool,
     /// Whether no byte of an earlier version is in the content: it was created or truncated here.
     is_whole: bool,
+    /// Whether all bytes were written one after the other, from the first to the last.
+    is_sequential: bool,
+    /// Stores the content while it is written.
+    early: Option<EarlyStore>,
     /// Distinguishes the drafts of this process.
     generation: u64,
 }
@@ -43,7 +48,7 @@ pub(crate) struct ContentDraft {
 /// A part of a draft that a publication stores.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftSnapshot {
-    pub scratch: Arc<ScratchFile>,
+    pub scratch: ScratchBytes,
     pub base: Option<Arc<File>>,
     pub size_bytes: u64,
     pub present: RangeSet,
@@ -54,25 +59,30 @@ pub(crate) struct DraftSnapshot {
 
 impl ContentDraft {
     /// A draft that begins as `base`, or as an empty file that has to be published.
-    pub fn new(scratch_folder: &Path, base: Option<Arc<File>>) -> io::Result<Self> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let scratch = rustix::fs::open(scratch_folder, flags, Mode::RUSR | Mode::WUSR)?;
+    pub fn new(scratch_folder: &Path, base: Option<Arc<File>>) -> Self {
         let size_bytes = base.as_ref().map_or(0, |base| base.record.size_bytes());
-        Ok(ContentDraft {
-            scratch: Arc::new(ScratchFile::from(scratch)),
+        ContentDraft {
+            scratch: Scratch::new(scratch_folder),
             is_dirty: base.is_none(),
             is_whole: base.is_none(),
+            is_sequential: base.is_none(),
+            early: None,
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             base,
             base_bytes: size_bytes,
             size_bytes,
             present: RangeSet::default(),
             changed: RangeSet::default(),
-        })
+        }
     }
 
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// Number of bytes in the scratch file.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.present.bytes()
     }
 
     /// Whether the draft differs from the published version.
@@ -89,8 +99,14 @@ impl ContentDraft {
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.scratch.write_all_at(data, offset)?;
+        if offset != self.size_bytes {
+            self.is_rewritten();
+        }
+        self.scratch.write(offset, data)?;
         let end = offset + data.len() as u64;
+        if let Some(early) = &self.early {
+            early.wrote(end);
+        }
         self.present.insert(offset..end);
         // Bytes between the old end and the offset become zeros.
         self.changed.insert(self.size_bytes.min(offset)..end);
@@ -103,12 +119,14 @@ impl ContentDraft {
         if size_bytes == self.size_bytes {
             return Ok(());
         }
+        self.is_rewritten();
         if size_bytes < self.size_bytes {
             self.base_bytes = self.base_bytes.min(size_bytes);
             self.is_whole |= size_bytes == 0;
             self.present.truncate(size_bytes);
             self.changed.truncate(size_bytes);
-            self.scratch.set_len(size_bytes)?;
+            self.scratch.truncate(size_bytes)?;
+            self.is_sequential = size_bytes == 0;
         } else {
             self.changed.insert(self.size_bytes..size_bytes);
         }
@@ -123,12 +141,36 @@ impl ContentDraft {
         if range.start >= end {
             return Ok(());
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.scratch, flags, range.start, end - range.start)?;
+        self.is_rewritten();
+        self.scratch.clear(range.start..end)?;
         self.present.insert(range.start..end);
         self.changed.insert(range.start..end);
         self.is_dirty = true;
         Ok(())
+    }
+
+    /// The bytes are no longer written one after the other.
+    fn is_rewritten(&mut self) {
+        self.is_sequential = false;
+        self.early = None;
+    }
+
+    /// The scratch file, if its content can be stored from now on: all of it was written one after the other.
+    pub fn to_store_early(&self) -> Option<&Arc<ScratchFile>> {
+        match self.scratch.bytes() {
+            ScratchBytes::File(file) if self.is_sequential && self.is_whole && self.early.is_none() => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The content is being stored.
+    pub fn store_early(&mut self, early: EarlyStore) {
+        self.early = Some(early);
+    }
+
+    /// What stores the content, if its publication begins.
+    pub fn take_early(&mut self) -> Option<EarlyStore> {
+        self.early.take()
     }
 
     /// The content has been published as `file`, and only its name or attributes have changed since.
@@ -152,26 +194,27 @@ impl ContentDraft {
     pub fn fetched(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         for range in self.missing(offset..offset + data.len() as u64) {
             let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
-            self.scratch.write_all_at(part, range.start)?;
+            self.scratch.write(range.start, part)?;
             self.present.insert(range);
         }
         Ok(())
     }
 
-    /// Reads a range of which nothing is missing.
+    /// Reads a range. All of its bytes must be present.
     pub fn read(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
         let end = range.end.min(self.size_bytes);
         if range.start >= end {
             return Ok(Vec::new());
         }
-        read_sparse(&self.scratch, range.start, (end - range.start) as usize)
+        self.scratch.bytes().read(range.start, (end - range.start) as usize)
     }
 
-    /// What is to be published now. Later changes are those of the next publication.
+    /// Takes the content that is published now. Later changes belong to the next publication.
     pub fn begin_publication(&mut self) -> DraftSnapshot {
         self.is_dirty = false;
+        self.is_sequential = self.size_bytes == 0;
         DraftSnapshot {
-            scratch: self.scratch.clone(),
+            scratch: self.scratch.bytes().clone(),
             base: self.base.clone(),
             size_bytes: self.size_bytes,
             present: self.present.clone(),
@@ -203,27 +246,13 @@ impl DraftSnapshot {
 
     /// Reads from the scratch file.
     pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        read_sparse(&self.scratch, offset, length)
+        self.scratch.read(offset, length)
     }
 }
 
 fn missing(present: &RangeSet, base_bytes: u64, range: Range<u64>) -> Vec<Range<u64>> {
     let end = range.end.min(base_bytes);
     if range.start < end { present.missing(range.start..end) } else { Vec::new() }
-}
-
-/// Reads bytes of a file; bytes after its end are zeros.
-fn read_sparse(file: &ScratchFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-    let (mut bytes, mut filled) = (vec![0; length], 0);
-    while filled < length {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(bytes)
 }
 
 /// A version of a file under its new name.

@@ -41,7 +41,7 @@ impl From<FilesError> for MountFailure {
             FilesErrorKind::NotEmpty => return Errno::ENOTEMPTY.into(),
             FilesErrorKind::Quota => Errno::EDQUOT,
             FilesErrorKind::Changed => Errno::ESTALE,
-            FilesErrorKind::Invalid => Errno::EINVAL,
+            FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => Errno::EINVAL,
             FilesErrorKind::NotAllowed => Errno::EACCES,
             FilesErrorKind::Full => Errno::ENOSPC,
             FilesErrorKind::Lost | FilesErrorKind::Unreachable | FilesErrorKind::Local => Errno::EIO,
@@ -60,6 +60,11 @@ pub(crate) fn too_slow(timeout: Duration) -> MountFailure {
 static LAST: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 
 impl MountFailure {
+    /// The reason, for a line of the log.
+    pub fn reason(&self) -> String {
+        self.why.clone().unwrap_or_else(|| io::Error::from_raw_os_error(self.errno.code()).to_string())
+    }
+
     /// Writes the reason to the log, unless the same line was written a moment ago.
     pub fn log(&self, operation: &str, name: &str) {
         let Some(why) = &self.why else { return };
@@ -73,6 +78,6 @@ impl MountFailure {
 }
 
 /// A path as it is shown in the log.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     if name.is_empty() { "/".into() } else { eyas_types::shown(name.as_bytes()).to_string() }
 }

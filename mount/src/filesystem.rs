@@ -35,8 +35,9 @@ pub(crate) struct KernelRequests(pub Arc<Mounted>);
 
 impl Filesystem for KernelRequests {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wanted = InitFlags::FUSE_ATOMIC_O_TRUNC
-            | InitFlags::FUSE_AUTO_INVAL_DATA
+        // Without `FUSE_ATOMIC_O_TRUNC`: with it, the kernel truncates a program that is running before it finds that
+        // the program may not be opened for writing (`ETXTBSY`).
+        let wanted = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
@@ -63,11 +64,15 @@ impl Filesystem for KernelRequests {
         let node = self.node(number);
         let work = move |mounted: Arc<Mounted>| async move {
             let node = node?;
-            mounted.refresh(&node).await?;
-            Ok(node)
+            let trusted = node.state().trusted_for();
+            if trusted.is_zero() {
+                mounted.refresh(&node).await?;
+                return Ok((node, REMEMBERED));
+            }
+            Ok((node, trusted))
         };
-        self.run("reading the attributes of", number.0, work, move |done: Result<Arc<Inode>, Errno>| match done {
-            Ok(node) => reply.attr(&REMEMBERED, &attr(&node)),
+        self.run("reading the attributes of", number.0, work, move |done| match done {
+            Ok((node, trusted)) => reply.attr(&trusted, &attr(&node)),
             Err(errno) => reply.error(errno),
         });
     }
@@ -83,7 +88,7 @@ impl Filesystem for KernelRequests {
         _: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        handle: Option<FileHandle>,
+        _: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -92,11 +97,16 @@ impl Filesystem for KernelRequests {
     ) {
         let node = self.node(number);
         let mode = mode.map(|mode| (mode & 0o7777) as u16);
-        let change = AttributeChange { mode, uid, gid, modified_ns: modified.map(asked) };
+        let is_modified_now = matches!(modified, Some(TimeOrNow::Now));
+        let mut change = AttributeChange { mode, uid, gid, modified_ns: modified.map(asked) };
         let work = move |mounted: Arc<Mounted>| async move {
             let node = node?;
             if let Some(size_bytes) = size {
-                mounted.set_size(&node, size_bytes, handle.map(|handle| handle.0)).await?;
+                mounted.set_size(&node, size_bytes).await?;
+                if is_modified_now && node.state().is_dirty() {
+                    // The draft has the time.
+                    change.modified_ns = None;
+                }
             }
             if change != AttributeChange::default() {
                 mounted.set_attributes(&node, change).await?;

@@ -39,7 +39,7 @@ impl FolderReader {
         FolderReader { number, path, first: 0, page: VecDeque::new(), next: Some(String::new()), changes: 0 }
     }
 
-    /// The entries from a position on, as many as are at hand; none at the end of the folder. Positions before 2 are
+    /// The entries from a position on, as far as they are listed; none at the end of the folder. Positions before 2 are
     /// those of `.` and `..`.
     pub async fn entries(&mut self, mounted: &Mounted, position: u64) -> Result<Vec<FolderEntry>, MountFailure> {
         let wanted = position.saturating_sub(DOTS);

@@ -18,6 +18,9 @@ use rustix::mount::UnmountFlags;
 /// The hidden command of eyas that runs the guardian.
 const COMMAND: &str = "guard-mount";
 
+/// The type of a mount in lists of mounts.
+const KIND: &[u8] = b"fuse.eyas";
+
 /// The word by which a mount that ends in good order takes leave.
 const LEAVE: &[u8] = b"leave";
 
@@ -84,8 +87,14 @@ fn folder_of(identity: &[u8]) -> Option<PathBuf> {
     (!is_covered).then(|| mounts[place].folder.clone())
 }
 
+/// Whether a mount of eyas is on this folder.
+pub(crate) fn is_mounted(folder: &Path) -> bool {
+    mounts().unwrap_or_default().iter().any(|mount| mount.is_of_eyas && mount.folder == folder)
+}
+
 /// A mounted file system.
 struct MountedAt {
+    is_of_eyas: bool,
     /// Its device, as `MAJOR:MINOR`, and its folder, as the kernel writes it: without line feeds.
     identity: Vec<u8>,
     folder: PathBuf,
@@ -98,7 +107,9 @@ fn mounts() -> io::Result<Vec<MountedAt>> {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let (device, folder) = (fields.next()?, fields.nth(1)?);
         let identity = [device, b" ", folder].concat();
-        Some(MountedAt { identity, folder: PathBuf::from(OsStr::from_bytes(&unescaped(folder))) })
+        // Optional fields end with a hyphen, which the type follows.
+        let is_of_eyas = fields.find(|field| *field == b"-").and_then(|_| fields.next()) == Some(KIND);
+        Some(MountedAt { is_of_eyas, identity, folder: PathBuf::from(OsStr::from_bytes(&unescaped(folder))) })
     };
     Ok(lines.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }

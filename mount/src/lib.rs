@@ -9,6 +9,7 @@
 mod answers;
 mod content;
 mod draft;
+mod early;
 mod extended;
 mod failure;
 mod filesystem;
@@ -20,8 +21,11 @@ mod namespace;
 mod nodes;
 mod ranges;
 mod reading;
+mod removed;
+mod scratch;
 mod session;
 mod space;
 mod times;
+mod unpublished;
 
 pub use session::{Mount, MountError, MountOptions};

@@ -13,13 +13,15 @@ use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 
 use crate::draft::ContentDraft;
-use crate::failure::MountFailure;
+use crate::early::EarlyPlaces;
+use crate::failure::{MountFailure, shown};
 use crate::handles::OpenHandle;
 use crate::namespace::{Namespace, file_name};
 use crate::nodes::{Found, Inode, Nodes, ROOT};
 use crate::reading::ChunkCache;
 use crate::space::KnownSpace;
 use crate::times::now_ns;
+use crate::unpublished::UnpublishedFiles;
 
 /// A mounted file system.
 pub(crate) struct Mounted {
@@ -37,11 +39,13 @@ pub(crate) struct Mounted {
     pub notifier: OnceLock<Notifier>,
     pub known_space: KnownSpace,
     pub chunks: ChunkCache,
+    pub unpublished_files: UnpublishedFiles,
+    pub early: EarlyPlaces,
     /// Held while an entry is renamed. An entry that was not found meanwhile is looked for again.
     pub naming: RwLock<()>,
 }
 
-/// The user who asks, and the mode that a new entry gets.
+/// The user that makes a new entry, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry {
     pub uid: u32,
@@ -65,6 +69,8 @@ impl Mounted {
             notifier: OnceLock::new(),
             known_space: KnownSpace::default(),
             chunks: ChunkCache::default(),
+            unpublished_files: UnpublishedFiles::default(),
+            early: EarlyPlaces::default(),
             naming: RwLock::default(),
         }
     }
@@ -75,6 +81,11 @@ impl Mounted {
         let path = format!("{folder}/{name}");
         file_name(&path)?;
         Ok(path)
+    }
+
+    /// The name of an entry as it is shown in the log.
+    pub fn shown_name(&self, node: &Inode) -> String {
+        shown(&self.nodes.name(node.number).unwrap_or_default())
     }
 
     /// Looks an entry up. The kernel gets a reference to it.
@@ -116,9 +127,13 @@ impl Mounted {
         }
     }
 
-    /// The file with this name, if it was created here and never published.
+    /// The file with this name, if it was created here and never published, or has changes here whose publication has
+    /// failed.
     fn unpublished(&self, path: &str) -> Option<Arc<Inode>> {
-        self.nodes.named(path).filter(|node| !node.state().is_published)
+        self.nodes.named(path).filter(|node| {
+            let state = node.state();
+            !state.is_published || state.is_late
+        })
     }
 
     /// Asks the cluster for the present state of an entry, unless its changes are here.
@@ -157,7 +172,7 @@ impl Mounted {
     ) -> Result<Arc<Inode>, MountFailure> {
         let attributes = self.attributes(folder, new, false);
         let found = Found { id: new_file_id()?, kind: FileKind::File, size_bytes: 0, attributes, file: None };
-        let mut draft = ContentDraft::new(&self.scratch, None)?;
+        let mut draft = ContentDraft::new(&self.scratch, None);
         let file = match is_exclusive {
             true => Some(Arc::new(self.create_empty(path, &found).await?)),
             false => None,
@@ -254,7 +269,11 @@ impl Mounted {
             if is_published {
                 self.keep_content(&node).await?;
                 let file = node.state().file.clone();
-                self.namespace.remove(path, file.as_deref()).await?;
+                let removed = self.namespace.remove(path, file.as_deref()).await;
+                if removed.is_err() {
+                    self.release_content(&node).await;
+                }
+                removed?;
             }
             node.state().is_unlinked = true;
             self.nodes.removed(path);
@@ -294,21 +313,25 @@ impl Mounted {
         for node in nodes {
             publishing.push(node.publishing.lock().await);
         }
+        if let Some(moved) = &moved {
+            self.publish_locked(moved, false).await?;
+        }
         if let Some(over) = &over {
             let is_published = over.state().is_published;
             if is_published {
                 self.keep_content(over).await?;
             }
         }
-        if let Some(moved) = &moved {
-            self.publish_locked(moved, false).await?;
-        }
         {
             let _naming = self.naming.write().await;
-            self.namespace.rename(from, to, replaces).await?;
+            let renamed = self.namespace.rename(from, to, replaces).await;
             if let Some(over) = &over {
-                over.state().is_unlinked = true;
+                over.state().is_unlinked |= renamed.is_ok();
+                if renamed.is_err() {
+                    self.release_content(over).await;
+                }
             }
+            renamed?;
             self.nodes.renamed(from, to);
         }
         self.touch(folders.0);

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use eyas_dfs::File;
+use eyas_dfs::{File, RetainedFile, SentRecords};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
 
+use crate::answers::REMEMBERED;
 use crate::draft::{ContentDraft, renamed};
 use crate::times::now_ns;
 
@@ -36,6 +37,8 @@ pub(crate) struct Inode {
     pub id: FileId,
     /// Held while a draft is published, or while the entry is renamed or removed.
     pub publishing: tokio::sync::Mutex<()>,
+    /// The records with which publications of the draft were tried since the last one that succeeded.
+    pub sent: SentRecords,
     state: Mutex<NodeState>,
 }
 
@@ -56,8 +59,15 @@ pub(crate) struct NodeState {
     pub is_removed: bool,
     /// Whether a program of this mount has removed the file or replaced it: its draft is not published.
     pub is_unlinked: bool,
+    /// Whether the publication of the draft has failed, and no program has opened the file for writing since. The draft
+    /// must not replace what other clients have written meanwhile.
+    pub is_late: bool,
+    /// Copies of the content, from when the file is removed or replaced until no program has it open.
+    pub retained: Option<Arc<RetainedFile>>,
     /// Where the last read ended, by which sequential readers are recognized.
     pub read_to: u64,
+    /// The chunk that was last read ahead.
+    pub read_ahead: Option<ObjectId>,
     /// Number of open handles.
     pub handles: u32,
     /// Number of open handles that may write.
@@ -80,13 +90,17 @@ impl Inode {
             is_published,
             is_removed: false,
             is_unlinked: false,
+            is_late: false,
+            retained: None,
             read_to: 0,
+            read_ahead: None,
             handles: 0,
             writers: 0,
             checked: Instant::now(),
             volatile: BTreeSet::new(),
         };
-        Inode { number, id: found.id, publishing: tokio::sync::Mutex::default(), state: Mutex::new(state) }
+        let (publishing, sent) = (tokio::sync::Mutex::default(), SentRecords::default());
+        Inode { number, id: found.id, publishing, sent, state: Mutex::new(state) }
     }
 
     pub fn state(&self) -> MutexGuard<'_, NodeState> {
@@ -103,6 +117,28 @@ impl NodeState {
 
     pub fn is_dirty(&self) -> bool {
         self.draft.as_ref().is_some_and(ContentDraft::is_dirty)
+    }
+
+    /// Time for which the kernel may still trust the attributes that are known here.
+    pub fn trusted_for(&self) -> Duration {
+        match self.kind == FileKind::File && self.file.is_none() && self.draft.is_none() {
+            // Another client has changed the file.
+            true => Duration::ZERO,
+            false => REMEMBERED.saturating_sub(self.checked.elapsed()),
+        }
+    }
+
+    /// Whether there are changes to publish and no program will do so, as none has the file open for writing.
+    pub fn is_abandoned(&self) -> bool {
+        self.writers == 0 && self.is_dirty() && !self.is_unlinked
+    }
+
+    /// The file from which a published version is read.
+    pub fn readable(&self, version: Option<&Arc<File>>) -> Option<Arc<File>> {
+        match &self.retained {
+            Some(retained) => Some(retained.file().clone()),
+            None => version.cloned(),
+        }
     }
 
     /// A program has changed the content.
@@ -337,10 +373,14 @@ impl Nodes {
         named.collect()
     }
 
+    /// All entries.
+    pub fn all(&self) -> Vec<Arc<Inode>> {
+        self.tables().known.values().map(|known| known.node.clone()).collect()
+    }
+
     /// Entries with a draft, which may have to be published or may be under publication.
     pub fn with_drafts(&self) -> Vec<Arc<Inode>> {
-        let nodes: Vec<_> = self.tables().known.values().map(|known| known.node.clone()).collect();
-        nodes.into_iter().filter(|node| node.state().draft.is_some()).collect()
+        self.all().into_iter().filter(|node| node.state().draft.is_some()).collect()
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

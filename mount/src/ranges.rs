@@ -12,6 +12,11 @@ impl RangeSet {
         self.0.iter().map(|(start, end)| *start..*end)
     }
 
+    /// Number of bytes in the set.
+    pub fn bytes(&self) -> u64 {
+        self.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// Adds a range, and joins it with the ranges that it touches.
     pub fn insert(&mut self, Range { mut start, mut end }: Range<u64>) {
         if start >= end {
@@ -83,6 +88,7 @@ mod tests {
             let mut expected = bytes.map(|is_there| !is_there);
             expected[..5].fill(false);
             expected[30..].fill(false);
+            assert_eq!(set.bytes(), bytes.iter().filter(|is_there| **is_there).count() as u64);
             assert_eq!(missing, model(&expected).iter().collect::<Vec<_>>());
         }
     }

@@ -1,9 +1,11 @@
 //! Reading of published versions: sequential readers get whole chunks, the next one ahead; other readers get only the
-//! bytes that they ask for, unless the chunk is at hand.
+//! bytes that they ask for, unless the chunk is in memory. Chunks that a node on this machine keeps are read from the
+//! files of its store, and only the system caches them.
 //!
-//! Chunks never change, so a chunk at hand is valid for every version that has it.
+//! Chunks never change, so a chunk in memory is valid for every version that has it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_dfs::{File, FilesError};
@@ -14,8 +16,11 @@ use crate::failure::MountFailure;
 use crate::mounted::Mounted;
 use crate::nodes::Inode;
 
-/// Maximum size of all chunks at hand. When they are larger, those that were used longest ago are dropped.
+/// Maximum size of all chunks in memory. Above it, the chunks that were used longest ago are dropped.
 const MAX_CACHE_BYTES: u64 = 64 << 20;
+
+/// Memory of a chunk besides its content.
+const ENTRY_BYTES: u64 = 256;
 
 /// A larger chunk is read in parts.
 const MAX_CHUNK_BYTES: u64 = 16 << 20;
@@ -26,45 +31,48 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// A read within this distance of the end of the last one is sequential: the kernel reads ahead in several requests.
 const NEAR_BYTES: u64 = 2 << 20;
 
-/// A chunk that is at hand or is being fetched.
+/// A chunk that is in memory or is being fetched.
 type CachedChunk = Arc<OnceCell<Vec<u8>>>;
 
-/// The chunks at hand.
+/// The chunks in memory.
 #[derive(Default)]
 pub(crate) struct ChunkCache(Mutex<CachedChunks>);
 
 #[derive(Default)]
 struct CachedChunks {
-    /// Each chunk with its size and the time of its last use.
+    /// Each chunk with the bytes that are counted for it and the time of its last use.
     chunks: HashMap<ObjectId, (CachedChunk, u64, u64)>,
+    /// The chunks by the time of their last use.
+    by_use: BTreeMap<u64, ObjectId>,
     bytes: u64,
-    /// Number of uses so far.
+    /// Number of uses since the mount began.
     now: u64,
 }
 
 impl ChunkCache {
-    /// A chunk, which may still have to be fetched; `None` if it is not at hand and `adds` is not set.
+    /// A chunk, which may still have to be fetched; `None` if it is not in memory and `adds` is not set.
     fn chunk(&self, object: ObjectId, size_bytes: u64, adds: bool) -> Option<CachedChunk> {
         let mut cached = self.lock();
         cached.now += 1;
         let now = cached.now;
         if let Some((chunk, _, used)) = cached.chunks.get_mut(&object) {
-            *used = now;
-            return Some(chunk.clone());
+            let (chunk, before) = (chunk.clone(), std::mem::replace(used, now));
+            cached.by_use.remove(&before);
+            cached.by_use.insert(now, object);
+            return Some(chunk);
         }
         if !adds {
             return None;
         }
-        while cached.bytes + size_bytes > MAX_CACHE_BYTES {
-            let Some(oldest) = cached.chunks.iter().min_by_key(|(_, (_, _, used))| *used).map(|(object, _)| *object)
-            else {
-                break;
-            };
+        let counted = size_bytes + ENTRY_BYTES;
+        while cached.bytes + counted > MAX_CACHE_BYTES {
+            let Some(oldest) = cached.by_use.first_key_value().map(|(_, object)| *object) else { break };
             cached.remove(oldest);
         }
         let chunk = CachedChunk::default();
-        cached.bytes += size_bytes;
-        cached.chunks.insert(object, (chunk.clone(), size_bytes, now));
+        cached.bytes += counted;
+        cached.chunks.insert(object, (chunk.clone(), counted, now));
+        cached.by_use.insert(now, object);
         Some(chunk)
     }
 
@@ -81,8 +89,9 @@ impl ChunkCache {
 
 impl CachedChunks {
     fn remove(&mut self, object: ObjectId) {
-        if let Some((_, size_bytes, _)) = self.chunks.remove(&object) {
-            self.bytes -= size_bytes;
+        if let Some((_, counted, used)) = self.chunks.remove(&object) {
+            self.by_use.remove(&used);
+            self.bytes -= counted;
         }
     }
 }
@@ -101,26 +110,18 @@ impl Mounted {
             let before = std::mem::replace(&mut state.read_to, offset.saturating_add(length));
             offset.abs_diff(before) <= NEAR_BYTES
         };
-        let (mut read, mut start) = (Vec::with_capacity(length as usize), 0);
+        let (mut read, mut start) = (Vec::new(), 0);
         let end = offset.saturating_add(length);
         for (place, chunk) in file.record.chunks.iter().enumerate() {
             let range = offset.max(start)..end.min(start + chunk.size_bytes);
             if !range.is_empty() {
-                let size_bytes = chunk.size_bytes;
-                let adds = size_bytes <= SMALL_BYTES || (is_sequential && size_bytes <= MAX_CHUNK_BYTES);
-                match self.chunks.chunk(chunk.object, size_bytes, adds) {
-                    Some(cached) => {
-                        if is_sequential {
-                            self.read_ahead(file, place + 1);
-                        }
-                        let content = self.fetched(&cached, file, place).await?;
-                        let part = (range.start - start) as usize..(range.end - start) as usize;
-                        read.extend_from_slice(content.get(part).unwrap_or_default());
-                    }
-                    None => {
-                        let length = range.end - range.start;
-                        read.extend(self.namespace.dfs.read_at(file, range.start, length).await?);
-                    }
+                if is_sequential {
+                    self.read_ahead(node, file, place + 1);
+                }
+                let part = self.read_part(file, place, start, range, is_sequential).await?;
+                match read.is_empty() {
+                    true => read = part,
+                    false => read.extend_from_slice(&part),
                 }
             }
             start += chunk.size_bytes;
@@ -131,17 +132,44 @@ impl Mounted {
         Ok(read)
     }
 
-    /// Fetches a chunk in the background, if it is not at hand.
-    fn read_ahead(self: &Arc<Self>, file: &Arc<File>, place: usize) {
-        let Some(chunk) = file.record.chunks.get(place).filter(|chunk| chunk.size_bytes <= MAX_CHUNK_BYTES) else {
-            return;
-        };
-        if self.chunks.chunk(chunk.object, chunk.size_bytes, false).is_some() {
+    /// Reads a range of a file that is within the chunk with this index, which begins at `start`.
+    async fn read_part(
+        &self,
+        file: &File,
+        place: usize,
+        start: u64,
+        range: Range<u64>,
+        is_sequential: bool,
+    ) -> Result<Vec<u8>, FilesError> {
+        let (dfs, chunk) = (&self.namespace.dfs, &file.record.chunks[place]);
+        let size_bytes = chunk.size_bytes;
+        let part = range.start - start..range.end - start;
+        if is_sequential && let Some(read) = dfs.part_near(chunk, part.clone(), true).await {
+            return Ok(read);
+        }
+        let adds = size_bytes <= SMALL_BYTES || (is_sequential && size_bytes <= MAX_CHUNK_BYTES);
+        match self.chunks.chunk(chunk.object, size_bytes, adds) {
+            Some(cached) => {
+                let content = self.fetched(&cached, file, place).await?;
+                Ok(content.get(part.start as usize..part.end as usize).unwrap_or_default().to_vec())
+            }
+            None => dfs.read_at(file, range.start, range.end - range.start).await,
+        }
+    }
+
+    /// Fetches a chunk in the background, if it is not in memory; or checks it, if a node on this machine has it.
+    fn read_ahead(self: &Arc<Self>, node: &Inode, file: &Arc<File>, place: usize) {
+        let Some(chunk) = file.record.chunks.get(place) else { return };
+        if node.state().read_ahead.replace(chunk.object) == Some(chunk.object) {
             return;
         }
-        let Some(cached) = self.chunks.chunk(chunk.object, chunk.size_bytes, true) else { return };
         let (mounted, file) = (self.clone(), file.clone());
         self.runtime.spawn(async move {
+            let chunk = &file.record.chunks[place];
+            if mounted.namespace.dfs.check_near(chunk).await || chunk.size_bytes > MAX_CHUNK_BYTES {
+                return;
+            }
+            let Some(cached) = mounted.chunks.chunk(chunk.object, chunk.size_bytes, true) else { return };
             if let Err(error) = mounted.fetched(&cached, &file, place).await {
                 tracing::debug!("a chunk was not read ahead: {error}");
             }
@@ -162,18 +190,22 @@ impl Mounted {
 mod tests {
     use super::*;
 
+    /// Four chunks of this size fill the cache.
+    const QUARTER: u64 = MAX_CACHE_BYTES / 4 - ENTRY_BYTES;
+
     #[test]
     fn the_chunks_at_hand_are_bounded() {
         let cache = ChunkCache::default();
         let object = |number: u8| ObjectId([number; 16]);
         assert!(cache.chunk(object(0), 1, false).is_none());
         for number in 0..10 {
-            assert!(cache.chunk(object(number), MAX_CACHE_BYTES / 4, true).is_some());
-            assert!(cache.chunk(object(0), MAX_CACHE_BYTES / 4, true).is_some());
+            assert!(cache.chunk(object(number), QUARTER, true).is_some());
+            assert!(cache.chunk(object(0), QUARTER, true).is_some());
         }
         let at_hand: Vec<u8> = (0..10).filter(|number| cache.chunk(object(*number), 0, false).is_some()).collect();
         assert_eq!(at_hand, [0, 7, 8, 9]);
         cache.forget(object(0));
-        assert_eq!(cache.lock().bytes, 3 * (MAX_CACHE_BYTES / 4));
+        let cached = cache.lock();
+        assert_eq!((cached.bytes, cached.chunks.len(), cached.by_use.len()), (3 * MAX_CACHE_BYTES / 4, 3, 3));
     }
 }

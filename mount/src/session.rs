@@ -12,11 +12,14 @@ use thiserror::Error;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::filesystem::KernelRequests;
-use crate::guardian::MountGuardian;
+use crate::guardian::{MountGuardian, is_mounted};
 use crate::mounted::Mounted;
 
 /// Number of threads that receive requests of the kernel.
 const THREADS: usize = 4;
+
+/// Number of KiB that the kernel reads ahead of a program, in requests of up to 1 MiB.
+const READ_AHEAD_KB: u32 = 1024;
 
 /// Why a folder was not mounted, or not unmounted in good order.
 #[derive(Debug, Error)]
@@ -32,6 +35,9 @@ pub enum MountError {
     /// The mount point is a file.
     #[error("cannot mount on {}: it is not a folder", .0.display())]
     NotFolder(PathBuf),
+    /// There is a mount of eyas on the mount point.
+    #[error("cannot mount on {}: files of a cluster are mounted there already. Unmount them first", .0.display())]
+    Mounted(PathBuf),
     /// The kernel has no FUSE, or this process may not use it.
     #[error("cannot open /dev/fuse: {0}. Load the kernel module `fuse`, and let this user read and write the device")]
     Device(io::Error),
@@ -103,15 +109,19 @@ impl Mount {
         if !folder.is_dir() {
             return Err(MountError::NotFolder(folder));
         }
+        if is_mounted(&folder) {
+            return Err(MountError::Mounted(folder));
+        }
         std::fs::File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
-        crate::draft::ContentDraft::new(&options.scratch, None)
+        crate::scratch::Scratch::file_in(&options.scratch)
             .map_err(|source| MountError::Scratch { folder: options.scratch.clone(), source })?;
         let MountOptions { scratch, timeout, chunk_bytes, replication, .. } = options.clone();
         let mounted = Arc::new(Mounted::new(dfs, scratch, timeout, chunk_bytes, replication));
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(format!("eyas:{}", options.cluster)),
-            MountOption::Subtype("eyas".into()),
+            // The option `Subtype` is not passed to the kernel.
+            MountOption::CUSTOM("subtype=eyas".into()),
             MountOption::DefaultPermissions,
             MountOption::NoDev,
             MountOption::NoSuid,
@@ -131,6 +141,12 @@ impl Mount {
         let unmounter = session.unmount_callable();
         let serving = tokio::task::spawn_blocking(move || session.run());
         guardian.watch(&place).map_err(MountError::Guardian)?;
+        tokio::spawn(mounted.clone().publish_again());
+        if !options.is_read_only {
+            tokio::spawn(mounted.clone().remove_left_copies());
+        }
+        // Done before the caller knows of the mount: a folder that is being looked at cannot be unmounted.
+        tokio::task::spawn_blocking(move || read_ahead(&place)).await.unwrap_or_else(resume);
         Ok(Mount { mounted, unmounter, serving, guardian })
     }
 
@@ -141,6 +157,7 @@ impl Mount {
     pub async fn ended(&mut self) -> Result<(), MountError> {
         let served = (&mut self.serving).await.unwrap_or_else(resume);
         self.mounted.publish_all().await;
+        self.mounted.release_all().await;
         self.guardian.dismiss();
         served.map_err(MountError::Serving)
     }
@@ -158,19 +175,22 @@ impl Mount {
         });
         unmounting.await.unwrap_or_else(resume).map_err(MountError::Serving)?;
         self.mounted.publish_all().await;
+        self.mounted.release_all().await;
         self.guardian.dismiss();
         Ok(())
     }
 }
 
-impl Mounted {
-    /// Publishes all drafts, and waits for publications that are under way.
-    async fn publish_all(&self) {
-        for node in self.nodes.with_drafts() {
-            if let Err(failure) = self.publish(&node, true).await {
-                failure.log("publishing", &self.nodes.name(node.number).unwrap_or_default());
-            }
-        }
+/// Has the kernel read further ahead than the 128 KiB that it permits by itself. Only root may set this; with less, the
+/// mount is slower.
+fn read_ahead(folder: &Path) {
+    let set = || {
+        let device = rustix::fs::stat(folder)?.st_dev;
+        let [major, minor] = [rustix::fs::major(device), rustix::fs::minor(device)];
+        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD_KB.to_string())
+    };
+    if let Err(error) = set() {
+        tracing::debug!("the kernel reads as far ahead as it does by itself: {error}");
     }
 }
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::authority::{Authority, Certified};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::private::{self, PrivateError, PrivateFolder};
+use crate::relay::Relay;
 
 /// What a process needs to join or use a cluster. Clones share the credentials.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Access {
     credentials: Credentials,
     /// Whether the address is a node's.
     is_of_node: bool,
+    /// The relay through which the dispatcher and other nodes are reached.
+    relay: Option<Relay>,
     /// How this process exchanges bulk data. Not in the file: the cluster decides it.
     data: DataMode,
 }
@@ -39,6 +42,15 @@ struct AccessFile {
     authority: String,
     certificate: String,
     key: String,
+    #[serde(default, skip_serializing)]
+    relay: Option<RelayFields>,
+}
+
+/// Addresses of a relay, in an access file.
+#[derive(Deserialize)]
+struct RelayFields {
+    inside: SocketAddr,
+    outside: SocketAddr,
 }
 
 /// Why an access file cannot be used.
@@ -128,7 +140,8 @@ impl Access {
     ) -> Result<Self, CredentialsError> {
         let credentials = Credentials::new(authority, &own, trust)?;
         let (cluster, dispatcher, authority) = (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
-        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node: false, data: DataMode::default() })
+        let (is_of_node, relay, data) = (false, None, DataMode::default());
+        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node, relay, data })
     }
 
     /// The same access, for a cluster with another name or a dispatcher at another address.
@@ -139,6 +152,16 @@ impl Access {
     /// The same access, for the node of the cluster at this address.
     pub fn of_node(&self, address: SocketAddr) -> Self {
         Access { dispatcher: address.to_string(), is_of_node: true, ..self.clone() }
+    }
+
+    /// The same access, for a process that reaches others through a relay.
+    pub fn through(self, relay: Option<Relay>) -> Self {
+        Access { relay, ..self }
+    }
+
+    /// The relay through which this process reaches the dispatcher and other nodes.
+    pub fn relay(&self) -> Option<Relay> {
+        self.relay
     }
 
     /// Whether the address is a node's, not the dispatcher's.
@@ -173,9 +196,10 @@ impl Access {
         let file: AccessFile = toml::from_str(&text).map_err(|error| {
             malformed(if is_older { AccessProblem::Older } else { AccessProblem::Form(error.message().to_owned()) })
         })?;
-        let AccessFile { cluster, dispatcher, authority, certificate, key } = file;
-        Access::new(&cluster, &dispatcher, &authority, Certified { certificate, key }, Trust::default())
-            .map_err(|error| malformed(AccessProblem::Key(error)))
+        let AccessFile { cluster, dispatcher, authority, certificate, key, relay } = file;
+        let access = Access::new(&cluster, &dispatcher, &authority, Certified { certificate, key }, Trust::default())
+            .map_err(|error| malformed(AccessProblem::Key(error)))?;
+        Ok(access.through(relay.map(|RelayFields { inside, outside }| Relay { inside, outside })))
     }
 
     /// Writes the access file with mode 0600, atomically. An existing file is replaced.
@@ -193,9 +217,10 @@ impl Access {
     /// The text of the access file: a secret.
     pub fn to_text(&self) -> String {
         let Certified { certificate, key } = self.own.clone();
-        let Access { cluster, dispatcher, authority, .. } = self.clone();
-        let file = AccessFile { cluster, dispatcher, authority, certificate, key };
-        toml::to_string(&file).expect("five strings are valid TOML")
+        let Access { cluster, dispatcher, authority, relay, .. } = self.clone();
+        let file = AccessFile { cluster, dispatcher, authority, certificate, key, relay: None };
+        let text = toml::to_string(&file).expect("five strings are valid TOML");
+        text + &relay.map(Relay::section).unwrap_or_default()
     }
 
     /// The certificate of the cluster's authority, PEM.

@@ -23,6 +23,7 @@ use crate::access::Access;
 use crate::credentials::{Credentials, SERVER_NAME, TrustWatch};
 use crate::frames::{FrameReader, FrameWriter, read_hello, write_hello};
 use crate::local_socket::{self, RecordStream};
+use crate::relay::dial_through;
 
 /// A peer has to answer a new connection within this time.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -185,9 +186,13 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
     timeout(DIAL_DEADLINE, connect(access, role)).await.map_err(|_| late())?
 }
 
-/// Connects by a local socket if there is one, otherwise by TCP.
+/// Connects through the relay if there is one, by a local socket if there is one, otherwise by TCP.
 async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
     let address = &access.dispatcher;
+    if let Some(relay) = access.relay() {
+        let stream = dial_through(relay.inside, address).await.map_err(|e| unreachable(address, e))?;
+        return greet(access, role, stream).await?.over_tcp();
+    }
     let found = tokio::net::lookup_host(address).await.map_err(|e| unreachable(address, e))?.collect::<Vec<_>>();
     for remote in &found {
         let Some(stream) = local_socket::connect(*remote).await else { continue };
@@ -287,7 +292,10 @@ fn agree(own: &Hello, theirs: &Hello, address: &str) -> Result<(), SessionError>
 }
 
 /// Makes the system detect that the peer's host is gone, even if this side only receives.
-fn keep_alive(stream: &TcpStream) -> Result<(), Errno> {
+///
+/// # Errors
+/// If the connection has ended.
+pub fn keep_alive(stream: &TcpStream) -> Result<(), Errno> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;

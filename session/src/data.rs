@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::access::Access;
 use crate::credentials::Credentials;
+use crate::relay::Relay;
 
 const PEERS: &str = "eyas 2026 transfer between executors";
 const NODES: &str = "eyas 2026 gossip of the file system";
@@ -27,6 +28,7 @@ pub struct DataKeys {
     own: Arc<str>,
     /// The certificate of the cluster's authority, PEM.
     authority: Arc<str>,
+    relay: Option<Relay>,
 }
 
 impl DataKeys {
@@ -37,7 +39,13 @@ impl DataKeys {
             credentials: access.credentials().clone(),
             own: access.key().into(),
             authority: access.authority().into(),
+            relay: access.relay(),
         }
+    }
+
+    /// The relay through which this process reaches others.
+    pub fn relay(&self) -> Option<Relay> {
+        self.relay
     }
 
     /// Whether bulk data is encrypted.

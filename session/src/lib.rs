@@ -11,6 +11,8 @@
 //! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS settings and ciphers |
 //! | `connection`, `frames`, `outbox` | sessions: dialling, accepting, frames; batches of messages to send |
 //! | `local_socket` | connections between processes of one user on one host |
+//! | `relay` | connections through a relay, for nodes that cannot reach others directly |
+//! | `ports` | addresses of network interfaces, ranges of ports |
 //! | `listener`, `door` | accepting sessions; limits on connections that have not proven a key |
 //! | `data`, `sealed` | keys and encrypted streams of bulk data |
 
@@ -26,17 +28,21 @@ mod frames;
 mod listener;
 mod local_socket;
 mod outbox;
+mod ports;
 pub mod private;
+pub mod relay;
 mod sealed;
 mod suites;
 
 pub use access::{Access, AccessError, AccessProblem};
 pub use authority::{Authority, AuthorityError, Certified, new_secret};
-pub use connection::{Session, SessionAcceptor, SessionError, dial};
+pub use connection::{Session, SessionAcceptor, SessionError, dial, keep_alive};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::Listener;
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, WeakOutbox, outbox};
+pub use ports::{InterfaceError, ListenPlace, PortRange, PortRangeError, interface_address, listen};
+pub use relay::Relay;
 pub use sealed::SealedStream;

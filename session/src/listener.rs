@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use eyas_wire::Role;
+use rustix::net::RecvFlags;
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -103,12 +106,18 @@ impl Arrived {
     }
 
     async fn has_spoken(&self) {
-        // An error shows again when the stream is read.
+        // A stream may be reported as readable without a byte. An error shows again when the stream is read.
         let _ = match self {
-            Arrived::Tcp(stream, _) => stream.readable().await,
-            Arrived::Local(stream, _) => stream.readable().await,
+            Arrived::Tcp(stream, _) => stream.async_io(Interest::READABLE, || peek(stream)).await,
+            Arrived::Local(stream, _) => stream.async_io(Interest::READABLE, || peek(stream)).await,
         };
     }
+}
+
+/// Looks at the first byte, without taking it.
+fn peek(socket: impl AsFd) -> io::Result<()> {
+    rustix::net::recv(socket, &mut [0_u8], RecvFlags::PEEK)?;
+    Ok(())
 }
 
 async fn greet(arrived: Arrived, acceptor: SessionAcceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
@@ -132,6 +141,7 @@ mod tests {
     use crate::access::Access;
     use crate::connection::dial;
     use crate::door::MAX_UNPROVEN_PER_ADDRESS;
+    use std::io::Write;
     use tokio::io::AsyncReadExt;
     use tokio::task::JoinSet;
 
@@ -153,5 +163,23 @@ mod tests {
         sessions.spawn(async move { listener.next().await.await.map(|(_, role)| role) });
         dial(&access, Role::Client).await.unwrap();
         assert_eq!(sessions.join_next().await.unwrap().unwrap().unwrap(), Role::Client);
+    }
+
+    #[tokio::test]
+    async fn silent_connections_have_not_spoken() {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let access = Access::create("test", &address.to_string());
+        let listener = Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
+        let (mut silent, mut greetings) = (Vec::new(), JoinSet::new());
+        for _ in 0..8 {
+            silent.push(std::net::TcpStream::connect(address).unwrap());
+            let arrived = listener.accept().await;
+            greetings.spawn(async move { arrived.has_spoken().await });
+        }
+        sleep(Duration::from_millis(50)).await;
+        assert!(greetings.try_join_next().is_none());
+        silent[0].write_all(b"x").unwrap();
+        greetings.join_next().await.unwrap().unwrap();
     }
 }

@@ -23,7 +23,7 @@ use crate::flows::{Flows, LinkId, TOLERANCE};
 use crate::nodes::Failures;
 use crate::outcome::{Level, RunOutcome};
 use crate::random::Random;
-use crate::run::batch::BatchSystem;
+use crate::run::batch::SimulatedBatch;
 use crate::run::dispatchers::{Dispatchers, Partitioner};
 use crate::run::executor::SimExecutors;
 use crate::run::fetch::Fetches;
@@ -269,7 +269,7 @@ struct Run<'a> {
     node_effects: Vec<eyas_node::Effect>,
     executors: SimExecutors,
     membership: Membership,
-    batch: Option<BatchSystem>,
+    batch: Option<SimulatedBatch>,
     policies: Policies,
     seed: u64,
     fetches: Fetches,
@@ -311,7 +311,7 @@ impl<'a> Run<'a> {
             node_effects: Vec::new(),
             executors: SimExecutors::default(),
             membership,
-            batch: cluster.batch.as_ref().map(|batch| BatchSystem::new(batch, cluster, seed)),
+            batch: cluster.batch.as_ref().map(|batch| SimulatedBatch::new(batch, cluster, seed)),
             policies: *policies,
             seed,
             fetches: Fetches::default(),

@@ -29,7 +29,7 @@ impl ObjectStore {
         let name = file_name(of, size_bytes, checksum);
         let link = || rustix::fs::linkat(self.objects(), &name, self.partial(), &partial, AtFlags::empty());
         if executable || link().is_err() {
-            self.copy_object(of, id)?;
+            self.copy_object(of, id, false)?;
             return Ok((size_bytes, checksum));
         }
         match self.publish(&partial, id, IndexEntry { executable: false, verified: true, ..entry }) {
@@ -56,9 +56,10 @@ impl ObjectStore {
         }
     }
 
-    fn copy_object(&self, of: ObjectId, id: ObjectId) -> Result<(), StoreError> {
+    /// Makes the object `id` with a copy of the content of the object `of`.
+    pub(crate) fn copy_object(&self, of: ObjectId, id: ObjectId, executable: bool) -> Result<(), StoreError> {
         let mut from = self.open_object(of)?;
-        let mut into = self.begin(id, from.size_bytes, false)?;
+        let mut into = self.begin(id, from.size_bytes, executable)?;
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let read = from.file.read(&mut buffer);
@@ -71,5 +72,40 @@ impl ObjectStore {
             return Err(not_here(of));
         }
         into.commit().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn an_alias_stays_when_its_origin_becomes_executable() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = ObjectStore::open(folder.path().join("store")).unwrap();
+        let [origin, alias, lone] = [1, 2, 3].map(|number| ObjectId([number; 16]));
+        store.put(origin, b"#!/bin/sh").unwrap();
+        store.put(lone, b"x").unwrap();
+        store.alias(origin, alias).unwrap();
+        let copies = store.copies(&[origin]).unwrap();
+        for object in [origin, lone] {
+            store.make_executable(object).unwrap();
+            store.make_executable(object).unwrap();
+        }
+        // Sandboxes that have a link to the earlier file are not used again.
+        assert_ne!(store.copies(&[origin]).unwrap(), copies);
+        for (number, (object, mode)) in [(origin, 0o555), (alias, 0o444), (lone, 0o555)].into_iter().enumerate() {
+            assert_eq!(store.verify_seal(object), Seal::Intact, "{number}");
+            let staged = folder.path().join(number.to_string());
+            store.stage(object, &staged).unwrap();
+            assert_eq!(std::fs::metadata(&staged).unwrap().permissions().mode() & 0o777, mode, "{number}");
+        }
+        assert_eq!(store.content(origin).unwrap(), b"#!/bin/sh");
+        assert_eq!(store.content(alias).unwrap(), b"#!/bin/sh");
+        assert!(store.make_executable(ObjectId([4; 16])).is_err());
+        store.remove(origin).unwrap();
+        assert_eq!(store.verify_seal(alias), Seal::Intact);
     }
 }

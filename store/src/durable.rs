@@ -3,7 +3,9 @@
 //! An object that has just been stored is in the page cache. [`ObjectStore::sync`] returns when a power failure can no
 //! longer lose it. One sync of many objects costs little more than that of one.
 
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::{Mutex, PoisonError};
 
 use eyas_types::ObjectId;
 use rustix::fs::{Advice, Mode, OFlags};
@@ -14,9 +16,37 @@ use crate::error::StoreError;
 use crate::index::{IndexEntry, file_name, folder_name};
 use crate::objects::{ObjectStore, not_here, seal};
 
-/// Up to this number of objects are synced one by one. For more of them, the whole file system of the store is synced,
-/// which also writes what other programs have written there.
-pub const SYNCED_ONE_BY_ONE: usize = 16;
+/// Up to this number of small objects are synced one by one. For more of them, the whole file system of the store is
+/// synced, which also writes what other programs have written there.
+const SYNCED_ONE_BY_ONE: usize = 16;
+
+/// An object of at least this size is synced on its own: to write what other programs have written may take longer.
+const LARGE_BYTES: u64 = 256 << 10;
+
+/// Syncs of the whole file system of a store.
+///
+/// The kernel reports an error of the disk to a descriptor once. After a failure, a successful sync with the same
+/// descriptor says nothing about objects that were stored before. So the first failure ends these syncs: from then on,
+/// each object is synced by itself, through a new descriptor.
+#[derive(Default)]
+pub(crate) struct WholeSyncs {
+    has_failed: Mutex<bool>,
+}
+
+impl WholeSyncs {
+    /// Syncs with this function, if it has never failed. Returns whether all objects are on the disk.
+    fn is_done(&self, sync: impl FnOnce() -> Result<(), Errno>) -> bool {
+        // Held during the sync: of two at the same time, one would not get the error.
+        let mut has_failed = self.has_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*has_failed && let Err(error) = sync() {
+            tracing::error!(
+                "the disk of the store failed to write ({error}); each object is synced by itself from now on"
+            );
+            *has_failed = true;
+        }
+        !*has_failed
+    }
+}
 
 impl ObjectStore {
     /// Stores an object whose content is in memory, and returns its checksum. Blocks.
@@ -68,26 +98,29 @@ impl ObjectStore {
     /// # Errors
     /// `NotHere`; `Io` if the disk fails. Then none of the objects can be relied on.
     pub fn sync(&self, ids: &[ObjectId]) -> Result<(), StoreError> {
-        if ids.len() > SYNCED_ONE_BY_ONE {
-            let failed = |errno| StoreError::io(format!("cannot sync the store `{}`", self.dir().display()), errno);
-            return rustix::io::retry_on_intr(|| rustix::fs::syncfs(self.objects())).map_err(failed);
+        let entries: Vec<_> = ids.iter().map(|id| Ok((*id, self.ready(*id)?.0))).collect::<Result<_, StoreError>>()?;
+        let small = entries.iter().filter(|(_, entry)| entry.size_bytes < LARGE_BYTES).count();
+        let sync_all = || rustix::io::retry_on_intr(|| rustix::fs::syncfs(self.objects()));
+        if small > SYNCED_ONE_BY_ONE && self.whole_syncs().is_done(sync_all) {
+            return Ok(());
         }
-        for id in ids {
-            let (entry, _) = self.ready(*id)?;
-            let failed = |errno: Errno| match errno {
-                Errno::NOENT => not_here(*id),
-                errno => StoreError::io(format!("cannot sync object {id}"), errno),
-            };
-            let sync = |path: &str| {
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                let opened = rustix::fs::openat(self.objects(), path, flags, Mode::empty())?;
-                rustix::io::retry_on_intr(|| rustix::fs::fsync(&opened))
-            };
-            sync(&file_name(*id, entry.size_bytes, entry.checksum)).map_err(failed)?;
-            // The name of the object in its folder.
-            sync(&folder_name(*id)).map_err(failed)?;
+        let sync = |id: ObjectId, path: &str| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(self.objects(), path, flags, Mode::empty());
+            opened.and_then(|opened| rustix::io::retry_on_intr(|| rustix::fs::fsync(&opened))).map_err(|errno| {
+                match errno {
+                    Errno::NOENT => not_here(id),
+                    errno => StoreError::io(format!("cannot sync object {id}"), errno),
+                }
+            })
+        };
+        // The names of the objects in their folders.
+        let mut folders = BTreeMap::new();
+        for (id, entry) in entries {
+            sync(id, &file_name(id, entry.size_bytes, entry.checksum))?;
+            folders.insert(folder_name(id), id);
         }
-        Ok(())
+        folders.iter().try_for_each(|(folder, id)| sync(*id, folder))
     }
 }
 
@@ -97,4 +130,17 @@ fn write_all(file: &impl std::os::fd::AsFd, mut content: &[u8]) -> Result<(), Er
         content = &content[written..];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_sync_of_the_whole_store_is_trusted_after_a_failure() {
+        let syncs = WholeSyncs::default();
+        assert!(syncs.is_done(|| Ok(())));
+        assert!(!syncs.is_done(|| Err(Errno::IO)));
+        assert!(!syncs.is_done(|| unreachable!("it has failed")));
+    }
 }

@@ -11,6 +11,9 @@ use crate::checksum::Checksum;
 /// Folder of the objects in the folder of a store.
 pub(crate) const OBJECTS: &str = "objects";
 
+/// The folder of files that are being written, in the folder of a store.
+pub(crate) const PARTIAL: &str = "partial";
+
 /// The metadata of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {

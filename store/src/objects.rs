@@ -4,6 +4,7 @@
 //! DIR/lock                                held by one executor
 //! DIR/objects/ab/ab…-SIZE-CHECKSUM        an object: one read-only inode, with its metadata in the name
 //! DIR/partial/N                           a file being written; removed at the next open
+//! DIR/partial/handed-over-…               content from another process of this machine, see `handed_over.rs`
 //! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
@@ -33,9 +34,10 @@ use rustix::io::Errno;
 use crate::arriving::{Arrivals, Arriving};
 use crate::checksum::Checksum;
 use crate::damaged::{self, Damaged};
+use crate::durable::WholeSyncs;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
-use crate::index::{Index, IndexEntry, OBJECTS, file_name, folder_name, parse_file_name};
+use crate::index::{Index, IndexEntry, OBJECTS, PARTIAL, file_name, folder_name, parse_file_name};
 use crate::pieces::{Remembered, Summing};
 
 /// Modification time of every published object, 2000-01-01 in seconds since 1970. A write changes it, so writes are
@@ -58,6 +60,7 @@ struct Inner {
     next_partial: AtomicU64,
     arrivals: Arrivals,
     remembered: Remembered,
+    whole_syncs: WholeSyncs,
     /// Held as long as any clone lives. The kernel releases it when the process ends.
     _lock: File,
 }
@@ -124,7 +127,7 @@ impl ObjectStore {
         fs::create_dir_all(dir).map_err(failed)?;
         let dir = fs::canonicalize(dir).map_err(failed)?;
         let lock = lock(&dir)?;
-        let (objects, partial) = (dir.join(OBJECTS), dir.join("partial"));
+        let (objects, partial) = (dir.join(OBJECTS), dir.join(PARTIAL));
         fs::create_dir_all(&objects).map_err(failed)?;
         fs::create_dir_all(&partial).map_err(failed)?;
         for leftover in fs::read_dir(&partial).map_err(failed)? {
@@ -143,6 +146,7 @@ impl ObjectStore {
             next_partial: AtomicU64::new(0),
             arrivals: Arrivals::default(),
             remembered: Remembered::default(),
+            whole_syncs: WholeSyncs::default(),
             _lock: lock,
         };
         Ok((ObjectStore(Arc::new(inner)), found))
@@ -273,20 +277,29 @@ impl ObjectStore {
         self.verify(id)
     }
 
-    /// Makes an object executable, for an input whose source became executable without becoming another version.
+    /// Makes an object executable, for an input whose source became executable without becoming another version. If
+    /// another object or a task has a link to the file, a copy takes the place of the object, because the mode belongs
+    /// to all links.
     ///
     /// # Errors
-    /// `NotHere`; `Io` if the disk fails.
+    /// `NotHere`; `Full` or `Io` if the disk fails.
     pub fn make_executable(&self, id: ObjectId) -> Result<(), StoreError> {
-        let mut index = self.index();
-        let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
-        if !entry.executable {
+        {
+            let mut index = self.index();
+            let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
+            if entry.executable {
+                return Ok(());
+            }
+            let failed = |errno| StoreError::io(format!("cannot make object {id} executable"), errno);
             let name = file_name(id, entry.size_bytes, entry.checksum);
-            rustix::fs::chmodat(&self.0.objects, name, mode(true), AtFlags::empty())
-                .map_err(|errno| StoreError::io(format!("cannot make object {id} executable"), errno))?;
-            entry.executable = true;
+            let found = rustix::fs::statat(&self.0.objects, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+            if found.st_nlink == 1 {
+                rustix::fs::chmodat(&self.0.objects, name, mode(true), AtFlags::empty()).map_err(failed)?;
+                entry.executable = true;
+                return Ok(());
+            }
         }
-        Ok(())
+        self.copy_object(id, id, true)
     }
 
     /// Removes an object. Processes that have it open or staged keep it. Returns whether it was here.
@@ -470,6 +483,10 @@ impl ObjectStore {
 
     pub(crate) fn objects(&self) -> &OwnedFd {
         &self.0.objects
+    }
+
+    pub(crate) fn whole_syncs(&self) -> &WholeSyncs {
+        &self.0.whole_syncs
     }
 
     pub(crate) fn partial(&self) -> &OwnedFd {

@@ -1,6 +1,8 @@
 //! Staging: an object of the store appears under a path in a task's folder, if possible without copying.
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::index::{IndexEntry, file_name};
-use crate::objects::{ObjectStore, mode, not_here};
+use crate::objects::{ObjectStore, OpenObject, mode, not_here};
 
 /// How an object was staged, from cheapest to most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,28 @@ impl ObjectStore {
             }
             Err(errno) => Err(failed(id, dest, errno)),
         }
+    }
+
+    /// Makes a copy of some bytes of the object appear as `dest`. `dest` must not exist, and its folder must. `bytes`
+    /// must be inside the object.
+    ///
+    /// # Errors
+    /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
+    pub fn stage_part(&self, id: ObjectId, dest: &Path, bytes: Range<u64>) -> Result<(), StoreError> {
+        let OpenObject { mut file, size_bytes, .. } = self.open_object(id)?;
+        let mut copy = || -> std::io::Result<()> {
+            file.seek(SeekFrom::Start(bytes.start))?;
+            let expected = bytes.end.min(size_bytes).saturating_sub(bytes.start);
+            if std::io::copy(&mut (&file).take(expected), &mut create(dest, false)?)? != expected {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            Ok(())
+        };
+        copy().map_err(|error| {
+            // An incomplete file must not look like an input. If it cannot be removed, the error below says enough.
+            let _ = std::fs::remove_file(dest);
+            failed(id, dest, error)
+        })
     }
 
     fn stage_without_hard_link(

@@ -165,7 +165,7 @@ impl Storage {
     /// # Errors
     /// `Changed` if the source is not, or does not remain, at the version of `spec`; `Full` if the disk of the store
     /// is full; `NotFound`, `Denied`, `Unreachable`, `Invalid`, `Local`.
-    pub async fn fetch(&self, spec: &ObjectSpec, into: Incoming) -> Result<Checksum, StorageError> {
+    pub async fn fetch(&self, spec: &ObjectSpec, into: Incoming) -> Result<FetchedContent, StorageError> {
         self.read(spec, into).await
     }
 
@@ -285,13 +285,15 @@ impl Storage {
         }
     }
 
-    async fn read<S: Sink + Send + 'static>(&self, spec: &ObjectSpec, into: S) -> Result<Checksum, StorageError> {
+    async fn read<S: Sink + Send + 'static>(&self, spec: &ObjectSpec, into: S) -> Result<FetchedContent, StorageError> {
         if into.size_bytes() != spec.size_bytes() {
             let message = format!("`{}` has another size than was announced to the store", spec.source);
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         }
-        match self.request(&spec.source).await? {
-            SourceUrl::Cluster(name) => cluster::read(self.files(&spec.source)?.as_ref(), name, spec, into).await,
+        let checksum = match self.request(&spec.source).await? {
+            SourceUrl::Cluster(name) => {
+                return cluster::read(self.files(&spec.source)?.as_ref(), name, spec, into).await;
+            }
             SourceUrl::File(path) => {
                 let (path, spec, limits) = (path.to_path_buf(), spec.clone(), self.0.limits.clone());
                 let (order, runtime) = (self.0.order.clone(), Handle::current());
@@ -311,8 +313,18 @@ impl Storage {
                 };
                 self.0.remote.read(spec, into, &self.0.limits).await
             }
-        }
+        };
+        Ok(FetchedContent { checksum: checksum?, near_bytes: 0 })
     }
+}
+
+/// Content that was fetched into a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchedContent {
+    /// Checksum of the content.
+    pub checksum: Checksum,
+    /// Bytes of a file of the cluster that came from the node on this machine.
+    pub near_bytes: u64,
 }
 
 /// The request to read a whole object that is not in a file.

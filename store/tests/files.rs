@@ -19,7 +19,8 @@ fn url(path: &Path) -> Name {
 }
 
 async fn fetch(storage: &Storage, store: &ObjectStore, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
-    storage.fetch(spec, store.begin(spec.id(), spec.size_bytes(), spec.executable).unwrap()).await
+    let into = store.begin(spec.id(), spec.size_bytes(), spec.executable).unwrap();
+    Ok(storage.fetch(spec, into).await?.checksum)
 }
 
 #[tokio::test]

@@ -25,7 +25,8 @@ impl Site {
     }
 
     async fn fetch(&self, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
-        self.storage.fetch(spec, self.store.begin(spec.id(), spec.size_bytes(), false).unwrap()).await
+        let into = self.store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+        Ok(self.storage.fetch(spec, into).await?.checksum)
     }
 }
 

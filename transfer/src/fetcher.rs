@@ -24,6 +24,8 @@ const MAX_HOLDERS_TRIED: usize = 4;
 pub struct PeerHolder {
     /// Address of its server.
     pub addr: SocketAddr,
+    /// The relay of the peer: its address for nodes that are not behind the same relay.
+    pub relay: Option<SocketAddr>,
     /// Whether it is still receiving the object, or about to, and relays it.
     pub is_relay: bool,
     /// Number of other nodes that it is sending objects to.
@@ -48,6 +50,8 @@ pub struct FetchedObject {
     pub from: FetchSource,
     /// Size of the object.
     pub bytes: u64,
+    /// If the object is of a file of the cluster and came from its chunks: bytes from the node on this machine.
+    pub near_bytes: u64,
 }
 
 /// Fetches objects into this node's store. Clones share the fetches in progress.
@@ -130,7 +134,7 @@ impl Inner {
                 Err(error) => return Some(Err(error.into())),
             }
         }
-        Some(Ok(FetchedObject { from: FetchSource::Local, bytes: size_bytes }))
+        Some(Ok(FetchedObject { from: FetchSource::Local, bytes: size_bytes, near_bytes: 0 }))
     }
 
     async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[PeerHolder]) -> Ended {
@@ -141,6 +145,9 @@ impl Inner {
         // Another fetch may have ended after the store was checked.
         if let Some(here) = self.here(id, spec.executable) {
             return here;
+        }
+        for holder in holders {
+            self.peers.note_relay(holder.addr, holder.relay);
         }
         let bytes = spec.size_bytes();
         let cannot_take = |kind, why| FetchError { kind, message: format!("cannot take `{}`: {why}", spec.source) };
@@ -155,7 +162,7 @@ impl Inner {
             // Only one slow source is left for another. If the next is as slow, this node is the slow one.
             let is_choosy = !has_left_one && !to_try.is_empty();
             match self.peers.fetch(holder.addr, into, holder.is_relay, is_choosy).await {
-                Ok(_) => return Ok(FetchedObject { from: FetchSource::Peer(holder.addr), bytes }),
+                Ok(_) => return Ok(FetchedObject { from: FetchSource::Peer(holder.addr), bytes, near_bytes: 0 }),
                 Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
                     return Err(cannot_take(FetchErrorKind::Full, error));
                 }
@@ -178,7 +185,7 @@ impl Inner {
             }
         }
         match self.storage.fetch(spec, into).await {
-            Ok(_) => Ok(FetchedObject { from: FetchSource::Persistent, bytes }),
+            Ok(content) => Ok(FetchedObject { from: FetchSource::Persistent, bytes, near_bytes: content.near_bytes }),
             Err(error) if tried.is_empty() => Err(FetchError { kind: error.kind.into(), message: error.message }),
             Err(error) => {
                 let message = format!("{}. Before that: {}", error.message, tried.join("; "));

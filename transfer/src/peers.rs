@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_session::DataKeys;
+use eyas_session::{DataKeys, relay};
 use eyas_store::{Checksum, Incoming, Limiter};
 use eyas_types::ObjectId;
 use tokio::sync::Semaphore;
@@ -57,6 +57,8 @@ struct Peer {
     idle: Vec<Connection>,
     avoid: Option<(Instant, &'static str)>,
     pace: Pace,
+    /// The relay of the peer.
+    relay: Option<SocketAddr>,
 }
 
 pub(crate) struct Connection {
@@ -127,6 +129,14 @@ impl Peers {
             fetched
         });
         fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
+    }
+
+    /// Connects to a peer through its relay from now on, unless this process is behind the same relay.
+    pub(crate) fn note_relay(&self, addr: SocketAddr, relay: Option<SocketAddr>) {
+        let mut table = self.0.table();
+        if relay.is_some() || table.peers.contains_key(&addr) {
+            self.0.peer(&mut table, addr).relay = relay;
+        }
     }
 
     /// Stops avoiding a peer, until it fails again.
@@ -260,22 +270,29 @@ impl Inner {
     }
 
     fn permits(&self, addr: SocketAddr) -> Result<Arc<Semaphore>, PeerError> {
-        let peers = &mut self.table().peers;
-        if peers.len() >= MAX_PEERS && !peers.contains_key(&addr) {
-            peers.retain(|_, peer| Arc::strong_count(&peer.permits) > 1);
-        }
-        let peer = peers.entry(addr).or_insert_with(|| Peer {
-            permits: Arc::new(Semaphore::new(self.limits.max_transfers_per_peer)),
-            idle: Vec::new(),
-            avoid: None,
-            pace: Pace::default(),
-        });
+        let mut table = self.table();
+        let peer = self.peer(&mut table, addr);
         match peer.avoid {
             Some((until, why)) if Instant::now() < until => {
                 Err(PeerError::new(PeerErrorKind::Avoided, addr, format_args!("was not asked: a moment ago it {why}")))
             }
             _ => Ok(peer.permits.clone()),
         }
+    }
+
+    /// What is known of a peer.
+    fn peer<'a>(&self, table: &'a mut Table, addr: SocketAddr) -> &'a mut Peer {
+        let peers = &mut table.peers;
+        if peers.len() >= MAX_PEERS && !peers.contains_key(&addr) {
+            peers.retain(|_, peer| Arc::strong_count(&peer.permits) > 1);
+        }
+        peers.entry(addr).or_insert_with(|| Peer {
+            permits: Arc::new(Semaphore::new(self.limits.max_transfers_per_peer)),
+            idle: Vec::new(),
+            avoid: None,
+            pace: Pace::default(),
+            relay: None,
+        })
     }
 
     /// Records a peer to avoid for a while.
@@ -331,9 +348,14 @@ impl Inner {
             move |error: std::io::Error| PeerError::unreachable(addr, format_args!("{what}: {error}"))
         };
         let started = Instant::now();
-        let stream =
-            TcpStream::connect_timeout(&addr, self.limits.connect_timeout).map_err(failed("cannot be reached"))?;
-        let stream = Arc::new(stream);
+        let relay = self.table().peers.get(&addr).and_then(|peer| peer.relay);
+        let connected = match &relay::way(self.keys.relay(), relay)[..] {
+            [] => TcpStream::connect_timeout(&addr, self.limits.connect_timeout),
+            [relay, further @ ..] => {
+                relay::connect_through(*relay, further, &addr.to_string(), self.limits.connect_timeout)
+            }
+        };
+        let stream = Arc::new(connected.map_err(failed("cannot be reached"))?);
         let rtt_s = started.elapsed().as_secs_f64();
         self.saw(addr, |pace| learn(&mut pace.rtt_s, rtt_s));
         let key = PeerKey(self.keys.secrets()[0]);

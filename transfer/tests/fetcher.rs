@@ -26,16 +26,16 @@ async fn sources_are_tried_in_the_papers_order() {
     let fetcher = fetcher(&here);
     // No hint: persistent storage.
     let fetched = fetcher.fetch(&spec, &[]).await.unwrap();
-    assert_eq!(fetched, FetchedObject { from: FetchSource::Persistent, bytes });
+    assert_eq!(fetched, FetchedObject { from: FetchSource::Persistent, bytes, near_bytes: 0 });
     // Here: no hint is looked at.
     let fetched = fetcher.fetch(&spec, &[holder(unused_address())]).await.unwrap();
-    assert_eq!(fetched, FetchedObject { from: FetchSource::Local, bytes });
+    assert_eq!(fetched, FetchedObject { from: FetchSource::Local, bytes, near_bytes: 0 });
     // Wrong hints, and then a right one.
     here.store.remove(id).unwrap();
     there.put(id, &content(100_000));
     let wrong = Node::new();
     let fetched = fetcher.fetch(&spec, &[wrong.addr(), unused_address(), there.addr()].map(holder)).await.unwrap();
-    assert_eq!(fetched, FetchedObject { from: FetchSource::Peer(there.addr()), bytes });
+    assert_eq!(fetched, FetchedObject { from: FetchSource::Peer(there.addr()), bytes, near_bytes: 0 });
     assert_eq!(here.get(id), content(100_000));
     // Only wrong hints: persistent storage again.
     here.store.remove(id).unwrap();

@@ -54,7 +54,7 @@ async fn a_chain_reads_persistent_storage_once_and_each_gives_it_once() {
     assert_eq!(first.await.unwrap().unwrap().from, FetchSource::Persistent);
     for (fetch, at) in later.into_iter().zip((1..6).rev()) {
         let from = FetchSource::Peer(nodes[at - 1].addr());
-        assert_eq!(fetch.await.unwrap().unwrap(), FetchedObject { from, bytes: BYTES as u64 });
+        assert_eq!(fetch.await.unwrap().unwrap(), FetchedObject { from, bytes: BYTES as u64, near_bytes: 0 });
         assert_eq!(nodes[at].get(spec.id()), content(BYTES));
     }
     for (at, node) in nodes.iter().enumerate() {

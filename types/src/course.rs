@@ -114,4 +114,7 @@ pub struct Metrics {
     pub peer_share: f64,
     /// Share of input bytes from persistent storage.
     pub persistent_share: f64,
+    /// Share of input bytes from files of the cluster.
+    #[serde(default)]
+    pub files_share: f64,
 }

@@ -68,6 +68,11 @@ impl FileSystemId {
     pub fn founded_by(node: NodeId) -> Self {
         FileSystemId(node.0)
     }
+
+    /// The node that founded it.
+    pub fn founder(self) -> NodeId {
+        NodeId(self.0)
+    }
 }
 
 impl fmt::Display for FileSystemId {

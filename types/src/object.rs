@@ -99,6 +99,11 @@ impl ObjectSpec {
         kept_name(&self.source).is_some()
     }
 
+    /// Whether it is a file of the cluster, or a part of one.
+    pub fn is_cluster_file(&self) -> bool {
+        self.is_in_cluster() && !self.is_kept()
+    }
+
     /// Whether nodes of the cluster have the content: of a file of the cluster, or of a kept output.
     pub fn is_in_cluster(&self) -> bool {
         self.source.starts_with(CLUSTER.as_bytes())

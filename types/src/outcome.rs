@@ -3,7 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::estimate::Estimate;
 use crate::id::{PlaceId, TaskId};
@@ -59,6 +60,8 @@ pub enum FailureKind {
     NodeFull,
     /// Another task of the job has claimed the destination of one of the outputs.
     Claimed,
+    /// The task used more memory than it asked for, and was killed. It would do so again, so it is not retried.
+    Memory,
 }
 
 impl FailureKind {
@@ -130,11 +133,36 @@ pub enum Origin {
     Peer,
     /// Persistent storage.
     Persistent,
+    /// Files of the cluster, whose chunks are in stores of nodes.
+    Files {
+        /// Bytes that came from the executor's own node. The other bytes came from other nodes.
+        own_bytes: u64,
+    },
+}
+
+/// Inputs that were read from files of the cluster. A chunk that the node's own store has as an object is not one of
+/// them: that is a local read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileReads {
+    /// Number of inputs.
+    pub count: u64,
+    /// Bytes of chunks on the executor's own node.
+    pub own_bytes: u64,
+    /// Bytes of chunks on other nodes.
+    pub other_bytes: u64,
+}
+
+impl FileReads {
+    /// All bytes of these inputs.
+    pub fn bytes(&self) -> u64 {
+        self.own_bytes + self.other_bytes
+    }
 }
 
 /// Inputs by kind of source. The paper calls the kinds cache hit local, cache hit global and cache miss (data-diffusion
 /// §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Reads {
     /// Inputs from the node's own store.
     pub local: Amount,
@@ -142,17 +170,89 @@ pub struct Reads {
     pub peer: Amount,
     /// Inputs from persistent storage.
     pub persistent: Amount,
+    /// Inputs from files of the cluster.
+    #[serde(default)]
+    pub files: FileReads,
 }
 
 impl Reads {
     /// All bytes read.
     pub fn bytes(&self) -> u64 {
-        self.local.bytes + self.peer.bytes + self.persistent.bytes
+        self.local.bytes + self.peer.bytes + self.persistent.bytes + self.files.bytes()
     }
 
     /// All inputs read.
     pub fn count(&self) -> u64 {
-        self.local.count + self.peer.count + self.persistent.count
+        self.local.count + self.peer.count + self.persistent.count + self.files.count
+    }
+
+    /// Adds one input of `bytes`.
+    pub fn add(&mut self, origin: Origin, bytes: u64) {
+        match origin {
+            Origin::Local => self.local.add(bytes),
+            Origin::Peer => self.peer.add(bytes),
+            Origin::Persistent => self.persistent.add(bytes),
+            Origin::Files { own_bytes } => {
+                self.files.count += 1;
+                self.files.own_bytes += own_bytes.min(bytes);
+                self.files.other_bytes += bytes.saturating_sub(own_bytes);
+            }
+        }
+    }
+}
+
+/// The first number of encoded [`Reads`] that have `files`. Reads without them are encoded as they were before there
+/// were any, so journals that earlier versions wrote can be read: their first number is a count of inputs, which never
+/// is this large.
+const HAS_FILES: u64 = u64::MAX;
+
+impl Serialize for Reads {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return Reads::serialize(self, serializer);
+        }
+        let Reads { local, peer, persistent, files } = self;
+        match *files == FileReads::default() {
+            true => (local, peer, persistent).serialize(serializer),
+            false => (HAS_FILES, local, peer, persistent, files).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Reads {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return Reads::deserialize(deserializer);
+        }
+        deserializer.deserialize_tuple(ENCODED_FIELDS, EncodedReads)
+    }
+}
+
+/// Most numbers and amounts of encoded [`Reads`]: the mark, the numbers of three sources, and those of files.
+const ENCODED_FIELDS: usize = 1 + 3 * 2 + 3;
+
+struct EncodedReads;
+
+impl<'de> Visitor<'de> for EncodedReads {
+    type Value = Reads;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("inputs by kind of source")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Reads, A::Error> {
+        let mut number = |place| fields.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &self));
+        let first = number(0)?;
+        let has_files = first == HAS_FILES;
+        let count = if has_files { number(1)? } else { first };
+        let local = Amount { count, bytes: number(2)? };
+        let peer = Amount { count: number(3)?, bytes: number(4)? };
+        let persistent = Amount { count: number(5)?, bytes: number(6)? };
+        let files = match has_files {
+            true => FileReads { count: number(7)?, own_bytes: number(8)?, other_bytes: number(9)? },
+            false => FileReads::default(),
+        };
+        Ok(Reads { local, peer, persistent, files })
     }
 }
 
@@ -161,6 +261,9 @@ impl core::ops::AddAssign for Reads {
         self.local += other.local;
         self.peer += other.peer;
         self.persistent += other.persistent;
+        self.files.count += other.files.count;
+        self.files.own_bytes += other.files.own_bytes;
+        self.files.other_bytes += other.files.other_bytes;
     }
 }
 
@@ -178,6 +281,8 @@ pub struct Outcome {
     pub suspended_us: u64,
     /// Processor time of the process and the children that it has waited for.
     pub cpu_us: u64,
+    /// Most memory that the processes of the task used together, without files that the kernel caches; 0 if unknown.
+    pub peak_memory_bytes: u64,
     /// Where the inputs came from.
     pub reads: Reads,
     /// Captured standard output.
@@ -236,6 +341,7 @@ impl Outcome {
             ran_us: 0,
             suspended_us: 0,
             cpu_us: 0,
+            peak_memory_bytes: 0,
             reads: Reads::default(),
             stdout: Vec::new(),
             stderr: Vec::new(),
@@ -266,4 +372,34 @@ pub enum Ended {
     Elsewhere,
     /// This executor cannot take the task; another one may.
     Refused,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_earlier_versions_are_decoded() {
+        let amount = |count| Amount { count, bytes: count * 1000 };
+        let mut reads = Reads { local: amount(1), peer: amount(2), persistent: amount(3), files: FileReads::default() };
+        // As they were encoded before there were reads of files, with a value after them.
+        let earlier = postcard::to_stdvec(&(reads.local, reads.peer, reads.persistent, 7u8)).unwrap();
+        assert_eq!(postcard::from_bytes::<(Reads, u8)>(&earlier).unwrap(), (reads, 7));
+        assert_eq!(postcard::to_stdvec(&(reads, 7u8)).unwrap(), earlier);
+        reads.add(Origin::Files { own_bytes: 4 }, 10);
+        reads.add(Origin::Files { own_bytes: 10 }, 10);
+        assert_eq!((reads.files, reads.count()), (FileReads { count: 2, own_bytes: 14, other_bytes: 6 }, 8));
+        let encoded = postcard::to_stdvec(&(reads, 7u8)).unwrap();
+        assert_eq!(postcard::from_bytes::<(Reads, u8)>(&encoded).unwrap(), (reads, 7));
+        for end in 0..encoded.len() {
+            assert!(postcard::from_bytes::<(Reads, u8)>(&encoded[..end]).is_err(), "{end}");
+        }
+        let json = serde_json::to_value(reads).unwrap();
+        assert_eq!(json["files"]["own_bytes"], 14);
+        assert_eq!(serde_json::from_value::<Reads>(json.clone()).unwrap(), reads);
+        let mut earlier = json;
+        earlier.as_object_mut().unwrap().remove("files");
+        let reads = Reads { files: FileReads::default(), ..reads };
+        assert_eq!(serde_json::from_value::<Reads>(earlier).unwrap(), reads);
+    }
 }

@@ -4,6 +4,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+/// Name of the resource whose units are handed out to tasks one by one: GPUs.
+pub const GPU: &str = "gpu";
+
 /// An amount of each resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {

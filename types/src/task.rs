@@ -39,7 +39,7 @@ pub struct TaskTemplate {
     pub id: Option<String>,
     /// The command to run.
     pub program: Program,
-    /// Environment variables, in addition to those of the executor.
+    /// Environment variables. The task also gets the variables of the executor.
     pub env: Vec<(String, Template)>,
     /// Working folder of the command.
     pub folder: WorkingFolder,
@@ -129,6 +129,68 @@ pub enum InputFrom {
         /// Index of the output in the template of that task.
         output: u16,
     },
+    /// A part of an object. The whole object is in the node's store, and the sandbox has a copy of the part.
+    Part {
+        /// Index in the job's list of objects.
+        object: u32,
+        /// The part that the task reads.
+        part: PartOfFile,
+    },
+    /// A part of an output of another task of the job, as of an object.
+    OutputPart {
+        /// Index in the job of the task that writes the output.
+        task: u32,
+        /// Index of the output in the template of that task.
+        output: u16,
+        /// The part that the task reads.
+        part: PartOfFile,
+    },
+}
+
+impl InputFrom {
+    /// Index in the job's list of objects, unless the input is of an output of another task.
+    pub fn object(self) -> Option<u32> {
+        match self {
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => Some(object),
+            InputFrom::Output { .. } | InputFrom::OutputPart { .. } => None,
+        }
+    }
+
+    /// The task that writes the input, and the index of the output in that task's template, unless the input is of an
+    /// object with which the job was submitted.
+    pub fn output(self) -> Option<(u32, u16)> {
+        match self {
+            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => Some((task, output)),
+            InputFrom::Object(_) | InputFrom::Part { .. } => None,
+        }
+    }
+
+    /// The part that the task reads, unless it reads the whole file.
+    pub fn part(self) -> Option<PartOfFile> {
+        match self {
+            InputFrom::Part { part, .. } | InputFrom::OutputPart { part, .. } => Some(part),
+            InputFrom::Object(_) | InputFrom::Output { .. } => None,
+        }
+    }
+}
+
+/// A part of a file. `u64::MAX` as the end stands for the end of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartOfFile {
+    /// A range of bytes.
+    Bytes {
+        /// The first byte, from 0.
+        first: u64,
+        /// The byte after the last one.
+        end: u64,
+    },
+    /// A range of records.
+    Records {
+        /// The first record, from 0.
+        first: u64,
+        /// The record after the last one.
+        end: u64,
+    },
 }
 
 /// A file, or several, that a task writes. It is taken from the sandbox when the task has succeeded.
@@ -185,6 +247,8 @@ pub struct Need {
     pub priority: i32,
     /// Resources that the task holds while it runs.
     pub resources: Resources,
+    /// Time after which a running task is killed, microseconds.
+    pub timeout_us: Option<u64>,
     /// Match expressions: the task's requirements and its rank of executors.
     pub terms: Option<Arc<Terms>>,
 }

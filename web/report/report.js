@@ -71,12 +71,18 @@
   const throughput = (columns) =>
     perSecond(
       columns,
-      columns.at_us.map((_, i) => columns.local_bytes[i] + columns.peer_bytes[i] + columns.persistent_bytes[i]),
+      columns.at_us.map(
+        (_, i) =>
+          columns.local_bytes[i] + columns.peer_bytes[i] + columns.persistent_bytes[i] + columns.files_bytes[i],
+      ),
       8,
     );
   const hitRate = (columns, counts) =>
     each(columns, (i) =>
-      percent(counts[i], columns.local_count[i] + columns.peer_count[i] + columns.persistent_count[i]),
+      percent(
+        counts[i],
+        columns.local_count[i] + columns.peer_count[i] + columns.persistent_count[i] + columns.files_count[i],
+      ),
     );
 
   // The average over time of the intervals that have a value.
@@ -101,6 +107,9 @@
   // of the chart: the tasks of a job arrive all at once, and would make every other line look flat.
   const columns = job;
   const bySource = (values) => [
+    ...(sum(columns.files_bytes) > 0
+      ? [{ label: "Cluster files", color: "files", as: "stack", values: values("files") }]
+      : []),
     { label: "Persistent", color: "persistent", as: "stack", values: values("persistent") },
     { label: "Peer", color: "peer", as: "stack", values: values("peer") },
     { label: "Local", color: "local", as: "stack", values: values("local") },
@@ -109,11 +118,13 @@
     local: columns.local_bytes,
     peer: columns.peer_bytes,
     persistent: columns.persistent_bytes,
+    files: columns.files_bytes,
   };
   const countFrom = {
     local: columns.local_count,
     peer: columns.peer_count,
     persistent: columns.persistent_count,
+    files: columns.files_count,
   };
   const charts = [
     {
@@ -140,7 +151,7 @@
     },
     {
       title: "Hit rates",
-      note: "Share of inputs from the executor's own store, from a peer, and from persistent storage",
+      note: "Share of inputs from the executor's own store, from a peer, from persistent storage, and from files of the cluster",
       wide: true,
       height: 190,
       unit: "percent",

@@ -8,7 +8,10 @@ use eyas_types::access::{KeyId, KeyRole};
 use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
+use crate::executor::TransferAddress;
+use crate::pool::PoolsRequest;
 use crate::trust::SecretText;
+use crate::view::pool::PoolView;
 use crate::view::{
     ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
 };
@@ -94,6 +97,8 @@ pub enum FromClient {
     },
     /// Answered by `Executors`.
     Executors,
+    /// Addresses to which a relay may connect. Answered by `Addresses`.
+    Addresses,
     /// Answered by `Objects`. The object is named by id or by source.
     Catalog {
         /// The id, if it is given.
@@ -176,6 +181,8 @@ pub enum FromClient {
     /// Chunks of objects of the submission, by the objects' indices: tasks that read such an object are placed near its
     /// chunks. Not answered.
     Chunks(Vec<(u32, Vec<(ObjectId, u64)>)>),
+    /// List or change pools of nodes. Answered by `Pools`, `PoolText` or `Done`.
+    Pools(PoolsRequest),
 }
 
 impl FromClient {
@@ -262,6 +269,8 @@ pub enum ToClient {
     Explained(Box<Explanation>),
     /// Executors.
     Executors(Vec<ExecutorView>),
+    /// Addresses at which executors, nodes of the file system, and relays of executors listen.
+    Addresses(Vec<SocketAddr>),
     /// Objects.
     Objects(Vec<ObjectView>),
     /// A report's data.
@@ -276,6 +285,10 @@ pub enum ToClient {
     Access(SecretText),
     /// Results in the order of their arrival. The captured output of some is in a file.
     ResultsHere(Box<ResultsHere>),
+    /// Pools of nodes.
+    Pools(Vec<PoolView>),
+    /// What a node or a batch system has printed, a part of it if it is long.
+    PoolText(String),
 }
 
 /// Results with captured output in a file of the dispatcher's host.
@@ -381,8 +394,8 @@ pub struct KeptOutput {
     pub task: TaskId,
     /// The output's source and version.
     pub object: ObjectSpec,
-    /// Addresses of executors that hold it; empty while it is computed again.
-    pub holders: Vec<SocketAddr>,
+    /// Executors that hold it; empty while it is computed again.
+    pub holders: Vec<TransferAddress>,
     /// The output is lost and will not be computed again.
     pub is_lost: bool,
 }

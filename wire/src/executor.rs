@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
-    ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PlaceId, Resources, TaskId,
-    TaskTemplate, Value,
+    ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PartOfFile, PlaceId, Resources,
+    TaskId, TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::pool::NodeOrigin;
 use crate::trust::{SecretText, Trust};
 
 /// Maximum number of inputs in one message; a task with more is assigned in several.
@@ -123,12 +124,24 @@ pub struct Registration {
     pub capacity: Resources,
     /// Capacity of the store.
     pub store_bytes: u64,
-    /// Address at which other executors fetch from the store.
-    pub transfer: SocketAddr,
+    /// Where other executors fetch from the store.
+    pub transfer: TransferAddress,
     /// The node of the file system in this process, if there is one.
     pub files: Option<FilesNode>,
+    /// The request for which the node was started, if it is a node of a pool.
+    pub origin: Option<NodeOrigin>,
     /// Objects that the store already has, with their sizes.
     pub held: Vec<(ObjectId, u64)>,
+}
+
+/// Where an executor sends objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferAddress {
+    /// Address at which it listens.
+    pub address: SocketAddr,
+    /// The relay of the executor: its address for processes that are not behind the same relay. `None` if the executor
+    /// is reached directly.
+    pub relay: Option<SocketAddr>,
 }
 
 /// A node of the file system, in an executor's process.
@@ -284,6 +297,8 @@ pub struct Assignment {
 pub struct AssignedInput {
     /// The object.
     pub object: ObjectSpec,
+    /// The part that the task reads; the whole object if missing.
+    pub part: Option<PartOfFile>,
     /// Name in the sandbox; by default the last component of the object's source.
     pub name: Option<Name>,
     /// Executors that may have the object, in the order in which to try them.
@@ -293,8 +308,8 @@ pub struct AssignedInput {
 /// An executor that may have an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerHint {
-    /// Address at which it sends objects.
-    pub transfer: SocketAddr,
+    /// Where it sends objects.
+    pub transfer: TransferAddress,
     /// It is receiving the object itself, or will soon.
     pub is_relay: bool,
     /// Number of executors that it is already sending objects to.

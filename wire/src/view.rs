@@ -3,6 +3,7 @@
 
 pub mod files;
 pub mod io;
+pub mod pool;
 
 use std::net::SocketAddr;
 
@@ -31,6 +32,8 @@ pub struct JobView {
     pub reused: u64,
     /// Tasks that ran again because their kept outputs were lost and still needed.
     pub recomputed: u64,
+    /// Most memory that one of its tasks used, bytes; 0 if unknown.
+    pub peak_memory_bytes: u64,
     /// Sources of the inputs that were read so far.
     pub reads: Reads,
     /// When the job was accepted, milliseconds since 1970.
@@ -78,6 +81,8 @@ pub struct TaskView {
     pub suspended_us: u64,
     /// Microseconds of processor time.
     pub cpu_us: u64,
+    /// Most memory that its processes used together, bytes, without files that the kernel caches; 0 if unknown.
+    pub peak_memory_bytes: u64,
     /// The task whose result was reused, if this task did not run.
     pub reused: Option<TaskId>,
     /// The estimate when the task was placed; only under cost placement.
@@ -175,6 +180,8 @@ pub struct ExecutorView {
     pub silent_us: u64,
     /// Address of its node of the file system, if it has one.
     pub files: Option<SocketAddr>,
+    /// Address of the relay that it is behind, if it is behind one.
+    pub relay: Option<SocketAddr>,
 }
 
 /// An object in the catalog.
@@ -257,6 +264,9 @@ pub struct JobReport {
     pub metrics: Metrics,
     /// The first tasks that failed.
     pub failures: Vec<FailureView>,
+    /// The pools of the cluster, with all nodes that they ever had.
+    #[serde(default)]
+    pub pools: Vec<pool::PoolView>,
 }
 
 /// A task that failed, with what a person needs to find the cause.

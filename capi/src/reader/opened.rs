@@ -1,8 +1,8 @@
 //! An open file, and the chunks of it that this process keeps open for small reads.
 //!
-//! A small read of a chunk that is in the store of this node, or that continues the read before it, opens the chunk:
-//! its content is checked once, and later reads of it need no message. Other small reads, and large ones, ask the nodes
-//! for the bytes that they need.
+//! A small read that continues the read before it opens the chunk, and so does the second small read of a chunk that is
+//! in the store of this node: its content is checked once, and later reads of it need no message. Other small reads,
+//! and large ones, read only the bytes that they need.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,6 +21,9 @@ const MAX_OPEN_FILES: usize = 128;
 /// Number of received chunks that a reader keeps in memory.
 const MAX_IN_MEMORY: usize = 2;
 
+/// Number of chunks of which a reader remembers that a part was read.
+const MAX_TOUCHED: usize = 1024;
+
 /// A file and the connections through which it is read.
 pub struct OpenFile {
     client: ClientOwner,
@@ -31,19 +34,38 @@ pub struct OpenFile {
     recent: Mutex<RecentChunks>,
 }
 
-/// The chunks that were read last, with their indices, oldest first.
+/// Chunks that are open, with their indices, that of the oldest read first.
 #[derive(Default)]
 struct RecentChunks {
     on_disk: VecDeque<(usize, Arc<OpenChunk>)>,
     in_memory: VecDeque<(usize, Arc<OpenChunk>)>,
+    /// Chunks of which a part was read without opening them, the oldest first.
+    touched: VecDeque<usize>,
     /// Where the last read has ended.
     end: u64,
 }
 
 impl RecentChunks {
-    fn get(&self, place: usize) -> Option<Arc<OpenChunk>> {
-        let mut all = self.on_disk.iter().chain(&self.in_memory);
-        all.find(|(other, _)| *other == place).map(|(_, chunk)| chunk.clone())
+    fn get(&mut self, place: usize) -> Option<Arc<OpenChunk>> {
+        [&mut self.on_disk, &mut self.in_memory].into_iter().find_map(|chunks| {
+            let found = chunks.iter().position(|(other, _)| *other == place)?;
+            let entry = chunks.remove(found)?;
+            let chunk = entry.1.clone();
+            chunks.push_back(entry);
+            Some(chunk)
+        })
+    }
+
+    /// A part of a chunk is read that is not open. Whether that has happened before.
+    fn touch(&mut self, place: usize) -> bool {
+        let is_known = self.touched.contains(&place);
+        if !is_known {
+            if self.touched.len() == MAX_TOUCHED {
+                self.touched.pop_front();
+            }
+            self.touched.push_back(place);
+        }
+        is_known
     }
 
     fn add(&mut self, place: usize, chunk: Arc<OpenChunk>) {
@@ -115,20 +137,20 @@ impl OpenFile {
     /// The open chunk with this index; `None` if the bytes are to be requested.
     fn chunk(&self, place: usize, wanted: &Range<u64>) -> Result<Option<Arc<OpenChunk>>, CallError> {
         let chunk = &self.file.record.chunks[place];
-        let continues = {
+        let (continues, was_touched) = {
             let mut recent = self.lock();
             let end = std::mem::replace(&mut recent.end, wanted.end);
             if let Some(opened) = recent.get(place) {
                 return Ok(Some(opened));
             }
-            end == wanted.start && end > 0
+            (end == wanted.start && end > 0, recent.touch(place))
         };
+        let is_whole = *wanted == (self.borders[place]..self.borders[place + 1]);
         let is_near = self.files.near().is_some_and(|near| chunk.replicas.contains(&near));
-        let is_whole = wanted.end - wanted.start == chunk.size_bytes;
-        if is_whole || !is_near && !continues {
+        if is_whole || !(continues || is_near && was_touched) {
             return Ok(None);
         }
-        let opening = self.files.open_chunk(&self.file, place, 1);
+        let opening = self.files.open_chunk(&self.file, place, 1, false);
         match self.client.wait(&format!("reading {}", self.file.name), opening) {
             Ok(opened) => {
                 let opened = Arc::new(opened);
@@ -144,5 +166,23 @@ impl OpenFile {
     fn lock(&self) -> MutexGuard<'_, RecentChunks> {
         // Each change of it is whole.
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chunk_that_was_not_read_for_the_longest_time_is_closed_first() {
+        let mut recent = RecentChunks::default();
+        let add = |recent: &mut RecentChunks, place| {
+            recent.add(place, Arc::new(OpenChunk { content: ChunkContent::Bytes(Vec::new()), ends: Vec::new() }));
+        };
+        (0..MAX_IN_MEMORY).for_each(|place| add(&mut recent, place));
+        assert!(recent.get(0).is_some());
+        add(&mut recent, 7);
+        assert!(!recent.touch(5) && recent.touch(5));
+        assert!(recent.get(1).is_none() && recent.get(0).is_some() && recent.get(7).is_some());
     }
 }

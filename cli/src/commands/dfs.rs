@@ -12,13 +12,15 @@ use eyas_client::files::{
 };
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, NodeId};
+use eyas_client::types::shown;
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::FilesUsageView;
 use eyas_client::{Client, cluster_files};
+use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
-use crate::connect::connect;
+use crate::connect::connect_to;
 use crate::error::{CliError, INTERRUPTED};
 use crate::gather::gather;
 use crate::global::GlobalArgs;
@@ -39,11 +41,12 @@ use arguments::FileShapeArgs;
 use many::FilesOutcome;
 use sources::{Beginning, Named, open};
 
-pub(crate) use arguments::DfsCommand;
+pub(crate) use arguments::{DfsCommand, OwnerArgs, own_by_map};
 
 /// Runs the command until it ends or an interrupt comes. An interrupted command leaves no incomplete file.
 pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let mut client = connect(global).await?;
+    let access = global.cluster()?.access()?;
+    let mut client = connect_to(&access, global).await?;
     if let DfsCommand::Recover { anew: true, .. } = command {
         client.ask(FromClient::ForgetFiles).await?;
         say!("the next node that joins determines the file system of this cluster, or starts a new one");
@@ -51,7 +54,7 @@ pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<Exit
     }
     let waits = || say!("the dispatcher has just started; waiting for an executor that keeps files");
     let files = client.files_seeing(waits).await?;
-    let session = DfsSession { files, json: global.json };
+    let session = DfsSession { files, access, json: global.json };
     tokio::select! {
         biased;
         () = interrupted(false) => Ok(ExitCode::from(INTERRUPTED)),
@@ -72,6 +75,7 @@ struct SourceReader {
 #[derive(Clone)]
 struct DfsSession {
     files: DfsClient,
+    access: Access,
     json: bool,
 }
 
@@ -81,7 +85,10 @@ impl DfsSession {
             DfsCommand::Cp { source, to, shape } => {
                 copy::copy(client, &self.files, (&source, &to), shape, self.json).await?;
             }
-            DfsCommand::Put { sources, name, recursive, shape } => self.put(&sources, &name, recursive, shape).await?,
+            DfsCommand::Put { sources, name, recursive, owner, shape } => {
+                owner.apply(&self.access)?;
+                self.put(&sources, &name, recursive, shape).await?;
+            }
             DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
             DfsCommand::Cat { names, recursive, offset, length } => self.cat(&names, recursive, offset, length).await?,
@@ -129,7 +136,7 @@ impl DfsSession {
         };
         let completed = |file: &File| {
             if !self.json {
-                say!("{}: {} in {}", file.name, format_bytes(file.record.size_bytes()), chunks(file));
+                say!("{}: {} in {}", shown(file.name.as_str()), format_bytes(file.record.size_bytes()), chunks(file));
             }
         };
         let outcome = FilesOutcome::of(files, |(source, _)| many::cost_to_put(source), put_one, completed).await;
@@ -183,7 +190,7 @@ impl DfsSession {
         let file = file.map_err(|error| of(source, error))?;
         match self.json {
             true => views::files(&[file])?,
-            false => say!("{name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file)),
+            false => say!("{}: {} in {}", shown(name.as_str()), format_bytes(file.record.size_bytes()), chunks(&file)),
         }
         Ok(())
     }
@@ -269,7 +276,7 @@ impl DfsSession {
             false => landing.persist_noclobber(place).map(drop).map_err(|e| cannot(e.error))?,
         }
         if !self.json {
-            say!("{} ({})", place.display(), format_bytes(file.record.size_bytes()));
+            say!("{} ({})", shown(place.as_os_str().as_encoded_bytes()), format_bytes(file.record.size_bytes()));
         }
         Ok(())
     }
@@ -477,7 +484,9 @@ fn rooted(folder: &str) -> String {
 
 fn of(source: &Path, error: FilesError) -> CliError {
     match error.kind {
-        FilesErrorKind::Invalid | FilesErrorKind::Local => format!("{}: {error}", source.display()).into(),
+        FilesErrorKind::Invalid | FilesErrorKind::WrongFormat | FilesErrorKind::Local => {
+            format!("{}: {error}", source.display()).into()
+        }
         _ => error.into(),
     }
 }

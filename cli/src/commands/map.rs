@@ -7,13 +7,14 @@ use clap::Args;
 use eyas_client::files::blocks::{Alpha, BlockPolicy};
 use eyas_client::files::{DfsClient, File, RunStatus};
 use eyas_client::types::Status;
-use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
+use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
-use eyas_client::{Client, MapEvent, MapJob, MapRun, Reduce, cluster_files};
+use eyas_client::{Client, FileOwner, MapEvent, MapJob, MapRun, Reduce, cluster_files};
 use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::commands::dfs::OwnerArgs;
 use crate::connect::connect_to;
 use crate::error::{CliError, INTERRUPTED, ValueError};
 use crate::gather::gather;
@@ -64,6 +65,8 @@ pub(crate) struct MapArgs {
     /// A local file that the program needs, such as the program itself (may be repeated)
     #[arg(long, short = 'i', value_name = "PATH")]
     input: Vec<String>,
+    #[command(flatten)]
+    owner: OwnerArgs,
     /// The program that reads the blocks, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -95,6 +98,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         term,
         retries,
         by_file,
+        owner,
         input,
         program,
     } = args;
@@ -105,6 +109,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     }
     let mut interrupt = Interrupt::listen();
     let access = global.cluster()?.access()?;
+    let owner = owner.apply(&access)?;
     let (client, connected, files) = tokio::select! {
         named = named(&access, &files, global) => named?,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
@@ -128,7 +133,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     let worked = tokio::select! {
         biased;
         () = interrupt.received() => None,
-        done = work(&mut mapping, to.is_none(), &bar) => Some(done),
+        done = work(&mut mapping, to.is_none(), owner, &bar) => Some(done),
     };
     bar.finish_and_clear();
     let ended = mapping.end().await;
@@ -166,11 +171,23 @@ async fn named(
     Ok((client, files, names))
 }
 
-/// Runs the job, and prints the output if `is_printed`.
-async fn work(mapping: &mut MapRun, is_printed: bool, bar: &ProgressBar) -> Result<(RunStatus, Vec<File>), CliError> {
+/// Runs the job, gives the outputs their owner, and prints them if `is_printed`.
+async fn work(
+    mapping: &mut MapRun,
+    is_printed: bool,
+    owner: Option<FileOwner>,
+    bar: &ProgressBar,
+) -> Result<(RunStatus, Vec<File>), CliError> {
     let mut progress = ProgressDisplay::on(bar.clone());
     let status = mapping.run(|seen| show_seen(seen, bar, &mut progress)).await?;
     let outputs = mapping.outputs().await?;
+    if let Some(FileOwner { uid, gid }) = owner {
+        // Tasks wrote them, as the users of their executors.
+        let change = AttributeChange { uid: Some(uid), gid: Some(gid), ..AttributeChange::default() };
+        for file in &outputs {
+            mapping.files().set_attributes(&file.name, &change).await?;
+        }
+    }
     if is_printed {
         bar.finish_and_clear();
         print(mapping, &outputs).await?;

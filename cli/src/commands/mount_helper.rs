@@ -13,10 +13,10 @@ use crate::error::CliError;
 /// The names of the program under which it mounts.
 const NAMES: &[&str] = &["mount.eyas", "mount.fuse.eyas"];
 
-/// Options that mount without a value, and those of `eyas mount` for them.
+/// Mount options without a value, each with the same option of `eyas mount`.
 const FLAGS: &[(&str, &str)] = &[("ro", "--read-only"), ("allow_other", "--allow-other")];
 
-/// Options with a value, and those of `eyas mount` for them.
+/// Mount options with a value, each with the same option of `eyas mount`.
 const VALUES: &[(&str, &str)] = &[
     ("access", "--access"),
     ("scratch", "--scratch"),
@@ -26,8 +26,10 @@ const VALUES: &[(&str, &str)] = &[
 ];
 
 /// Options that concern `mount` itself or are always set.
-const IGNORED: &[&str] =
-    &["rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "users", "nosuid", "nodev", "relatime"];
+const IGNORED: &[&str] = &[
+    "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "users", "nosuid", "nodev", "exec", "async",
+    "relatime", "noatime",
+];
 
 /// Why a command line of `mount` is refused.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -46,16 +48,21 @@ pub(crate) enum MountHelperError {
 pub(crate) fn called(words: &[OsString]) -> Option<CliError> {
     match mount_words(words) {
         Ok(None) => None,
-        Ok(Some(made)) => match std::env::current_exe() {
-            Ok(program) => Some(Command::new(program).arg0("eyas").args(&made[1..]).exec().into()),
+        Ok(Some((cluster, made))) => match std::env::current_exe() {
+            Ok(program) => {
+                let mut command = Command::new(program);
+                // Also with an access file, lists of mounts show the name of the cluster that the user has given:
+                // `mount -a` compares it.
+                Some(command.arg0("eyas").args(&made[1..]).env("EYAS_CLUSTER", cluster).exec().into())
+            }
             Err(error) => Some(error.into()),
         },
         Err(error) => Some(error.into()),
     }
 }
 
-/// The words of `eyas mount` if the program has the name of a mount helper.
-fn mount_words(words: &[OsString]) -> Result<Option<Vec<OsString>>, MountHelperError> {
+/// The cluster and the words of `eyas mount` if the program has the name of a mount helper.
+fn mount_words(words: &[OsString]) -> Result<Option<(String, Vec<OsString>)>, MountHelperError> {
     let name = words.first().and_then(|first| Path::new(first).file_name()).and_then(OsStr::to_str).unwrap_or_default();
     if !NAMES.contains(&name) {
         return Ok(None);
@@ -78,9 +85,10 @@ fn mount_words(words: &[OsString]) -> Result<Option<Vec<OsString>>, MountHelperE
     let [cluster, folder] = &places[..] else { return Err(MountHelperError::Missing(name.into())) };
     let mut made: Vec<OsString> = vec!["eyas".into(), "mount".into(), "--detach".into()];
     let cluster = cluster.to_string_lossy();
+    let cluster = cluster.strip_prefix("eyas:").unwrap_or(&cluster);
     let has_access = options.iter().any(|option| option.starts_with("access="));
     if !has_access {
-        made.extend(["--cluster".into(), cluster.strip_prefix("eyas:").unwrap_or(&cluster).into()]);
+        made.extend(["--cluster".into(), cluster.into()]);
     }
     for option in options.iter().filter(|option| !option.is_empty() && !option.starts_with("x-")) {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -93,7 +101,7 @@ fn mount_words(words: &[OsString]) -> Result<Option<Vec<OsString>>, MountHelperE
         }
     }
     made.extend(["--".into(), folder.clone()]);
-    Ok(Some(made))
+    Ok(Some((cluster.to_owned(), made)))
 }
 
 #[cfg(test)]
@@ -103,7 +111,7 @@ mod tests {
     fn made(line: &str) -> Result<String, MountHelperError> {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let words = mount_words(&words)?;
-        Ok(words.map_or_else(String::new, |words| words.join(OsStr::new(" ")).into_string().unwrap()))
+        Ok(words.map_or_else(String::new, |(_, words)| words.join(OsStr::new(" ")).into_string().unwrap()))
     }
 
     #[test]

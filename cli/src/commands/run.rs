@@ -1,22 +1,19 @@
 //! `eyas run`: prepares a job, connects to a cluster or starts one, submits the job, prints progress and results,
 //! writes the report, and stops the cluster that it started.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use eyas_client::messages::{FromClient, TaskResult, ToClient};
-use eyas_client::types::units::{self, format_count};
-use eyas_client::types::{Distribution, JobId, Name, Status, TaskId, shown};
-use eyas_client::view::{FailureView, JobReport, JobState, JobView};
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::{Distribution, JobId, Name, shown, units};
+use eyas_client::view::{JobReport, JobState, JobView};
 use eyas_client::{
     Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
-    TaskFields, WatchEvent, array, home,
+    TaskFields, array, home,
 };
 use eyas_session::Access;
 use tokio::sync::Notify;
@@ -25,15 +22,20 @@ use crate::connect::{connect_to, unexpected};
 use crate::error::{CliError, FAILED, INTERRUPTED, ValueError};
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
-use crate::local::{LocalCluster, LocalFolders};
+use crate::local::LocalFolders;
 use crate::node_args::{ShapeArgs, named_amounts, parse_amount};
-use crate::print::{self, PrintError, say};
-use crate::waiting::{self, MAX_DESCRIBED_FAILURES, ProgressDisplay};
+use crate::pool_file::PoolFileArgs;
+use crate::print::say;
+use crate::waiting::{self, ProgressDisplay};
 use crate::{report as pages, show, words};
+use in_job::InJobArgs;
+use own_cluster::{RunPool, private_folder, start_own};
+use result_printer::ResultPrinter;
 
-/// With `--keep-order`, early results are buffered up to this size. Results beyond it are dropped, and requested again
-/// when it is their turn.
-const MAX_EARLY_BYTES: usize = 64 << 20;
+mod in_job;
+mod own_cluster;
+mod result_printer;
+
 /// After an interrupt, the cancelled job must end within this time.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
 /// Reports in eyas's home: the newest are kept, up to this number.
@@ -138,6 +140,16 @@ pub(crate) struct RunArgs {
     /// Run no command: a task ends when its inputs are on its node
     #[arg(long, conflicts_with = "command")]
     noop: bool,
+    /// Run the job on nodes of this batch system, or of this pool of a pools file; they are requested for the job alone
+    #[arg(long, value_name = "SYSTEM|POOL", conflicts_with_all = ["cluster", "access"])]
+    pool: Option<String>,
+    #[command(flatten)]
+    pool_files: PoolFileArgs,
+    /// Options of that pool, as for `eyas pool add`, such as '--max-nodes 4 -- --partition=long'
+    #[arg(long, value_name = "OPTIONS", requires = "pool", allow_hyphen_values = true, default_value = "")]
+    pool_options: String,
+    #[command(flatten)]
+    in_job: InJobArgs,
     #[command(flatten)]
     reconnect: ReconnectArgs,
     #[command(flatten)]
@@ -166,6 +178,9 @@ fn parse_report(text: &str) -> Result<String, ValueError> {
 
 /// Runs a job to its end.
 pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    if args.in_job.is_elsewhere() {
+        return in_job::run(&args).await;
+    }
     let (mut interrupt, progress) = (Interrupt::listen(), ProgressDisplay::begin());
     if args.report.is_empty() {
         // The report is written to eyas's home: if there is none, the job is refused before it runs.
@@ -183,34 +198,30 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         say!("no tasks: {}", args.why_no_tasks());
         return Ok(ExitCode::SUCCESS);
     }
-    if global.names_cluster() {
+    if global.names_cluster() && args.pool.is_none() {
         let access = global.cluster()?.access()?;
         let client = connect_to(&access, global).await?;
         return run_on(&access, client, draft, &args, false, progress, interrupt).await;
     }
-    let folder = private_folder()?;
+    let pool = args.pool.as_ref().map(|word| RunPool::new(word, &args)).transpose()?;
+    // Nodes of a batch system read the folder, which must be on a disk that they share.
+    let temporary = match &pool {
+        Some(pool) if pool.is_elsewhere => home()?.join("runs"),
+        _ => std::env::temp_dir(),
+    };
+    if pool.is_some() {
+        std::fs::create_dir_all(&temporary)?;
+    }
+    let folder = args.in_job.folder().map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
+    let folders = LocalFolders::ephemeral(&folder);
     let (local, client) = tokio::select! {
-        local = LocalCluster::start(LocalFolders::ephemeral(&folder), "run", &args.shape) => local,
+        local = start_own(folders, &args.shape, pool) => local,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
     let done = run_on(&access, client, draft, &args, true, progress, interrupt).await;
     local.stop().await;
     done
-}
-
-/// The folder of the cluster that this command starts, with a name that cannot be guessed. The dispatcher creates and
-/// removes the folder, because the dispatcher ends after this process, also if this process is killed.
-fn private_folder() -> Result<PathBuf, CliError> {
-    // Each `RandomState` has keys from the system's source of randomness.
-    let random = std::collections::hash_map::RandomState::new().hash_one(unix_s());
-    let temporary = std::env::temp_dir();
-    if !temporary.is_dir() {
-        return Err(
-            format!("the temporary folder {} does not exist: set TMPDIR to a folder", temporary.display()).into()
-        );
-    }
-    Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
 }
 
 impl RunArgs {
@@ -412,133 +423,4 @@ fn report_paths(args: &RunArgs, job: JobId) -> Result<Vec<PathBuf>, CliError> {
 
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Prints results on standard output, and progress on standard error.
-struct ResultPrinter {
-    keep_order: bool,
-    /// With `keep_order`, the index of the next result to print.
-    next: u32,
-    /// With `keep_order`, later results; `None` if the result was dropped to save memory.
-    early: BTreeMap<u32, Option<TaskResult>>,
-    /// Size of the results in `early`.
-    early_bytes: usize,
-    /// Indices of the results seen so far: a second watch reports all results again.
-    seen: std::collections::HashSet<u32>,
-    failures: u64,
-    /// Descriptions of failed tasks whose results have not been printed yet.
-    described: BTreeMap<u32, FailureView>,
-    /// Bytes that tasks wrote beyond the limit on captured output.
-    cut_bytes: u64,
-    error: Option<PrintError>,
-    progress: ProgressDisplay,
-    /// Notified when the job cannot continue.
-    stuck: Option<Arc<Notify>>,
-}
-
-impl ResultPrinter {
-    fn new(keep_order: bool, progress: ProgressDisplay, stuck: Option<Arc<Notify>>) -> Self {
-        ResultPrinter {
-            keep_order,
-            next: 0,
-            early: BTreeMap::new(),
-            early_bytes: 0,
-            seen: std::collections::HashSet::new(),
-            failures: 0,
-            described: BTreeMap::new(),
-            cut_bytes: 0,
-            error: None,
-            progress,
-            stuck,
-        }
-    }
-
-    fn see(&mut self, seen: WatchEvent) {
-        self.progress.see(&seen);
-        match seen {
-            WatchEvent::Results(results) => results.into_iter().for_each(|result| self.result(result)),
-            WatchEvent::Failures(failures) => {
-                self.described.extend(failures.into_iter().map(|view| (view.task.index, view)))
-            }
-            WatchEvent::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
-            WatchEvent::Progress(_) | WatchEvent::Lost(_) | WatchEvent::Back => {}
-        }
-    }
-
-    fn result(&mut self, result: TaskResult) {
-        if !self.seen.insert(result.index) {
-            return;
-        }
-        if !self.keep_order {
-            return self.print(&result);
-        }
-        let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
-        let keep = self.early_bytes + bytes <= MAX_EARLY_BYTES || result.index == self.next;
-        self.early_bytes += if keep { bytes } else { 0 };
-        self.early.insert(result.index, keep.then_some(result));
-        while let Some(Some(_)) = self.early.get(&self.next) {
-            if let Some(Some(result)) = self.early.remove(&self.next) {
-                self.early_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
-                self.print(&result);
-            }
-            self.next += 1;
-        }
-    }
-
-    /// Prints the results that are still buffered, in order, and requests again those that were dropped.
-    async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), CliError> {
-        self.progress.clear();
-        let early = std::mem::take(&mut self.early);
-        let mut client = None;
-        for (index, result) in early {
-            let result = match result {
-                Some(result) => Some(result),
-                None => {
-                    if client.is_none() {
-                        client = Some(Client::connect(access).await?);
-                    }
-                    let task = TaskId { job, index };
-                    match client.as_mut().expect("just connected").ask(FromClient::Log { task }).await? {
-                        ToClient::Log(result) => result.map(|result| *result),
-                        _ => None,
-                    }
-                }
-            };
-            result.iter().for_each(|result| self.print(result));
-        }
-        if self.failures > MAX_DESCRIBED_FAILURES as u64 {
-            say!("{} did not succeed", format_count(self.failures - MAX_DESCRIBED_FAILURES as u64, "more task"));
-        }
-        if self.cut_bytes > 0 {
-            say!("{}", show::cut(self.cut_bytes));
-        }
-        Ok(())
-    }
-
-    fn print(&mut self, result: &TaskResult) {
-        let outcome = &result.outcome;
-        let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
-        let has_output = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
-        if self.error.is_some() || !has_output {
-            return;
-        }
-        self.failures += u64::from(failed);
-        self.cut_bytes += outcome.cut_bytes;
-        let described = self.described.remove(&result.index);
-        let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
-        let written = self.progress.suspend(|| {
-            print::bytes_to_stderr(&outcome.stderr);
-            match (named, described) {
-                // The whole standard error has just been printed.
-                (true, Some(view)) => {
-                    let view = FailureView { stderr: String::new(), ..view };
-                    say!("{}", show::failure(&result.index.to_string(), &view));
-                }
-                (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
-                (false, _) => {}
-            }
-            print::bytes(&outcome.stdout)
-        });
-        self.error = written.err();
-    }
 }

@@ -6,23 +6,26 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use eyas_client::types::Resources;
+use eyas_client::types::matching::Labels;
 use eyas_client::types::units::{self, format_bytes, format_count};
+use eyas_client::types::{GPU, Resources};
 use eyas_client::{Cluster, ClusterError};
-use eyas_executor::StopSignal;
+use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
-use eyas_session::{Access, AccessError};
+use eyas_session::{Access, AccessError, Relay};
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use crate::allocation::{Allocation, memory_limit};
+use crate::commands::dfs::own_by_map;
 use crate::detach::Detached;
-use crate::error::CliError;
+use crate::error::{CliError, ValueError};
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::interrupted;
 use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
+use crate::network_args::NetworkArgs;
 use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
 use crate::own_process::{READY, host_name, own_path, raise_descriptor_limit, remove_folder};
 use crate::print::{PrintError, out, say};
@@ -53,8 +56,10 @@ pub(crate) struct DispatcherArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:0")]
     listen: SocketAddr,
     /// Host name or address at which executors and clients reach the dispatcher [default: this host's name]
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", conflicts_with = "interface")]
     advertise: Option<String>,
+    #[command(flatten)]
+    network: NetworkArgs,
     /// Send data between nodes and clients unencrypted, in a closed network; all executors must also use this option
     #[arg(long)]
     plain_data: bool,
@@ -82,10 +87,21 @@ pub(crate) struct ExecutorArgs {
     #[command(flatten)]
     reconnect: ReconnectArgs,
     #[command(flatten)]
+    network: NetworkArgs,
+    #[command(flatten)]
     node: NodeArgs,
+    /// The request of a pool for which this executor is started
+    #[arg(long, hide = true, value_name = "POOL/NUMBER", value_parser = parse_request)]
+    request: Option<(String, u64)>,
+    /// Time after which the batch system ends this node
+    #[arg(long, hide = true, requires = "request", value_parser = units::parse_duration_us)]
+    time_limit: Option<u64>,
     /// Number of executors that share the machine: each offers this part of the resources that no option sets
     #[arg(long, hide = true, default_value_t = 1)]
     share: u32,
+    /// Number of this executor among those that share the machine, from 0
+    #[arg(long, hide = true, default_value_t = 0)]
+    part: u32,
     /// Connect only when standard input has its first byte: by then the dispatcher has written the access file
     #[arg(long, hide = true, requires_all = ["owned", "folder"])]
     wait_for_input: bool,
@@ -125,7 +141,7 @@ async fn local(shape: &ShapeArgs, is_detached: bool, global: &GlobalArgs) -> Res
     }
     // Files of the cluster's file system must not be in a cache folder, which users may remove.
     let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
-    let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral: false };
+    let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral: false, is_reachable: false };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!("{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop {option}`");
@@ -148,17 +164,20 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         say!("its log is {}", log.display());
         return Ok(());
     }
-    let advertise = args.advertise.or_else(|| args.listen.ip().is_unspecified().then(host_name));
+    let own = args.network.address()?.map(|address| address.to_string());
+    let advertise = own.or(args.advertise).or_else(|| args.listen.ip().is_unspecified().then(host_name));
     let config = eyas_dispatcher::DispatcherConfig {
         cluster: global.cluster_name(),
         folder: cluster.folder().to_owned(),
         listen: args.listen,
+        ports: args.network.ports,
         advertise,
         scheduler: scheduler(&args.placement),
         is_ephemeral: ephemeral,
         data: data_mode(args.plain_data),
         heartbeat: Duration::from_micros(args.heartbeat.max(1000)),
         processes: detach::own_names(),
+        eyas: own_path()?.into(),
         check_journal: std::env::var_os("EYAS_CHECK_JOURNAL").map(Into::into),
     };
     let (stop, stopped) = watch::channel(false);
@@ -203,6 +222,8 @@ fn announce(access: &Access, path: &Path) {
 async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliError> {
     let OwnedArgs { owned, ephemeral } = args.owned;
     let cluster = global.cluster()?;
+    // Meanwhile the dispatcher may start.
+    let gpus = tokio::spawn(Gpus::find());
     let access = match args.wait_for_input {
         true => None,
         false => {
@@ -211,7 +232,11 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         }
     };
     let allocation = Allocation::current().unwrap_or_default();
-    let name = args.name.or_else(|| allocation.name.clone()).unwrap_or_else(host_name);
+    let of_request = args.request.as_ref().map(|(pool, number)| format!("{pool}-{number}"));
+    let name = args.name.or_else(|| allocation.name.clone());
+    let name = name.or_else(|| of_request.clone()).unwrap_or_else(host_name);
+    // What a node of a pool has stored is of no use once the node was given back.
+    let is_removed = ephemeral || of_request.is_some() && args.folder.is_none();
     // All nodes of an allocation get the same command line, but each executor needs a folder of its own.
     let inner = (!owned && allocation != Allocation::default()).then(|| name.replace('/', "-"));
     let folder = match (args.folder, inner) {
@@ -219,17 +244,41 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         (Some(folder), None) => folder,
         (None, _) => {
             let cluster = access.as_ref().map_or("", |access| &access.cluster);
-            std::env::temp_dir().join(format!("eyas-{}-{cluster}-{name}", rustix::process::getuid().as_raw()))
+            let user = rustix::process::getuid().as_raw();
+            let request = of_request.map(|request| format!("-{request}")).unwrap_or_default();
+            std::env::temp_dir().join(format!("eyas-{user}-{cluster}{request}-{}", name.replace('/', "-")))
         }
     };
+    let relay = access.as_ref().and_then(Access::relay);
+    if relay.is_some() && args.node.dfs {
+        return Err(
+            "an executor behind a relay cannot keep files of the cluster (--dfs), because other nodes cannot reach \
+                    it directly: start it without --dfs"
+                .into(),
+        );
+    }
+    let users = args.node.users.as_deref().map(std::path::absolute).transpose()?;
+    if let (Some(map), Some(access)) = (&users, &access) {
+        own_by_map(map, access)?;
+    }
     raise_descriptor_limit();
     check_store_size(&args.node, &folder);
+    let (part, share) = (args.part as usize, args.share as usize);
+    let gpus = gpus.await.unwrap_or_default().part(part, share);
+    let (capacity, gpus) = capacity(&args.node, args.share, &allocation, gpus)?;
+    let mut labels = with_site(labels(&args.node.label)?, relay);
+    gpus.add_labels(&mut labels);
+    let cores = if args.node.pin { eyas_executor::part(&usable_cores(), part, share) } else { Vec::new() };
     let config = eyas_executor::ExecutorConfig {
         name,
         host: host_name(),
-        labels: labels(&args.node.label)?,
+        labels,
         accept: args.node.accept.clone(),
-        capacity: capacity(&args.node, args.share, &allocation)?,
+        capacity,
+        origin: args.request.map(|(pool, request)| PoolNode { pool, request, until: until(args.time_limit) }),
+        gpus,
+        cores,
+        task_limits: LimitOptions { mode: args.node.limits, has_cpu_quota: args.node.cpu_quota },
         limits: StoreLimits {
             bytes: args.node.cache.unwrap_or(DEFAULT_CACHE_BYTES),
             inodes: args.node.cache_objects,
@@ -237,7 +286,10 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
             // The bound by bytes mostly bounds inodes as well; 1,000 inodes are left to other programs.
             floor_inodes: 1000,
         },
+        address: args.network.address()?,
+        ports: args.network.ports,
         has_files: args.node.dfs,
+        audit_bytes: args.node.audit_bytes,
         eviction: args.node.eviction,
         overlap: Overlap {
             is_on: !args.node.no_overlap,
@@ -261,6 +313,11 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
             Some(access) => Some(access),
             None => access_after_input(&of_cluster).await,
         };
+        // What the map lacks for a key that has arrived just now is said, as for an access file that cannot be read.
+        let access = access.filter(|access| {
+            let owned = users.as_deref().map_or(Ok(()), |map| own_by_map(map, access).map(drop));
+            owned.inspect_err(|error| say!("{error}")).is_ok()
+        });
         if let Some(access) = access {
             // The executor may have failed to prepare its folder.
             let _ = give_access.send(access.with_data(data));
@@ -271,13 +328,25 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         std::future::pending::<()>().await;
     });
     let ended = eyas_executor::run(config, given, stop).await;
-    if ephemeral {
+    if is_removed {
         remove_folder(&folder).await;
+    }
+    if ephemeral {
         // The dispatcher may have removed the cluster's folder just before this executor created its own folder in it.
         // A folder that is not empty still belongs to another executor, and is not removed.
         let _ = std::fs::remove_dir(cluster.folder());
     }
     Ok(ended?)
+}
+
+/// The labels of an executor. Executors behind a relay are a site of their own unless their user says otherwise: one of
+/// them reads a file from persistent storage and passes it on to the others, and the relay carries only what persistent
+/// storage does not have.
+fn with_site(mut labels: Labels, relay: Option<Relay>) -> Labels {
+    if let Some(relay) = relay {
+        labels.entry("site".to_owned()).or_insert_with(|| format!("relay-{}", relay.outside));
+    }
+    labels
 }
 
 /// Reads the access file once standard input has its first byte. `None` if standard input ends instead, because the
@@ -333,6 +402,18 @@ fn check_store_size(args: &NodeArgs, folder: &Path) {
     }
 }
 
+/// `POOL/NUMBER`: a request of a pool.
+fn parse_request(text: &str) -> Result<(String, u64), ValueError> {
+    let parsed = text.split_once('/').and_then(|(pool, number)| Some((pool.to_owned(), number.parse().ok()?)));
+    parsed.ok_or_else(|| ValueError::Request(text.into()))
+}
+
+/// When the batch system ends this node: it says so itself, or else the time limit begins now.
+fn until(limit_us: Option<u64>) -> Option<Instant> {
+    let now = Instant::now();
+    now.checked_add(Duration::from_micros(limit_us?))
+}
+
 fn data_mode(is_plain: bool) -> DataMode {
     if is_plain { DataMode::Plain } else { DataMode::Encrypted }
 }
@@ -343,8 +424,8 @@ fn scheduler(args: &PlacementArgs) -> eyas_sched::Config {
 }
 
 /// The resources that an executor offers to tasks: the values of options, else its share of the resources that this
-/// process may use.
-fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation) -> Result<Resources, CliError> {
+/// process may use. Also returns the GPUs among them.
+fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation, gpus: Gpus) -> Result<(Resources, Gpus), CliError> {
     let mut machine = eyas_executor::default_capacity();
     if let Some(processors) = allocation.processors {
         machine.cpus_milli = machine.cpus_milli.min(processors.saturating_mul(1000));
@@ -352,13 +433,23 @@ fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation) -> Result<Reso
     let limits = [allocation.memory_bytes, memory_limit()].into_iter().flatten();
     machine.memory_bytes = limits.fold(machine.memory_bytes, u64::min);
     let share = u64::from(share.max(1));
-    Ok(Resources {
+    let mut named = named_amounts(&args.node_resource)?;
+    let gpus = match named.iter().find(|(name, _)| name == GPU) {
+        Some((_, count)) => gpus.limited(*count),
+        None => {
+            named.extend(Some((GPU.to_owned(), gpus.count())).filter(|(_, count)| *count > 0));
+            named.sort();
+            gpus
+        }
+    };
+    let resources = Resources {
         cpus_milli: match args.slots {
             Some(slots) => slots.saturating_mul(1000),
             None => (machine.cpus_milli / 1000 / share as u32).max(1) * 1000,
         },
         memory_bytes: args.node_memory.unwrap_or(machine.memory_bytes / share),
         disk_bytes: machine.disk_bytes / share,
-        named: named_amounts(&args.node_resource)?,
-    })
+        named,
+    };
+    Ok((resources, gpus))
 }

@@ -38,6 +38,7 @@ pub fn empty() -> JobReport {
         samples: Vec::new(),
         metrics: Metrics::default(),
         failures: Vec::new(),
+        pools: Vec::new(),
     }
 }
 
@@ -73,6 +74,7 @@ fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> Job
         tasks,
         retried: 0,
         recomputed: 0,
+        peak_memory_bytes: 0,
         reused: 0,
         reads,
         submitted_unix_ms: 1_795_242_517_000,
@@ -123,8 +125,12 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         let missed = (ended * (1.0 - hit)).round();
         let by_peers = ((ended - missed) * (0.05 + 0.25 * (1.0 - hit)) * (1.0 + 0.3 * noise.next())).round();
         let amount = |count: f64| Amount { count: count as u64, bytes: count as u64 * INPUT_BYTES };
-        let from =
-            Reads { local: amount(ended - missed - by_peers), peer: amount(by_peers), persistent: amount(missed) };
+        let from = Reads {
+            local: amount(ended - missed - by_peers),
+            peer: amount(by_peers),
+            persistent: amount(missed),
+            ..Reads::default()
+        };
         // A miss of a file without a replica makes a replica.
         replicas += FILES * (1.0 - replicas / FILES) * (1.0 - (-missed / FILES).exp());
         let load = (ended / by_processors).max(if ended >= by_storage.floor() { 0.97 } else { 0.0 }).min(1.0);
@@ -171,5 +177,5 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         job.job = JobId(6);
     }
     let policy = if diffuse { "gcc" } else { "fa" };
-    JobReport { job, policy: policy.into(), samples, metrics, failures: Vec::new() }
+    JobReport { job, policy: policy.into(), samples, metrics, failures: Vec::new(), pools: Vec::new() }
 }

@@ -147,6 +147,16 @@ fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
         let value = format!("{}, {}", format_bytes(amount.bytes), counted(amount.count, "input"));
         part(name, amount.bytes as f64, value, class)
     };
+    let mut inputs = vec![
+        read("Local", &reads.local, "local"),
+        read("Peer", &reads.peer, "peer"),
+        read("Persistent", &reads.persistent, "persistent"),
+    ];
+    if reads.files.count > 0 {
+        let files = |name, bytes: u64| part(name, bytes as f64, format_bytes(bytes), "files");
+        inputs.push(files("Cluster files, own node", reads.files.own_bytes));
+        inputs.push(files("Cluster files, other nodes", reads.files.other_bytes));
+    }
     let held_us = metrics.held_cpu_us.unwrap_or_default();
     let unused_us = held_us.saturating_sub(metrics.used_cpu_us);
     let is_known = metrics.held_cpu_us.is_some();
@@ -168,13 +178,10 @@ fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
             name: "Inputs",
             sign: "HR",
             value: format_bytes(reads.bytes()),
-            meaning: "Sources of inputs: the store of the task's executor, a peer's store, or persistent storage.",
+            meaning: "Sources of inputs: the store of the task's executor, a peer's store, persistent storage, or \
+                      files of the cluster.",
             section: "§5.1.3",
-            parts: vec![
-                read("Local", &reads.local, "local"),
-                read("Peer", &reads.peer, "peer"),
-                read("Persistent", &reads.persistent, "persistent"),
-            ],
+            parts: inputs,
             nothing: "No input has been read yet.",
         },
         Breakdown {
@@ -293,6 +300,7 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(false),
             "Of input bytes (§5.1.3)",
         ),
+        row("From files of the cluster", [this.files_share, that.files_share], &share, None, "Of input bytes"),
     ]
 }
 

@@ -15,6 +15,7 @@ mod page;
 mod plots;
 mod text;
 
+use eyas_wire::view::pool::PoolView;
 use eyas_wire::view::{JobReport, JobView, SCHEMA_VERSION, Sample};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -88,6 +89,20 @@ fn is_simulated(job: &JobView) -> bool {
     job.submitted_unix_ms == 0
 }
 
+/// The node time of a pool.
+fn node_hours(pool: &PoolView) -> String {
+    format!("{:.2} node-hours", pool.node_seconds / 3600.0)
+}
+
+/// The nodes that a pool has requested, and their cost if they have a price.
+fn nodes_of(pool: &PoolView) -> String {
+    let cost = if pool.price > 0.0 { format!(", cost {:.2}", pool.cost) } else { String::new() };
+    format!(
+        "{} nodes requested, {} granted, {} given back{cost}",
+        pool.nodes_requested, pool.nodes_granted, pool.nodes_given_back
+    )
+}
+
 /// The samples of the job, one in each row. The names of the columns end in their units.
 pub fn csv(report: &JobReport) -> String {
     let names: Vec<&str> = CSV_COLUMNS.iter().map(|(name, _)| *name).collect();
@@ -126,7 +141,7 @@ type Column = (&'static str, fn(&Sample) -> f64);
 
 /// Columns of the CSV. Counts stay exact: an `f64` holds whole numbers up to 2^53, which is nine petabytes in one
 /// interval.
-const CSV_COLUMNS: [Column; 16] = [
+const CSV_COLUMNS: [Column; 19] = [
     ("at_us", |s| s.at_us as f64),
     ("interval_us", |s| s.interval_us as f64),
     ("arrived_tasks", |s| s.arrived as f64),
@@ -143,6 +158,9 @@ const CSV_COLUMNS: [Column; 16] = [
     ("executors", |s| s.executors as f64),
     ("capacity_processors", |s| s.capacity_milli as f64 / 1e3),
     ("busy_processors", |s| s.busy_milli as f64 / 1e3),
+    ("files_inputs", |s| s.reads.files.count as f64),
+    ("files_own_bytes", |s| s.reads.files.own_bytes as f64),
+    ("files_other_bytes", |s| s.reads.files.other_bytes as f64),
 ];
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
 use super::course::{SampleColumns, condense, per_second};
 use super::figure::{Breakdown, Figure, breakdowns, comparisons, figures};
-use super::is_simulated;
+use super::{is_simulated, node_hours, nodes_of};
 use crate::show::details;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
@@ -148,8 +148,19 @@ fn header(report: &JobReport) -> String {
                 number(job.capacity_milli as f64 / 1e3)
             ),
         ),
+        ("Peak memory", format!("{} <small>of one task</small>", format_bytes(job.peak_memory_bytes))),
     ];
-    for (name, value) in facts.iter().filter(|(name, _)| *name != "Submitted" || !is_simulated(job)) {
+    let is_known = |name: &str| match name {
+        "Submitted" => !is_simulated(job),
+        "Peak memory" => job.peak_memory_bytes > 0,
+        _ => true,
+    };
+    let pools = report.pools.iter().map(|pool| {
+        let nodes = format!("{} <small>{}</small>", node_hours(pool), nodes_of(pool));
+        (format!("Pool {}", Escaped(&pool.pool)), nodes)
+    });
+    let facts = facts.into_iter().filter(|(name, _)| is_known(name)).map(|(name, value)| (name.to_owned(), value));
+    for (name, value) in facts.chain(pools) {
         // Writing to a String cannot fail, here and below.
         let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
     }
@@ -279,7 +290,7 @@ fn failures(report: &JobReport) -> String {
 
 /// The samples as a table, which has the same data as the charts.
 fn samples(samples: &[Sample]) -> String {
-    const HEADS: [&str; 12] = [
+    const HEADS: [&str; 13] = [
         "Until",
         "Arrived",
         "Ended",
@@ -288,6 +299,7 @@ fn samples(samples: &[Sample]) -> String {
         "Local",
         "Peer",
         "Persistent",
+        "Files",
         "Waiting",
         "Executors",
         "Processors",
@@ -316,6 +328,7 @@ fn samples(samples: &[Sample]) -> String {
             format_bytes(sample.reads.local.bytes),
             format_bytes(sample.reads.peer.bytes),
             format_bytes(sample.reads.persistent.bytes),
+            format_bytes(sample.reads.files.bytes()),
             count(sample.waiting),
             count(sample.executors),
             number(sample.capacity_milli as f64 / 1e3),
@@ -387,7 +400,7 @@ mod tests {
         let report = example::diffusion();
         let data = data_of(&html(&report, Some(&example::persistent_only())));
         let job = data["job"].as_object().expect("columns");
-        assert_eq!(job.len(), 16);
+        assert_eq!(job.len(), 18);
         for (name, column) in job {
             let column = column.as_array().expect(name);
             assert_eq!(column.len(), report.samples.len(), "{name}");

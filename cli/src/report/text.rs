@@ -3,7 +3,8 @@
 
 use super::amount::{count, duration, moment, share};
 use super::figure::{breakdowns, figures};
-use super::is_simulated;
+use super::{is_simulated, node_hours, nodes_of};
+use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState};
 
 /// The table. See [`super::table`].
@@ -38,6 +39,12 @@ pub fn table(report: &JobReport) -> String {
     row("elapsed", duration(report.metrics.elapsed_us as f64), submitted);
     for figure in figures(report) {
         row(&figure.name.to_lowercase(), figure.value, figure.beside);
+    }
+    if job.peak_memory_bytes > 0 {
+        row("peak memory", format_bytes(job.peak_memory_bytes), "the most that one task used".into());
+    }
+    for pool in &report.pools {
+        row(&format!("pool {}", plain(&pool.pool)), node_hours(pool), nodes_of(pool));
     }
     for breakdown in breakdowns(report) {
         let beside = if breakdown.is_something() { "" } else { breakdown.nothing };

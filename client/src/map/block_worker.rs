@@ -95,12 +95,8 @@ impl BlockRun {
     }
 
     /// The outputs that count, in the order of the first piece of each. They are hidden files.
-    ///
-    /// # Errors
-    /// As [`status`](Self::status).
-    pub async fn outputs(&self) -> Result<Vec<FileName>, FilesError> {
-        let parts = self.status().await?.parts;
-        Ok(parts.iter().map(|part| self.address.run.file(part_name(part.worker))).collect())
+    pub fn outputs(&self, status: &RunStatus) -> Vec<FileName> {
+        status.parts.iter().map(|part| self.address.run.file(part_name(part.worker))).collect()
     }
 
     /// Begins a new block, which has no piece at first.
@@ -243,13 +239,26 @@ enum Stage {
     /// The program waits for a piece.
     Asked,
     /// The program waits for a piece, whose chunk is being read.
-    Opening(u32, JoinHandle<Result<OpenChunk, FilesError>>),
+    Opening(OpeningChunk),
     /// The program processes the current piece.
     Processing,
     /// The output is being stored.
     Storing(JoinHandle<Result<(), FilesError>>),
     /// The output is stored. The leader decides whether it counts.
     Committing,
+}
+
+/// A chunk that is being read. Reading ends when this value is dropped.
+struct OpeningChunk {
+    /// The number of the chunk in the run.
+    chunk: u32,
+    reading: JoinHandle<Result<OpenChunk, FilesError>>,
+}
+
+impl Drop for OpeningChunk {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
 }
 
 enum BlockEnd {
@@ -274,7 +283,7 @@ impl ProgramBlock {
                 // If this fails, the end of the run removes the file.
                 let _ = self.files.remove(&self.name).await;
             }
-            Stage::Idle | Stage::Asked | Stage::Opening(..) | Stage::Processing => {}
+            Stage::Idle | Stage::Asked | Stage::Opening(_) | Stage::Processing => {}
         }
         let answer = match ended {
             Ok(BlockEnd::Committed) => Ok(BlockAnswer::Counts(true)),
@@ -336,6 +345,8 @@ impl ProgramBlock {
             self.owner.end_chunk();
         }
         self.stage = match request {
+            // The program did not wait for the piece, and asks for it again.
+            BlockRequest::Next { .. } if matches!(self.stage, Stage::Opening(_)) => return Ok(()),
             BlockRequest::Next { .. } => Stage::Asked,
             BlockRequest::Commit { .. } if self.owner.done() == 0 => {
                 self.stage = Stage::Idle;
@@ -366,8 +377,9 @@ impl ProgramBlock {
                 match self.opened.as_ref().filter(|(chunk, _)| *chunk == source.chunk) {
                     None => {
                         let (files, source, chunk) = (self.files.clone(), source.clone(), source.chunk);
-                        let opening = tokio::spawn(async move { open(&files, &source).await });
-                        self.stage = Stage::Opening(chunk, opening);
+                        // The process is any program, which must not end because another one shortens a file.
+                        let reading = tokio::spawn(async move { open(&files, &source, false).await });
+                        self.stage = Stage::Opening(OpeningChunk { chunk, reading });
                         return Ok(());
                     }
                     Some((_, opened)) => {
@@ -396,7 +408,7 @@ impl Stage {
     /// method called again.
     async fn done(&mut self) -> Result<Option<(u32, OpenChunk)>, FilesError> {
         match self {
-            Stage::Opening(chunk, opening) => Ok(Some((*chunk, joined(opening).await?))),
+            Stage::Opening(opening) => Ok(Some((opening.chunk, joined(&mut opening.reading).await?))),
             Stage::Storing(storing) => joined(storing).await.map(|()| None),
             Stage::Idle | Stage::Asked | Stage::Processing | Stage::Committing => std::future::pending().await,
         }

@@ -279,17 +279,19 @@ impl Loading {
     fn begin(files: &DfsClient, source: &ChunkSource) -> Self {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
         let loading = tokio::spawn(async move {
-            let opened = open(&files, &source).await?;
+            // This process only feeds the program, and both end together.
+            let opened = open(&files, &source, true).await?;
             LoadedChunk::new(chunk, opened, source.file.record.format).map_err(WorkError::Input)
         });
         Loading { chunk, loading }
     }
 }
 
-/// Opens a chunk, also if its replicas have moved since the file was looked up.
-pub(super) async fn open(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
+/// Opens a chunk, also if its replicas have moved since the file was looked up. `may_map` is as in
+/// [`DfsClient::open_chunk`].
+pub(super) async fn open(files: &DfsClient, source: &ChunkSource, may_map: bool) -> Result<OpenChunk, FilesError> {
     let ChunkSource { file, index, pieces, .. } = source;
-    match files.open_chunk(file, *index, *pieces).await {
+    match files.open_chunk(file, *index, *pieces, may_map).await {
         Err(error) if error.kind == FilesErrorKind::Lost => {}
         opened => return opened,
     }
@@ -299,7 +301,7 @@ pub(super) async fn open(files: &DfsClient, source: &ChunkSource) -> Result<Open
     if object(&now.record) != object(&file.record) {
         return Err(FilesError::changed(&file.name));
     }
-    files.open_chunk(&now, *index, *pieces).await
+    files.open_chunk(&now, *index, *pieces, may_map).await
 }
 
 impl Drop for Loading {

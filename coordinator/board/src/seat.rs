@@ -199,6 +199,11 @@ pub enum SeatAnswer {
 impl Board {
     /// Takes a seat and asks. Returns the index of the seat and the number of the turn; `None` if all seats are taken.
     pub fn ask(&self, ask: SeatRequest) -> Option<(usize, u32)> {
+        self.ask_after(ask, |_, _| ())
+    }
+
+    /// Does the same, and calls `before` with the seat and the turn just before the agent can see the request.
+    pub fn ask_after(&self, ask: SeatRequest, before: impl FnOnce(usize, u32)) -> Option<(usize, u32)> {
         let first = ask.process as usize;
         let (index, taken) = (0..SEATS).find_map(|step| {
             let index = (first + step) % SEATS;
@@ -219,6 +224,7 @@ impl Board {
         seat.took_us.store(0, Ordering::Relaxed);
         seat.successor.store(0, Ordering::Relaxed);
         seat.hold.store(Hold { turn: taken.turn, calls: 0 }.word(), Ordering::Release);
+        before(index, taken.turn);
         seat.step(taken, SeatState::Asked).then(|| self.ring_for_seat(index))?;
         Some((index, taken.turn))
     }

@@ -1,10 +1,11 @@
 //! Ends turns of calls that do not return. A thread may be cancelled during a call or while it waits, or leave by a
 //! jump out of a signal handler. Its turn must end all the same: otherwise others would wait until the program ends.
+//! So the C library knows the call before the call asks for its turn, and until the turn has ended.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use crate::turn::CallTurn;
+use crate::turn::{CallTurn, HeldTurn, OpenTurn};
 
 /// Cleanup handler that the C library calls when a thread is cancelled: `_pthread_cleanup_buffer` of `pthread.h`.
 #[repr(C)]
@@ -24,39 +25,50 @@ unsafe extern "C" {
     fn _pthread_cleanup_pop(cleanup: *mut MaybeUninit<Cleanup>, is_to_be_called: c_int);
 }
 
-unsafe extern "C" fn end(turn: *mut c_void) {
-    // SAFETY: the turn lies in the frame of `hold`, which exists as long as this can be called.
-    unsafe { *turn.cast::<CallTurn>() }.untimed().end(0);
+unsafe extern "C" fn end(open: *mut c_void) {
+    // SAFETY: the turn lies in the frame of `within`, which exists as long as this can be called.
+    unsafe { &*open.cast::<OpenTurn>() }.end();
 }
 
 impl CallTurn {
-    /// Makes a call in this turn and ends the turn. Returns the result of the call: the number of bytes, or a failure.
+    /// Waits for the turn, makes a call in it, and ends it. Returns the result of the call: the number of bytes, or a
+    /// failure.
     #[inline]
     pub(crate) fn call(self, call: impl FnOnce() -> isize) -> isize {
-        let moved = self.hold(call);
-        self.end(moved);
-        moved
+        self.call_knowing(|_| call())
+    }
+
+    /// The same for a call that knows whether others wait for its end.
+    #[inline]
+    pub(crate) fn call_knowing(self, call: impl FnOnce(bool) -> isize) -> isize {
+        self.within(call, |bytes| *bytes)
     }
 
     /// The same for a call whose result is not a number of bytes.
     #[inline]
     pub(crate) fn call_for<A>(self, bytes: usize, call: impl FnOnce() -> A) -> A {
-        let answer = self.hold(call);
-        self.end(bytes as isize);
-        answer
+        self.within(|_| call(), |_| bytes as isize)
     }
 
-    /// Ends the turn if `call` does not return normally.
     #[inline]
-    pub(crate) fn hold<A>(mut self, call: impl FnOnce() -> A) -> A {
-        if matches!(self, CallTurn::Unordered) {
-            return call();
-        }
+    fn within<A>(self, call: impl FnOnce(bool) -> A, bytes_of: impl FnOnce(&A) -> isize) -> A {
+        let wanted = match self {
+            CallTurn::Unordered => return call(false),
+            CallTurn::Timed(timed) => {
+                let answer = call(false);
+                HeldTurn::Timed(timed).end(bytes_of(&answer));
+                return answer;
+            }
+            CallTurn::Wanted(wanted) => wanted,
+        };
+        let open = OpenTurn::none();
         let mut cleanup = MaybeUninit::uninit();
         // SAFETY: the C library uses both until the second call, or until this frame is left in another way.
         unsafe {
-            _pthread_cleanup_push(&raw mut cleanup, end, (&raw mut self).cast());
-            let answer = call();
+            _pthread_cleanup_push(&raw mut cleanup, end, (&raw const open).cast_mut().cast());
+            let turn = wanted.wait(&open);
+            let answer = call(turn.is_ordered());
+            turn.end(bytes_of(&answer));
             _pthread_cleanup_pop(&raw mut cleanup, 0);
             answer
         }

@@ -8,9 +8,9 @@ use eyas_board::{CallKind, SeatRequest};
 use crate::agent::{board, is_forked, known_board, must_order, now_ms, process};
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
 use crate::turn::CallTurn;
-use crate::waiting::{STEP, wait_to_sync};
+use crate::waiting::{STEP, WantedTurn};
 
-/// The descriptor is about to be closed; the turn is for a close that writes. The agent, which may have the file open
+/// The turn to close a descriptor, for a close that writes. The agent, which may have the file open
 /// too, closes it first: some file systems cannot remove a file that is open anywhere.
 #[inline]
 pub(crate) fn turn_to_close(descriptor: c_int) -> CallTurn {
@@ -27,9 +27,13 @@ pub(crate) fn turn_to_close(descriptor: c_int) -> CallTurn {
         known.revoke_permits();
         return CallTurn::Unordered;
     }
-    let turn = finish(descriptor, known);
-    descriptors::opened(descriptor);
-    turn
+    match finish(descriptor, known) {
+        CallTurn::Wanted(wanted) => CallTurn::Wanted(wanted.and_close()),
+        turn => {
+            descriptors::opened(descriptor);
+            turn
+        }
+    }
 }
 
 #[cold]
@@ -41,7 +45,7 @@ fn finish(number: c_int, known: &Descriptor) -> CallTurn {
         release_file(known, index);
     }
     match known.take_dirty() {
-        Some(bytes) if known.writes() == WritePath::BufferedUntilClose => wait_to_sync(number, known, bytes),
+        Some(bytes) if known.writes() == WritePath::BufferedUntilClose => WantedTurn::to_sync(number, bytes),
         _ => CallTurn::Unordered,
     }
 }

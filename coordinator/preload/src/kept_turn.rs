@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_board::Board;
 
+use crate::turn::OpenTurn;
+
 /// First amount that a stream asks for. A seek costs little beside that.
 const FIRST_BYTES: u64 = 1 << 20;
 /// Largest amount that a stream asks for.
@@ -54,14 +56,25 @@ impl KeptTurn {
 
     /// Begins a call in the kept turn, if the turn covers these bytes. Returns seat and number of the turn.
     #[inline]
-    pub(crate) fn enter(&self, board: &Board, offset: u64, length: u64) -> Option<(usize, u32)> {
+    pub(crate) fn enter(
+        &self,
+        board: &'static Board,
+        offset: u64,
+        length: u64,
+        open: &OpenTurn,
+    ) -> Option<(usize, u32)> {
         let (seat, turn) = self.turn()?;
         let end = offset.checked_add(length)?;
-        let is_good = offset >= self.start.load(Ordering::Relaxed) && end <= self.end.load(Ordering::Relaxed);
-        (is_good && board.enter(seat, turn)).then(|| {
-            self.next.store(end.saturating_add(1), Ordering::Relaxed);
-            (seat, turn)
-        })
+        if offset < self.start.load(Ordering::Relaxed) || end > self.end.load(Ordering::Relaxed) {
+            return None;
+        }
+        open.set_kept(board, seat, turn);
+        if !board.enter(seat, turn) {
+            open.clear();
+            return None;
+        }
+        self.next.store(end.saturating_add(1), Ordering::Relaxed);
+        Some((seat, turn))
     }
 
     /// Number of bytes that a call for `bytes` asks for, and whether it keeps the turn.

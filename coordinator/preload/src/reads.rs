@@ -7,12 +7,12 @@ use eyas_board::CallKind;
 use crate::descriptors::{self, Descriptor, StorageKind};
 use crate::page_cache;
 use crate::turn::CallTurn;
-use crate::waiting::{at_once, heartbeat, wait};
+use crate::waiting::{WantedTurn, at_once, heartbeat};
 
 /// Larger mappings are not read ahead.
 const MAX_MAPPED_BYTES: u64 = 16 << 20;
 
-/// Waits for the turn to read at an offset.
+/// The turn to read at an offset.
 #[inline]
 pub(crate) fn turn_to_read_at(descriptor: c_int, offset: i64, length: usize) -> CallTurn {
     match (descriptors::get(descriptor), u64::try_from(offset)) {
@@ -21,7 +21,7 @@ pub(crate) fn turn_to_read_at(descriptor: c_int, offset: i64, length: usize) -> 
     }
 }
 
-/// Waits for the turn to read at the descriptor's position. Call [`after_read`] afterwards.
+/// The turn to read at the descriptor's position. Call [`after_read`] afterwards.
 #[inline]
 pub(crate) fn turn_to_read(descriptor: c_int, length: usize) -> CallTurn {
     match descriptors::get(descriptor) {
@@ -42,7 +42,7 @@ fn read(number: c_int, known: &Descriptor, at: Option<u64>, length: u64) -> Call
     match offset {
         Some(offset) if known.may_read(heartbeat(), offset, length) => CallTurn::Unordered,
         _ if page_cache::skips_lookup(known, offset, length) => CallTurn::Unordered,
-        _ => wait(CallKind::Read, number, known, at, length),
+        _ => WantedTurn::to_call(CallKind::Read, number, at, length),
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn after_seek(descriptor: c_int, position: i64) {
     }
 }
 
-/// Waits until the bytes to be mapped are in memory, unless they are too many.
+/// The turn to map bytes: the call waits until they are in memory, unless they are too many.
 pub(crate) fn turn_to_map(descriptor: c_int, offset: i64, length: usize) -> CallTurn {
     match length as u64 {
         0..=MAX_MAPPED_BYTES => turn_to_read_at(descriptor, offset, length).untimed(),
@@ -77,6 +77,7 @@ pub(crate) fn announce_read(descriptor: c_int, offset: i64, length: usize) {
         && at_once(known, 0).is_none()
         && !known.may_read(heartbeat(), offset, length as u64)
     {
-        wait(CallKind::Hint, descriptor, known, Some(offset), length as u64).untimed().end(0);
+        let turn = WantedTurn::to_call(CallKind::Hint, descriptor, Some(offset), length as u64);
+        turn.untimed().call_for(0, || ());
     }
 }

@@ -1,14 +1,39 @@
 //! A turn: permission for one call to read or write shared storage.
 
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use eyas_board::Board;
 
 use crate::agent::now_us;
-use crate::bypass::{Bypassed, TimedCall};
+use crate::bypass::TimedCall;
+use crate::waiting::WantedTurn;
 
-/// Permission for one call. The agent may be waiting for the end of the call.
+/// What a call does before it proceeds: nothing, or it waits for its turn.
+#[must_use = "the call waits when this is used"]
+pub(crate) enum CallTurn {
+    /// The call proceeds, and the agent is not told about its end.
+    Unordered,
+    /// The same, at a bypassed storage; the duration of the call is recorded.
+    Timed(TimedCall),
+    /// The call waits for its turn.
+    Wanted(WantedTurn),
+}
+
+impl CallTurn {
+    /// The same turn for a call whose duration does not say how fast the storage reads.
+    pub(crate) fn untimed(self) -> CallTurn {
+        match self {
+            CallTurn::Unordered | CallTurn::Timed(_) => CallTurn::Unordered,
+            CallTurn::Wanted(wanted) => CallTurn::Wanted(wanted.untimed()),
+        }
+    }
+}
+
+/// The permission. The agent may be waiting for the end of the call.
 #[derive(Clone, Copy)]
 #[must_use = "others wait for its end"]
-pub(crate) enum CallTurn {
+pub(crate) enum HeldTurn {
     /// The call proceeds, and the agent is not told about its end.
     Unordered,
     /// The same, at a bypassed storage; the duration of the call is recorded.
@@ -19,36 +44,82 @@ pub(crate) enum CallTurn {
     Kept { board: &'static Board, seat: usize, turn: u32 },
 }
 
-impl CallTurn {
+impl HeldTurn {
+    /// Whether other calls wait for the end of this one.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self, HeldTurn::Once { .. } | HeldTurn::Kept { .. })
+    }
+
     /// Ends the turn with the result of the call: the number of bytes, or a failure.
     #[inline]
     pub(crate) fn end(self, bytes: isize) {
         match self {
-            CallTurn::Unordered => {}
-            CallTurn::Timed(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
-            CallTurn::Once { board, seat, turn, began_us } => {
+            HeldTurn::Unordered => {}
+            HeldTurn::Timed(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
+            HeldTurn::Once { board, seat, turn, began_us } => {
                 board.finish(seat, turn, began_us.map_or(0, |began_us| now_us() - began_us));
             }
-            CallTurn::Kept { board, seat, turn } => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
+            HeldTurn::Kept { board, seat, turn } => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
 
     /// The same turn for a call whose duration does not say how fast the storage reads.
-    pub(crate) fn untimed(self) -> CallTurn {
+    pub(crate) fn untimed(self) -> HeldTurn {
         match self {
-            CallTurn::Timed(_) => CallTurn::Unordered,
-            CallTurn::Once { board, seat, turn, .. } => CallTurn::Once { board, seat, turn, began_us: None },
-            CallTurn::Unordered | CallTurn::Kept { .. } => self,
+            HeldTurn::Timed(_) => HeldTurn::Unordered,
+            HeldTurn::Once { board, seat, turn, .. } => HeldTurn::Once { board, seat, turn, began_us: None },
+            HeldTurn::Unordered | HeldTurn::Kept { .. } => self,
         }
     }
 }
 
-impl From<Bypassed> for CallTurn {
-    #[inline]
-    fn from(call: Bypassed) -> CallTurn {
-        match call {
-            Bypassed::Untimed => CallTurn::Unordered,
-            Bypassed::Timed(call) => CallTurn::Timed(call),
+/// The turn that a call asks for or has, for the case that the call does not return. It is set before the agent can
+/// see the request, so that a signal handler may jump out of the call at any instruction. To end a turn that is over
+/// already does nothing.
+pub(crate) struct OpenTurn {
+    board: Cell<Option<&'static Board>>,
+    /// 0, or one of the marks with the seat and the number of the turn.
+    word: AtomicU64,
+}
+
+/// Marks of a turn that is for one call alone, and of one that the descriptor keeps.
+const ONCE: u64 = 1 << 63;
+const KEPT: u64 = 1 << 62;
+
+impl OpenTurn {
+    pub(crate) fn none() -> OpenTurn {
+        OpenTurn { board: Cell::new(None), word: AtomicU64::new(0) }
+    }
+
+    /// The call is about to ask for this turn.
+    pub(crate) fn set_once(&self, board: &'static Board, seat: usize, turn: u32) {
+        self.set(board, ONCE, seat, turn);
+    }
+
+    /// The call is about to begin in this turn, which the descriptor keeps.
+    pub(crate) fn set_kept(&self, board: &'static Board, seat: usize, turn: u32) {
+        self.set(board, KEPT, seat, turn);
+    }
+
+    fn set(&self, board: &'static Board, mark: u64, seat: usize, turn: u32) {
+        self.clear();
+        self.board.set(Some(board));
+        self.word.store(mark | (seat as u64) << 32 | u64::from(turn), Ordering::Release);
+    }
+
+    /// The call has no turn.
+    pub(crate) fn clear(&self) {
+        self.word.store(0, Ordering::Release);
+    }
+
+    /// Ends the turn of a call that does not return.
+    pub(crate) fn end(&self) {
+        let word = self.word.load(Ordering::Acquire);
+        let (Some(board), Some(_)) = (self.board.get(), word.checked_sub(1)) else { return };
+        let (seat, turn) = ((word & !(ONCE | KEPT)) >> 32, word as u32);
+        match word & ONCE {
+            0 => board.exit(seat as usize, turn, 0),
+            _ => board.finish(seat as usize, turn, 0),
         }
     }
 }

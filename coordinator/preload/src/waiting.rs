@@ -17,7 +17,7 @@ use crate::bypass::{self, TimedCall};
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
 use crate::page_cache::CacheLookup;
 use crate::stat::Stat;
-use crate::turn::CallTurn;
+use crate::turn::{CallTurn, HeldTurn, OpenTurn};
 use crate::{page_cache, shared_files};
 
 /// Interval at which a waiting call checks that the agent is alive.
@@ -40,7 +40,7 @@ pub(crate) fn is_shared(descriptor: c_int) -> bool {
 /// The turn of a call of `length` bytes, if the descriptor's storage is bypassed.
 #[inline]
 pub(crate) fn at_once(known: &Descriptor, length: u64) -> Option<CallTurn> {
-    bypass::proceed(known_board()?, known, length).map(CallTurn::from)
+    bypass::proceed(known_board()?, known, length)
 }
 
 /// The agent's heartbeat: what is learned is valid until the next one. Without an agent, a heartbeat of this process's
@@ -50,10 +50,90 @@ pub(crate) fn heartbeat() -> u64 {
     known_board().map_or_else(own_heartbeat, Board::heartbeat_ms)
 }
 
+/// A turn that a call waits for.
+pub(crate) struct WantedTurn {
+    number: c_int,
+    work: WantedWork,
+    /// Whether the duration of the call says how fast the storage is.
+    is_timed: bool,
+}
+
+/// What is done in a turn.
+enum WantedWork {
+    /// Read, or write past the page cache, at an offset or at the descriptor's position.
+    Call { kind: CallKind, offset: Option<u64>, length: u64 },
+    /// Flush these bytes from the page cache to the storage, and close the descriptor if `closes` is set.
+    Sync { bytes: Range<u64>, closes: bool },
+}
+
+impl WantedTurn {
+    /// The turn to read at an offset or at the descriptor's position, or to write there past the page cache.
+    #[inline]
+    pub(crate) fn to_call(kind: CallKind, number: c_int, offset: Option<u64>, length: u64) -> CallTurn {
+        let work = WantedWork::Call { kind, offset, length };
+        CallTurn::Wanted(WantedTurn { number, work, is_timed: true })
+    }
+
+    /// The turn to flush these bytes from the page cache to the storage.
+    pub(crate) fn to_sync(number: c_int, bytes: Range<u64>) -> CallTurn {
+        CallTurn::Wanted(WantedTurn { number, work: WantedWork::Sync { bytes, closes: false }, is_timed: false })
+    }
+
+    /// The same turn for a call that closes the descriptor.
+    pub(crate) fn and_close(mut self) -> WantedTurn {
+        if let WantedWork::Sync { closes, .. } = &mut self.work {
+            *closes = true;
+        }
+        self
+    }
+
+    /// The same turn for a call whose duration does not say how fast the storage reads.
+    pub(crate) fn untimed(self) -> WantedTurn {
+        WantedTurn { is_timed: false, ..self }
+    }
+
+    /// Waits for the turn, which `open` has from before the agent sees the request.
+    #[cold]
+    pub(crate) fn wait(self, open: &OpenTurn) -> HeldTurn {
+        let WantedTurn { number, work, is_timed } = self;
+        let Some(known) = descriptors::get(number) else { return HeldTurn::Unordered };
+        let turn = match work {
+            WantedWork::Call { kind, offset, length } => {
+                let kept = if kind == CallKind::Write { write_on(known, offset, length, open) } else { None };
+                kept.unwrap_or_else(|| wait_to_call(kind, number, known, offset, length, open))
+            }
+            WantedWork::Sync { bytes, closes } => {
+                let turn = wait_to_sync(number, known, bytes, open);
+                if closes {
+                    descriptors::opened(number);
+                }
+                turn
+            }
+        };
+        if is_timed { turn } else { turn.untimed() }
+    }
+}
+
+/// Continues to write in the turn that the descriptor keeps.
+fn write_on(known: &Descriptor, offset: Option<u64>, length: u64, open: &OpenTurn) -> Option<HeldTurn> {
+    if known.storage() == StorageKind::Unknown || known.writes() != WritePath::PassThrough {
+        return None;
+    }
+    let (board, offset) = (known_board()?, offset.or_else(|| known.position())?);
+    let (seat, turn) = known.kept_turn().enter(board, offset, length, open)?;
+    Some(HeldTurn::Kept { board, seat, turn })
+}
+
 /// Determines what a descriptor refers to, and waits for the turn to read there or to write past the page cache.
-#[cold]
-pub(crate) fn wait(kind: CallKind, number: c_int, known: &Descriptor, offset: Option<u64>, length: u64) -> CallTurn {
-    let Some((descriptor, stat)) = look_at(number, known) else { return CallTurn::Unordered };
+fn wait_to_call(
+    kind: CallKind,
+    number: c_int,
+    known: &Descriptor,
+    offset: Option<u64>,
+    length: u64,
+    open: &OpenTurn,
+) -> HeldTurn {
+    let Some((descriptor, stat)) = look_at(number, known) else { return HeldTurn::Unordered };
     if let Some(turn) = bypass_turn(known, &stat, length) {
         return if kind == CallKind::Read { turn } else { turn.untimed() };
     }
@@ -61,18 +141,18 @@ pub(crate) fn wait(kind: CallKind, number: c_int, known: &Descriptor, offset: Op
         Some(offset) => offset,
         None => match position(kind, descriptor, known, &stat) {
             Some(position) => position,
-            None => return CallTurn::Unordered,
+            None => return HeldTurn::Unordered,
         },
     };
     let kind = match (kind, known.storage()) {
-        (CallKind::Write, _) if known.writes() != WritePath::PassThrough => return CallTurn::Unordered,
+        (CallKind::Write, _) if known.writes() != WritePath::PassThrough => return HeldTurn::Unordered,
         (CallKind::Read, StorageKind::Direct) => CallKind::DirectRead,
         (kind, _) => kind,
     };
     let most = if kind == CallKind::Write { i64::MAX } else { stat.st_size } as u64;
     let end = offset.saturating_add(length.min(MAX_CALL_BYTES)).min(most);
     if offset >= end {
-        return CallTurn::Unordered;
+        return HeldTurn::Unordered;
     }
     let last_end = known.last_end();
     known.set_last_end(end);
@@ -81,29 +161,28 @@ pub(crate) fn wait(kind: CallKind, number: c_int, known: &Descriptor, offset: Op
             CacheLookup::Surroundings(cached) => {
                 page_cache::record_hit();
                 known.permit_reads(heartbeat(), cached);
-                return CallTurn::Unordered;
+                return HeldTurn::Unordered;
             }
-            CacheLookup::OnlyThese => return CallTurn::Unordered,
+            CacheLookup::OnlyThese => return HeldTurn::Unordered,
             CacheLookup::Missing => {}
         }
     }
     page_cache::record_miss(known);
-    let Some(board) = board() else { return CallTurn::Unordered };
-    WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms() }.wait()
+    let Some(board) = board() else { return HeldTurn::Unordered };
+    WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms(), open }.wait()
 }
 
 /// Waits for the turn to flush these bytes from the page cache to the storage.
-#[cold]
-pub(crate) fn wait_to_sync(number: c_int, known: &Descriptor, bytes: Range<u64>) -> CallTurn {
-    let Some((descriptor, stat)) = look_at(number, known) else { return CallTurn::Unordered };
+fn wait_to_sync(number: c_int, known: &Descriptor, bytes: Range<u64>, open: &OpenTurn) -> HeldTurn {
+    let Some((descriptor, stat)) = look_at(number, known) else { return HeldTurn::Unordered };
     let Range { start: offset, end } = bytes;
     if let Some(turn) = bypass_turn(known, &stat, end - offset) {
-        return turn.untimed();
+        return turn;
     }
-    let Some(board) = board() else { return CallTurn::Unordered };
-    let request =
-        WaitingCall { board, descriptor, known, stat, kind: CallKind::Write, offset, end, begun_ms: now_ms() };
-    request.ask(end - offset, false).unwrap_or(CallTurn::Unordered).untimed()
+    let Some(board) = board() else { return HeldTurn::Unordered };
+    let (kind, begun_ms) = (CallKind::Write, now_ms());
+    let request = WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms, open };
+    request.ask(end - offset, false).unwrap_or(HeldTurn::Unordered)
 }
 
 /// The file of a descriptor, if it is of shared storage. State of another file is forgotten.
@@ -119,14 +198,14 @@ fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, St
 
 /// The turn of a call of `length` bytes, if the file's storage is bypassed. Until the next heartbeat, the descriptor
 /// does not ask again.
-fn bypass_turn(known: &Descriptor, stat: &Stat, length: u64) -> Option<CallTurn> {
+fn bypass_turn(known: &Descriptor, stat: &Stat, length: u64) -> Option<HeldTurn> {
     known_board().filter(|board| !must_order() && board.bypass_index(stat.st_dev).is_some())?;
     // Another agent may have started meanwhile.
     let board = board()?;
     let index = board.bypass_index(stat.st_dev)?;
     known.set_bypassed(board.heartbeat_ms(), index);
     page_cache::record_hit();
-    Some(CallTurn::Timed(TimedCall::begin(board, index, length, now_us())))
+    Some(HeldTurn::Timed(TimedCall::begin(board, index, length, now_us())))
 }
 
 /// Offset of a call that reads or writes at the descriptor's position.
@@ -149,6 +228,7 @@ struct WaitingCall<'a> {
     offset: u64,
     end: u64,
     begun_ms: u64,
+    open: &'a OpenTurn,
 }
 
 /// State of some bytes on the board.
@@ -162,7 +242,7 @@ enum BoardView {
 }
 
 impl WaitingCall<'_> {
-    fn wait(&self) -> CallTurn {
+    fn wait(&self) -> HeldTurn {
         if matches!(self.kind, CallKind::DirectRead | CallKind::Write) {
             return self.wait_in_stream();
         }
@@ -171,9 +251,9 @@ impl WaitingCall<'_> {
             match file.map_or(BoardView::Nothing, |file| self.look(file)) {
                 BoardView::Ready(start, end) => {
                     self.known.permit_reads(self.board.heartbeat_ms(), start..end);
-                    return CallTurn::Unordered;
+                    return HeldTurn::Unordered;
                 }
-                BoardView::Coming(_) if self.kind == CallKind::Hint => return CallTurn::Unordered,
+                BoardView::Coming(_) if self.kind == CallKind::Hint => return HeldTurn::Unordered,
                 BoardView::Coming(progress) => {
                     if let Some(file) = file {
                         eyas_board::wait(&file.progress, progress, STEP);
@@ -185,18 +265,18 @@ impl WaitingCall<'_> {
                 },
             }
         }
-        CallTurn::Unordered
+        HeldTurn::Unordered
     }
 
     /// Bypasses the page cache: in the turn that the descriptor keeps, or in a new one.
-    fn wait_in_stream(&self) -> CallTurn {
+    fn wait_in_stream(&self) -> HeldTurn {
         let kept_turn = self.known.kept_turn();
-        if let Some((seat, turn)) = kept_turn.enter(self.board, self.offset, self.end - self.offset) {
-            return CallTurn::Kept { board: self.board, seat, turn };
+        if let Some((seat, turn)) = kept_turn.enter(self.board, self.offset, self.end - self.offset, self.open) {
+            return HeldTurn::Kept { board: self.board, seat, turn };
         }
         kept_turn.give_up(self.board);
         let (length, is_kept) = kept_turn.plan(&(self.offset..self.end));
-        self.ask(length, is_kept).unwrap_or(CallTurn::Unordered)
+        self.ask(length, is_kept).unwrap_or(HeldTurn::Unordered)
     }
 
     fn keep_waiting(&self) -> bool {
@@ -242,33 +322,33 @@ impl WaitingCall<'_> {
     }
 
     /// Asks the agent for this many bytes. `None`: look at the board again.
-    fn ask(&self, length: u64, is_kept: bool) -> Option<CallTurn> {
+    fn ask(&self, length: u64, is_kept: bool) -> Option<HeldTurn> {
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let (kind, offset, class) = (self.kind, self.offset, class());
         let (process, must_order) = (process(), must_order());
         let ask = SeatRequest { process, kind, device, inode, offset, length, file_bytes, class, is_kept, must_order };
-        let Some((seat, turn)) = self.board.ask(ask) else { return Some(CallTurn::Unordered) };
-        let asked = CallTurn::Once { board: self.board, seat, turn, began_us: None };
+        let before = |seat, turn| self.open.set_once(self.board, seat, turn);
+        let Some((seat, turn)) = self.board.ask_after(ask, before) else { return Some(HeldTurn::Unordered) };
         loop {
-            return match asked.hold(|| self.board.await_answer(seat, turn, STEP, || self.keep_waiting())) {
+            return match self.board.await_answer(seat, turn, STEP, || self.keep_waiting()) {
                 SeatAnswer::Go if is_kept => {
                     self.known.kept_turn().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);
-                    Some(if is_there { CallTurn::Kept { board: self.board, seat, turn } } else { CallTurn::Unordered })
+                    Some(if is_there { HeldTurn::Kept { board: self.board, seat, turn } } else { HeldTurn::Unordered })
                 }
-                SeatAnswer::Go => Some(CallTurn::Once { board: self.board, seat, turn, began_us: self.begin() }),
+                SeatAnswer::Go => Some(HeldTurn::Once { board: self.board, seat, turn, began_us: self.begin() }),
                 SeatAnswer::InMemory(index) => {
                     self.count_user(index);
                     None
                 }
-                SeatAnswer::Pass | SeatAnswer::Silence => Some(CallTurn::Unordered),
+                SeatAnswer::Pass | SeatAnswer::Silence => Some(HeldTurn::Unordered),
                 SeatAnswer::OpenWanted => {
                     self.board.resume(seat, turn);
                     if send_file(seat, self.descriptor).is_some() {
                         continue;
                     }
                     self.board.leave(seat, turn, SeatState::Left);
-                    Some(CallTurn::Unordered)
+                    Some(HeldTurn::Unordered)
                 }
             };
         }

@@ -8,12 +8,11 @@ use core::ffi::c_int;
 
 use eyas_board::CallKind;
 
-use crate::agent::known_board;
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
 use crate::turn::CallTurn;
-use crate::waiting::{at_once, wait, wait_to_sync};
+use crate::waiting::{WantedTurn, at_once};
 
-/// Waits for the turn to write at an offset. Call [`after_write_at`] afterwards.
+/// The turn to write at an offset. Call [`after_write_at`] afterwards.
 #[inline]
 pub(crate) fn turn_to_write_at(descriptor: c_int, offset: i64, length: usize) -> CallTurn {
     match (descriptors::get(descriptor), u64::try_from(offset)) {
@@ -22,7 +21,7 @@ pub(crate) fn turn_to_write_at(descriptor: c_int, offset: i64, length: usize) ->
     }
 }
 
-/// Waits for the turn to write at the descriptor's position. Call [`after_write`] afterwards.
+/// The turn to write at the descriptor's position. Call [`after_write`] afterwards.
 #[inline]
 pub(crate) fn turn_to_write(descriptor: c_int, length: usize) -> CallTurn {
     match descriptors::get(descriptor) {
@@ -41,14 +40,8 @@ fn write(number: c_int, known: &Descriptor, at: Option<u64>, length: usize) -> C
     }
     let offset = at.or_else(|| known.position());
     match (known.storage(), known.writes(), offset) {
-        (StorageKind::Unknown, ..) | (_, _, None) => wait(CallKind::Write, number, known, at, length as u64),
-        (_, WritePath::PassThrough, Some(offset)) => {
-            let board = known_board();
-            let entered = board.and_then(|board| Some((board, known.kept_turn().enter(board, offset, length as u64)?)));
-            match entered {
-                Some((board, (seat, turn))) => CallTurn::Kept { board, seat, turn },
-                None => wait(CallKind::Write, number, known, at, length as u64),
-            }
+        (StorageKind::Unknown, ..) | (_, _, None) | (_, WritePath::PassThrough, _) => {
+            WantedTurn::to_call(CallKind::Write, number, at, length as u64)
         }
         _ => CallTurn::Unordered,
     }
@@ -76,11 +69,11 @@ pub(crate) fn after_write(descriptor: c_int, bytes: isize) {
     }
 }
 
-/// Waits for the turn to flush the descriptor's written bytes to the storage.
+/// The turn to flush the descriptor's written bytes to the storage.
 #[inline]
 pub(crate) fn turn_to_sync(descriptor: c_int) -> CallTurn {
-    let dirty = ordered(descriptor).and_then(|known| Some((known, known.take_dirty()?)));
-    dirty.map_or(CallTurn::Unordered, |(known, bytes)| wait_to_sync(descriptor, known, bytes))
+    let dirty = ordered(descriptor).and_then(Descriptor::take_dirty);
+    dirty.map_or(CallTurn::Unordered, |bytes| WantedTurn::to_sync(descriptor, bytes))
 }
 
 /// State of a descriptor of shared storage.

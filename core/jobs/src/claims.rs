@@ -5,6 +5,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use eyas_types::dfs::{FileName, FileNameProblem};
 use eyas_types::name::scheme_of;
 use eyas_types::template::Expansion;
 use eyas_types::{Name, OutputSpec, PlaceId, TaskItem, TaskTemplate, Template, Value};
@@ -25,6 +26,9 @@ impl JobSpec {
                 return Err(SpecError::KeptTwice { name, task });
             }
             for place in self.places_of(task) {
+                if let Some(problem) = name_problem(&place) {
+                    return Err(SpecError::NoFile { place, task, problem });
+                }
                 let Some(other) = claimed.insert(digest(&place), task) else { continue };
                 if other == task || self.places_of(other).contains(&place) {
                     return Err(SpecError::Claimed { place, tasks: [other, task] });
@@ -63,6 +67,13 @@ impl JobSpec {
         let mut names = BTreeSet::new();
         kept().filter_map(|output| file_name(&item, output, task)).find(|name| !names.insert(name.clone()))
     }
+}
+
+/// The rule that the name of a file of the cluster breaks, if a place is one.
+fn name_problem(place: &Name) -> Option<FileNameProblem> {
+    let (b"eyas", name) = scheme_of(place)? else { return None };
+    // A name that is no text fails when the task writes it.
+    core::str::from_utf8(name).ok()?.parse::<FileName>().err().map(|error| error.problem)
 }
 
 fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {

@@ -146,6 +146,8 @@ pub struct Job {
     pub(crate) pending: Pending,
     /// Bytes of captured output in its results.
     pub output_bytes: u64,
+    /// Most memory that one of its tasks used; 0 if unknown.
+    pub peak_memory_bytes: u64,
     /// Output was cut because there was no room for it.
     pub lacked_output_room: bool,
     /// Assigned tasks that were told to end.
@@ -211,6 +213,7 @@ impl Job {
             retried: 0,
             reused: 0,
             recomputed: 0,
+            peak_memory_bytes: 0,
             course: JobCourse::default(),
             failures: Vec::new(),
             next_to_queue: 0,
@@ -301,8 +304,10 @@ impl Job {
     pub fn inputs<'a>(&'a self, item: &'a TaskItem) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
         self.template_of(item).inputs.iter().chain(&item.inputs).map(|input| {
             let object = match input.from {
-                InputFrom::Object(object) => Some(&self.spec.objects[object as usize]),
-                InputFrom::Output { task, output } => self.produced.get(&(task, output)),
+                InputFrom::Object(object) | InputFrom::Part { object, .. } => Some(&self.spec.objects[object as usize]),
+                InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
+                    self.produced.get(&(task, output))
+                }
             };
             (input, object)
         })
@@ -322,11 +327,11 @@ impl Job {
             .iter()
             .chain(&item.inputs)
             .filter_map(|input| match input.from {
-                InputFrom::Object(object) => {
+                InputFrom::Object(object) | InputFrom::Part { object, .. } => {
                     let object = object as usize;
                     Some((self.object_ids[object], self.spec.objects[object].size_bytes()))
                 }
-                InputFrom::Output { task, output } => {
+                InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
                     self.produced.get(&(task, output)).map(|object| (object.id(), object.size_bytes()))
                 }
             })
@@ -446,6 +451,7 @@ impl Job {
         let outcome = &result.outcome;
         self.results += 1;
         self.output_bytes += output_bytes;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(outcome.peak_memory_bytes);
         if phase == Phase::Cancelled {
             // It is no throughput, and its times are nothing to go by.
             self.course.cancelled(outcome.reads);
@@ -572,10 +578,7 @@ impl Job {
 }
 
 fn producer(input: &Input) -> Option<u32> {
-    match input.from {
-        InputFrom::Output { task, .. } => Some(task),
-        InputFrom::Object(_) => None,
-    }
+    input.from.output().map(|(task, _)| task)
 }
 
 fn count(counts: &mut TaskCounts, phase: Phase) -> &mut u64 {

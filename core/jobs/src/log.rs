@@ -1,5 +1,6 @@
 //! What must survive a crash, and what it means when it is read again.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -37,7 +38,7 @@ pub enum JournalRecord {
         /// The state.
         snapshot: Arc<JobSnapshot>,
         /// What is remembered of the job when it is not in memory, if it has ended.
-        summary: Option<JobSummary>,
+        summary: Option<Box<JobSummary>>,
         /// Results of tasks that have a later result are removed.
         drops_results: bool,
     },

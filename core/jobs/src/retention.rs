@@ -5,6 +5,7 @@
 //! snapshot, and at most [`MAX_UNCOVERED`] and as many entries and earlier results as the job has tasks. Watched jobs
 //! keep earlier results until they are no longer watched.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -55,7 +56,7 @@ impl Jobs {
             job.dropped_results = job.results - job.counts.ended();
         }
         (job.uncovered, job.snapshot_entries) = (0, Some(job.entries));
-        let summary = job.has_ended().then(|| job.summary());
+        let summary = job.has_ended().then(|| Box::new(job.summary()));
         let snapshot = Arc::new(job.snapshot());
         self.effects.push(Effect::Write(JournalRecord::Snapshot { job: id, snapshot, summary, drops_results }));
     }

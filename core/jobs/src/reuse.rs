@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, TaskId, Template};
+use eyas_types::{ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, TaskId, Template};
 
 use crate::event::Effect;
 use crate::job::{Job, Phase};
@@ -47,11 +47,11 @@ impl TaskDigest {
         let item = job.spec.items.get(index);
         let template = job.template_of(&item);
         let Program::Command(words) = &template.program else { return None };
-        let mut inputs: Vec<(Option<&[u8]>, ObjectId, bool)> = Vec::new();
-        for (input, object) in job.inputs(&item) {
+        let digested = job.inputs(&item).map(|(input, object)| {
             let object = object?;
-            inputs.push((input.name.as_deref(), object.id(), object.executable));
-        }
+            Some((input.name.as_deref(), object.id(), object.executable, input.from.part()))
+        });
+        let inputs: Vec<_> = digested.collect::<Option<_>>()?;
         let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
         let env = template.env.iter().map(|(_, value)| value);
         let mut all = words.iter().chain(outputs.flatten()).chain(env);
@@ -157,6 +157,7 @@ impl Jobs {
             |outcome: &Outcome| self.jobs.get(&task.job).is_some_and(|job| job.places.allow(task.index, outcome));
         let Some(mut outcome) = whole.filter(|outcome| has_its_places(outcome)) else { return self.queue_now(task) };
         (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) = (0, 0, 0, Reads::default());
+        outcome.peak_memory_bytes = 0;
         outcome.reused = Some(outcome.reused.unwrap_or(earlier));
         if outcome.outputs.iter().all(|delivered| delivered.object.is_kept()) {
             self.end(task, 0, String::new(), *outcome);

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use eyas_types::dfs::FileNameProblem;
 use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
@@ -45,8 +46,8 @@ pub struct JobSpec {
     pub broadcast: Vec<u32>,
     /// Which way they go.
     pub distribution: Distribution,
-    /// Chunks of objects that are files of several chunks, with their sizes. They are not kept in the journal, so tasks
-    /// of a job that was read from there are placed without them.
+    /// Chunks of objects that are files of several chunks, with their sizes. The journal keeps them in a table of their
+    /// own.
     #[serde(skip)]
     pub chunks: BTreeMap<ObjectId, Vec<(ObjectId, u64)>>,
     /// The terms of each template, once the job was checked.
@@ -110,6 +111,8 @@ pub enum SpecError {
         tasks[1]
     )]
     Claimed { place: Name, tasks: [u32; 2] },
+    #[error("task {task} would write `{place}`, which names no file: {problem}")]
+    NoFile { place: Name, task: u32, problem: FileNameProblem },
     #[error(
         "task {task} would keep two files named `{name}` in the cluster, where folders do not count: give one of them \
          another name"
@@ -132,7 +135,7 @@ pub enum SpecError {
 }
 
 impl JobSpec {
-    /// Whether as many tasks may follow.
+    /// Checks that a job may have this number of tasks.
     ///
     /// # Errors
     /// If there are too many.
@@ -199,8 +202,8 @@ impl JobSpec {
         self.items.is_sound() && self.check(compile).is_ok()
     }
 
-    /// Whether everything that is named is there, no task waits for itself, no two write the same, and expressions can
-    /// be asked.
+    /// Checks that all templates and objects that tasks name exist, that no task waits for itself, that no two tasks
+    /// write the same file, and that all expressions compile.
     ///
     /// # Errors
     /// What is wrong.
@@ -213,7 +216,8 @@ impl JobSpec {
     pub fn need(&self, template: u16) -> Need {
         let terms = self.terms.get(usize::from(template)).cloned().flatten();
         let template = &self.templates[usize::from(template)];
-        Need { priority: template.priority, resources: template.resources.clone(), terms }
+        let (priority, timeout_us) = (template.priority, template.timeout_us);
+        Need { priority, resources: template.resources.clone(), timeout_us, terms }
     }
 
     /// What tasks of each template need.
@@ -304,10 +308,16 @@ impl JobSpec {
     /// The task that an input waits for, if any.
     fn check_input(&self, input: &Input) -> Result<Option<u32>, TaskError> {
         match input.from {
-            InputFrom::Object(object) if (object as usize) < self.objects.len() => Ok(None),
-            InputFrom::Object(object) => Err(TaskError::NoSuchObject(object)),
-            InputFrom::Output { task, .. } if task as usize >= self.items.len() => Err(TaskError::NoSuchTask(task)),
-            InputFrom::Output { task, output } => {
+            InputFrom::Object(object) | InputFrom::Part { object, .. } if (object as usize) < self.objects.len() => {
+                Ok(None)
+            }
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => Err(TaskError::NoSuchObject(object)),
+            InputFrom::Output { task, .. } | InputFrom::OutputPart { task, .. }
+                if task as usize >= self.items.len() =>
+            {
+                Err(TaskError::NoSuchTask(task))
+            }
+            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
                 let template = self.templates.get(usize::from(self.items.template(task)));
                 match template.and_then(|template| template.outputs.get(usize::from(output))) {
                     Some(spec) if spec.pattern.is_glob() => Err(TaskError::ReadsPattern { task, output }),
@@ -319,7 +329,7 @@ impl JobSpec {
     }
 }
 
-/// Tasks that are left when those that need nothing are taken away again and again.
+/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle.
 fn circle(needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
     let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (task, producers) in &needs {
@@ -428,7 +438,12 @@ mod tests {
             assert_eq!(with(destination, &["a/1", "a/2"]), Err(claimed));
             assert_eq!(with(destination, &["a/1"]), Ok(()));
         }
-        for destination in ["{/}", "x-{#}", "{}/", "slot-{%}"] {
+        for (destination, problem) in
+            [("eyas:///../x", FileNameProblem::Relative), ("eyas:////x//{/}", FileNameProblem::EmptyComponent)]
+        {
+            assert!(matches!(with(destination, &["a/1"]), Err(SpecError::NoFile { problem: p, .. }) if p == problem));
+        }
+        for destination in ["{/}", "x-{#}", "{}/", "slot-{%}", "eyas:///x/{/}", "eyas:///{#}/"] {
             assert_eq!(with(destination, &["a/1", "a/2"]), Ok(()));
         }
     }

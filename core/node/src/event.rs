@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use eyas_types::{ObjectId, Origin, Reads, Resources, TaskId};
 
@@ -177,6 +178,10 @@ pub enum Effect {
         slot: u32,
         /// Where the inputs came from.
         reads: Reads,
+        /// Indices of the GPUs that only this task has, from 0.
+        gpus: Vec<u32>,
+        /// Numbers of the cores to which the task is pinned; none if it is not.
+        cores: Vec<u32>,
     },
     /// Stop all processes of a started task: other tasks get its processors until it is resumed. The task may end
     /// nevertheless.

@@ -21,6 +21,7 @@
 
 extern crate alloc;
 
+mod cores;
 mod event;
 pub mod eviction;
 mod node;
@@ -31,6 +32,7 @@ mod space;
 mod tests;
 mod turns;
 
+pub use cores::Core;
 pub use event::{Effect, Event, FetchFailure};
 pub use node::Node;
 pub use overlap::Overlap;

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 
 use eyas_types::{EvictionPolicy, ExecutorLoad, ObjectId, Origin, Reads, Resources, TaskId, units};
 
+use crate::cores::Core;
 use crate::event::{Effect, Event, FetchFailure};
 use crate::overlap::{self, Awaited, Overlap};
-use crate::slots::Slots;
+use crate::slots::{Slots, TakenSlot};
 use crate::space::{Room, Space, StoreLimits};
 use crate::turns::Standing;
 
@@ -29,6 +30,8 @@ pub(crate) struct NodeTask {
     /// Whether other tasks compute while it is staged, because many bytes of its inputs were missing on arrival.
     pub is_data_intensive: bool,
     pub state: State,
+    /// Its slot while it is running or suspended.
+    pub slot: TakenSlot,
     /// Number of tasks that have overtaken it in its present state.
     pub overtaken: u32,
     /// Sequence number in the order in which tasks became ready.
@@ -64,11 +67,8 @@ impl NodeTask {
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         for input in &self.inputs {
-            match input.origin.expect("all inputs of a ready task are in the store") {
-                Origin::Local => reads.local.add(input.size_bytes),
-                Origin::Peer => reads.peer.add(input.size_bytes),
-                Origin::Persistent => reads.persistent.add(input.size_bytes),
-            }
+            let origin = input.origin.expect("all inputs of a ready task are in the store");
+            reads.add(origin, input.size_bytes);
         }
         reads
     }
@@ -85,9 +85,9 @@ pub(crate) enum State {
     /// Waits for a slot.
     Ready,
     /// Has a slot.
-    Running { slot: u32 },
+    Running,
     /// Has a slot, and lends its processors to other tasks.
-    Suspended { slot: u32 },
+    Suspended,
 }
 
 struct Fetch {
@@ -174,6 +174,11 @@ impl Node {
         }
     }
 
+    /// Pins tasks to these cores. No task has started yet.
+    pub fn pin_to(&mut self, cores: Vec<Core>) {
+        self.slots.pin_to(cores);
+    }
+
     /// Applies one event, and appends the resulting actions to `effects`.
     ///
     /// # Panics
@@ -184,7 +189,7 @@ impl Node {
             Event::Assigned { task, inputs, need, priority } => self.assigned(task, &inputs, need, priority, effects),
             Event::Recalled { task } => self.give_back(task, effects),
             Event::Cancelled { task } => match self.tasks.get(&task).map(|entry| entry.state) {
-                Some(State::Running { .. } | State::Suspended { .. }) => effects.push(Effect::Kill { task }),
+                Some(State::Running | State::Suspended) => effects.push(Effect::Kill { task }),
                 _ => self.give_back(task, effects),
             },
             Event::Fetched { object, from, took_us } => self.fetched(object, from, took_us, effects),
@@ -261,6 +266,7 @@ impl Node {
             priority,
             is_data_intensive,
             state: State::Queued,
+            slot: TakenSlot::default(),
             overtaken: 0,
             number: 0,
             jumped: false,
@@ -418,7 +424,7 @@ impl Node {
         for (task, entry) in &mut self.tasks {
             let missing = match entry.state {
                 State::Queued => continue,
-                State::Running { .. } | State::Suspended { .. } => {
+                State::Running | State::Suspended => {
                     // The pin has gone with the object.
                     entry.inputs.retain(|input| input.object != object);
                     continue;
@@ -458,7 +464,7 @@ impl Node {
     fn give_back(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
         match self.tasks.get(&task).map(|entry| entry.state) {
             // The task has ended, or will end: the dispatcher gets its outcome.
-            None | Some(State::Running { .. } | State::Suspended { .. }) => {}
+            None | Some(State::Running | State::Suspended) => {}
             Some(_) => {
                 self.forget(task, effects);
                 effects.push(Effect::GiveBack { task });
@@ -473,7 +479,7 @@ impl Node {
         match entry.state {
             State::Queued => self.queued.retain(|other| *other != task),
             State::Ready => self.ready.retain(|other| *other != task),
-            State::Staging { .. } | State::Running { .. } | State::Suspended { .. } => {}
+            State::Staging { .. } | State::Running | State::Suspended => {}
         }
         if entry.state == State::Queued {
             return entry;

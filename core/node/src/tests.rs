@@ -144,7 +144,7 @@ impl World {
                     let used = self.running.values().any(|(inputs, ..)| inputs.contains(object));
                     assert!(!used, "{object} is evicted, but a running task reads it");
                 }
-                Effect::Start { task, slot, reads } => {
+                Effect::Start { task, slot, reads, .. } => {
                     let (inputs, cpus) = self.waiting.remove(task).expect("only waiting tasks start");
                     assert!(inputs.is_subset(&self.store), "{task} starts without its inputs");
                     assert_eq!(reads.count(), inputs.len() as u64);

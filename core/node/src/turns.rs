@@ -109,10 +109,15 @@ impl Node {
         }) else {
             return false;
         };
-        self.enter(task, State::Running { slot });
-        let entry = &self.tasks[&task];
-        self.running.insert(entry.standing(task));
-        effects.push(Effect::Start { task, slot, reads: entry.reads() });
+        self.enter(task, State::Running);
+        let entry = self.tasks.get_mut(&task).expect("ready tasks are known");
+        let reads = entry.reads();
+        let (number, gpus) = (slot.number, slot.gpus.clone());
+        let cores = slot.cores.iter().map(|share| share.number).collect();
+        entry.slot = slot;
+        let standing = entry.standing(task);
+        self.running.insert(standing);
+        effects.push(Effect::Start { task, slot: number, reads, gpus, cores });
         true
     }
 
@@ -176,14 +181,12 @@ impl Node {
     fn suspend(&mut self, standing: Standing, effects: &mut Vec<Effect>) {
         let task = standing.2;
         let entry = self.tasks.get_mut(&task).expect("running tasks are known");
-        let State::Running { slot } = entry.state else {
-            panic!("task {task} is to be suspended, but its state is {:?}", entry.state)
-        };
+        assert!(entry.state == State::Running, "task {task} is to be suspended, but its state is {:?}", entry.state);
         (entry.suspensions, entry.passed) = (entry.suspensions + 1, 0);
-        self.slots.lend_cpus(&entry.need);
+        self.slots.lend_cpus(&entry.slot, &entry.need);
         self.running.remove(&standing);
         self.suspended.push(task);
-        self.enter(task, State::Suspended { slot });
+        self.enter(task, State::Suspended);
         effects.push(Effect::Suspend { task });
     }
 
@@ -210,15 +213,13 @@ impl Node {
 
     fn resume(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
         let entry = &self.tasks[&task];
-        let State::Suspended { slot } = entry.state else {
-            panic!("task {task} is to be resumed, but its state is {:?}", entry.state)
-        };
-        if !self.slots.reclaim_cpus(&entry.need) {
+        assert!(entry.state == State::Suspended, "task {task} is to be resumed, but its state is {:?}", entry.state);
+        if !self.slots.reclaim_cpus(&entry.slot, &entry.need) {
             return false;
         }
         self.running.insert(entry.standing(task));
         self.suspended.retain(|other| *other != task);
-        self.enter(task, State::Running { slot });
+        self.enter(task, State::Running);
         effects.push(Effect::Resume { task });
         true
     }
@@ -226,13 +227,13 @@ impl Node {
     /// Frees the slot and the resources of a task that has ended.
     pub(crate) fn leave_slot(&mut self, task: TaskId, entry: &NodeTask) {
         match entry.state {
-            State::Running { slot } => {
+            State::Running => {
                 self.running.remove(&entry.standing(task));
-                self.slots.give_back(slot, &entry.need);
+                self.slots.give_back(&entry.slot, &entry.need);
             }
-            State::Suspended { slot } => {
+            State::Suspended => {
                 self.suspended.retain(|other| *other != task);
-                self.slots.give_back_suspended(slot, &entry.need);
+                self.slots.give_back_suspended(&entry.slot, &entry.need);
             }
             state => panic!("task {task} has ended, but its state is {state:?}"),
         }
@@ -243,8 +244,8 @@ impl Node {
         let turns: Vec<_> = self.ready.iter().map(|task| self.tasks[task].turn()).collect();
         assert!(turns.is_sorted(), "ready tasks are in order");
         let of = |is: fn(&State) -> bool| self.tasks.values().filter(|entry| is(&entry.state)).count();
-        assert_eq!(self.running.len(), of(|state| matches!(state, State::Running { .. })));
-        assert_eq!(self.suspended.len(), of(|state| matches!(state, State::Suspended { .. })));
+        assert_eq!(self.running.len(), of(|state| matches!(state, State::Running)));
+        assert_eq!(self.suspended.len(), of(|state| matches!(state, State::Suspended)));
         assert!(self.suspended.len() <= MAX_SUSPENDED);
         assert!(self.tasks.values().all(|entry| entry.suspensions <= MAX_SUSPENSIONS));
         for task in &self.suspended {

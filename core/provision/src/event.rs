@@ -11,6 +11,10 @@ pub struct Config {
     pub min_nodes: u32,
     /// The largest number of nodes to have or to request.
     pub max_nodes: u32,
+    /// The largest number of requests that have not been granted, up to [`MAX_REQUESTS`](crate::MAX_REQUESTS).
+    pub backlog: usize,
+    /// The largest number of nodes of one request.
+    pub nodes_per_request: u32,
     /// The number of tasks that one node can run at the same time.
     pub slots: u32,
     /// The time for which each node is requested, microseconds.
@@ -19,6 +23,9 @@ pub struct Config {
     pub notice_us: u64,
     /// A node is drained after this time without a task (30 s in the paper), microseconds.
     pub idle_us: u64,
+    /// A node stays without a task for up to this much longer, while it would take as long to fetch again what only it
+    /// holds and tasks are going to read, microseconds.
+    pub keep_us: u64,
     /// The time in which `demand` completes the tasks that wait, microseconds. Ten seconds by default: that is how long
     /// people wait before they turn to something else (Nielsen, Usability Engineering, 1993).
     pub target_us: u64,
@@ -35,10 +42,13 @@ impl Default for Config {
             policy: ProvisioningPolicy::Demand,
             min_nodes: 0,
             max_nodes: 100,
+            backlog: 64,
+            nodes_per_request: u32::MAX,
             slots: 1,
             walltime_us: 60 * MINUTE_US,
             notice_us: 2 * MINUTE_US,
             idle_us: MINUTE_US / 2,
+            keep_us: 0,
             target_us: MINUTE_US / 6,
             backoff_us: 5_000_000,
             max_backoff_us: 10 * MINUTE_US,
@@ -64,6 +74,18 @@ pub struct OutstandingWork {
     pub refetch_us: u64,
     /// Nodes that hold inputs which persistent storage could not deliver fast enough in their place.
     pub holding: u64,
+}
+
+/// Whether nodes are requested, and whether they stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nodes are requested when they are wanted.
+    #[default]
+    Active,
+    /// No nodes are requested. Nodes stay as long as they are wanted.
+    Paused,
+    /// No nodes are requested or wanted: requests are withdrawn, and all nodes are drained.
+    Closed,
 }
 
 /// Names a request for nodes.
@@ -95,8 +117,21 @@ pub enum Event {
         /// The node's executor.
         node: ExecutorId,
     },
+    /// How long it would take to fetch again what only this node holds and tasks are going to read. Reported of nodes
+    /// without a task.
+    NodeHolds {
+        /// The node's executor.
+        node: ExecutorId,
+        /// The time, microseconds.
+        refill_us: u64,
+    },
     /// A draining node holds nothing that is still needed; the scheduler's `is_emptied` says so.
     NodeEmptied {
+        /// The node's executor.
+        node: ExecutorId,
+    },
+    /// A node ends sooner than a walltime after it joined, and must be drained now.
+    NodeExpires {
         /// The node's executor.
         node: ExecutorId,
     },
@@ -110,6 +145,19 @@ pub enum Event {
         /// The request.
         request: NodeRequestId,
     },
+    /// A request that was made before this provisioner was started has not been granted to all of its nodes.
+    RequestFound {
+        /// The request's id, larger than those of all requests known.
+        request: NodeRequestId,
+        /// The number of nodes that have not joined.
+        nodes: u32,
+    },
+    /// From now on the mode is this one.
+    ModeSet(Mode),
+    /// No task has arrived, waited or run for a while: the rate at which tasks arrive counts as 0.
+    ArrivalsEnded,
+    /// A node can run this number of tasks at the same time.
+    SlotsLearned(u32),
     /// The time that [`Provisioner::next_timeout`](crate::Provisioner::next_timeout) named has come.
     TimePassed,
 }

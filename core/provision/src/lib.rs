@@ -20,7 +20,7 @@ mod provisioner;
 mod tests;
 mod work_meter;
 
-pub use event::{Config, Effect, Event, NodeRequestId, OutstandingWork};
+pub use event::{Config, Effect, Event, Mode, NodeRequestId, OutstandingWork};
 pub use nodes::MAX_AWAY;
 pub use provisioner::{MAX_REQUESTS, Provisioner};
 pub use work_meter::{MAX_EVICTED, WorkMeter};

@@ -24,6 +24,8 @@ struct ProvisionedNode {
     joined_us: u64,
     /// The time since which it has had no task.
     idle_since_us: Option<u64>,
+    /// It may be idle for this much longer than nodes that hold nothing.
+    kept_us: u64,
     state: NodeState,
 }
 
@@ -31,6 +33,11 @@ impl ProvisionedNode {
     /// Whether it may be told to leave.
     fn may_leave(&self) -> bool {
         self.is_ours && self.state == NodeState::Staying
+    }
+
+    /// The time since which it counts as idle: later than it is idle if what it holds is worth keeping.
+    fn counts_idle_since_us(&self) -> Option<u64> {
+        self.idle_since_us.map(|since_us| since_us + self.kept_us)
     }
 }
 
@@ -44,7 +51,7 @@ pub(crate) struct NodePool {
     ours: u32,
     /// NodePool that may leave, by the time at which they joined.
     by_age: BTreeSet<(u64, ExecutorId)>,
-    /// Of these, nodes without a task, by the time since which they are idle.
+    /// Of these, nodes without a task, by the time since which they count as idle.
     by_idleness: BTreeSet<(u64, ExecutorId)>,
 }
 
@@ -54,9 +61,9 @@ impl NodePool {
     pub fn join(&mut self, now_us: u64, id: ExecutorId, is_ours: bool, was: Option<ExecutorId>) -> bool {
         let index = self.away.iter().position(|(away, _)| Some(*away) == was);
         let before = index.and_then(|index| self.away.remove(index));
-        let new =
-            ProvisionedNode { is_ours, joined_us: now_us, idle_since_us: Some(now_us), state: NodeState::Staying };
-        let node = before.map_or(new, |(_, before)| ProvisionedNode { idle_since_us: Some(now_us), ..before });
+        let (joined_us, idle_since_us) = (now_us, Some(now_us));
+        let new = ProvisionedNode { is_ours, joined_us, idle_since_us, kept_us: 0, state: NodeState::Staying };
+        let node = before.map_or(new, |(_, before)| ProvisionedNode { idle_since_us, kept_us: 0, ..before });
         let is_draining = node.state == NodeState::Draining;
         self.count(id, &node);
         assert!(self.nodes.insert(id, node).is_none(), "{id} is there already");
@@ -74,7 +81,17 @@ impl NodePool {
     }
 
     pub fn set_idle_since(&mut self, id: ExecutorId, idle_since_us: Option<u64>) {
-        self.change(id, |node| node.idle_since_us = idle_since_us);
+        self.change(id, |node| (node.idle_since_us, node.kept_us) = (idle_since_us, 0));
+    }
+
+    /// The node may be idle for this much longer than others, because of what it holds.
+    pub fn keep(&mut self, id: ExecutorId, kept_us: u64) {
+        self.change(id, |node| node.kept_us = kept_us);
+    }
+
+    /// Whether the node may be told to leave.
+    pub fn may_leave(&self, id: ExecutorId) -> bool {
+        self.nodes.get(&id).is_some_and(ProvisionedNode::may_leave)
     }
 
     pub fn drain(&mut self, id: ExecutorId) {
@@ -108,7 +125,7 @@ impl NodePool {
         self.by_age.first().map(|(joined_us, _)| *joined_us)
     }
 
-    /// The time since which the node that is idle for the longest, and may leave, is idle.
+    /// The time since which the node that counts as idle for the longest, and may leave, is idle.
     pub fn longest_idle_since_us(&self) -> Option<u64> {
         self.by_idleness.first().map(|(since_us, _)| *since_us)
     }
@@ -120,14 +137,20 @@ impl NodePool {
         ids
     }
 
-    /// NodePool that may leave and are idle since then or longer, the longest first, no more than `most`.
+    /// NodePool that may leave and count as idle since then or longer, the longest first, no more than `most`.
     pub fn idle_until(&self, until_us: u64, most: u32) -> Vec<ExecutorId> {
         until(&self.by_idleness, until_us).take(most as usize).collect()
     }
 
-    /// The youngest nodes that may leave, no more than `most`.
+    /// The youngest nodes that may leave, no more than `most`; without those that are idle and kept for what they hold.
     pub fn youngest(&self, most: u32) -> Vec<ExecutorId> {
-        self.by_age.iter().rev().map(|(_, id)| *id).take(most as usize).collect()
+        let youngest = self.by_age.iter().rev().map(|(_, id)| *id);
+        youngest.filter(|id| self.nodes.get(id).is_some_and(|node| node.kept_us == 0)).take(most as usize).collect()
+    }
+
+    /// All nodes that may leave.
+    pub fn all_leavable(&self) -> Vec<ExecutorId> {
+        self.by_age.iter().rev().map(|(_, id)| *id).collect()
     }
 
     fn change(&mut self, id: ExecutorId, change: impl FnOnce(&mut ProvisionedNode)) {
@@ -142,7 +165,7 @@ impl NodePool {
         self.staying -= u32::from(node.state == NodeState::Staying);
         self.ours -= u32::from(node.is_ours);
         self.by_age.remove(&(node.joined_us, id));
-        if let Some(since_us) = node.idle_since_us {
+        if let Some(since_us) = node.counts_idle_since_us() {
             self.by_idleness.remove(&(since_us, id));
         }
         node
@@ -153,7 +176,7 @@ impl NodePool {
         self.ours += u32::from(node.is_ours);
         if node.may_leave() {
             self.by_age.insert((node.joined_us, id));
-            self.by_idleness.extend(node.idle_since_us.map(|since_us| (since_us, id)));
+            self.by_idleness.extend(node.counts_idle_since_us().map(|since_us| (since_us, id)));
         }
     }
 }

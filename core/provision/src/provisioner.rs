@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use eyas_types::ExecutorId;
 
-use crate::event::{Config, Effect, Event, NodeRequestId, OutstandingWork};
+use crate::event::{Config, Effect, Event, Mode, NodeRequestId, OutstandingWork};
 use crate::nodes::NodePool;
 use crate::policies::{self, Provisioning};
 
 /// Most requests that have not been granted.
-pub const MAX_REQUESTS: usize = 64;
+pub const MAX_REQUESTS: usize = 1_024;
 
 /// More nodes are there or requested than are wanted.
 #[derive(Clone, Copy)]
@@ -50,6 +50,7 @@ impl ArrivalRate {
 /// See the [crate's](crate) documentation.
 pub struct Provisioner {
     config: Config,
+    mode: Mode,
     policy: Box<dyn Provisioning>,
     work: OutstandingWork,
     arrivals: ArrivalRate,
@@ -80,6 +81,7 @@ impl Provisioner {
         assert!(config.walltime_us > config.notice_us, "a node has time before it is told to leave");
         Provisioner {
             policy: policies::of(config.policy, config.target_us),
+            mode: Mode::Active,
             config,
             work: OutstandingWork::default(),
             arrivals: ArrivalRate::default(),
@@ -121,16 +123,26 @@ impl Provisioner {
                 let over_us = now_us + self.config.idle_us;
                 self.next_us = Some(self.next_us.map_or(over_us, |next_us| next_us.min(over_us)));
             }
+            Event::NodeHolds { node, refill_us } => self.nodes.keep(node, refill_us.min(self.config.keep_us)),
             Event::NodeEmptied { node } => {
                 self.nodes.release(node);
                 effects.push(Effect::Release { node });
             }
+            Event::NodeExpires { node } if self.nodes.may_leave(node) => self.drain([node].into(), effects),
+            Event::NodeExpires { .. } => {}
             Event::NodeLeft { node } => self.nodes.leave(node),
             Event::RequestFailed { request } => self.failed(now_us, request),
+            Event::RequestFound { request, nodes } => self.found(request, nodes),
+            Event::ArrivalsEnded => self.arrivals = ArrivalRate::default(),
+            Event::ModeSet(mode) => self.mode = mode,
+            Event::SlotsLearned(slots) => self.config.slots = slots.max(1),
             Event::TimePassed => {}
         }
         is_due |= self.next_us.is_some_and(|next_us| next_us <= now_us);
-        if is_due {
+        if is_due && self.mode == Mode::Closed {
+            self.close(effects);
+            self.next_us = None;
+        } else if is_due {
             self.end_walltimes(now_us, effects);
             self.drain_idle(now_us, effects);
             self.give_up_surplus(now_us, effects);
@@ -149,12 +161,15 @@ impl Provisioner {
         let is_crowded = self.staying() > self.wanted();
         let idle = self.nodes.longest_idle_since_us().map(|since_us| since_us + self.config.idle_us);
         let surplus = self.surplus.map(|surplus| surplus.since_us + self.config.idle_us);
-        let backoff = Some(self.not_before_us).filter(|_| self.missing() > 0 && self.requests.len() < MAX_REQUESTS);
+        let backoff = Some(self.not_before_us).filter(|_| self.missing() > 0 && self.may_request());
         [walltime, idle.filter(|_| is_crowded), surplus, backoff].into_iter().flatten().min()
     }
 
     /// The number of nodes that there should be.
     pub fn wanted(&self) -> u32 {
+        if self.mode == Mode::Closed {
+            return 0;
+        }
         let wanted = self.policy.wanted(&self.work, self.arrivals.per_us, self.config.slots);
         u32::try_from(wanted).unwrap_or(u32::MAX).clamp(self.config.min_nodes, self.config.max_nodes)
     }
@@ -167,6 +182,15 @@ impl Provisioner {
     /// The number of nodes that were requested and have not joined.
     pub fn requested(&self) -> u32 {
         self.requests.values().sum()
+    }
+
+    /// The time before which no request is made, because requests have failed; 0 if none has failed.
+    pub fn not_before_us(&self) -> u64 {
+        self.not_before_us
+    }
+
+    fn may_request(&self) -> bool {
+        self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
     /// The number of nodes to request.
@@ -189,6 +213,22 @@ impl Provisioner {
                 self.requests.remove(&request);
             }
         }
+    }
+
+    fn found(&mut self, request: NodeRequestId, nodes: u32) {
+        assert!(request.0 >= self.requested, "request {} is older than others that are known", request.0);
+        self.requested = request.0 + 1;
+        if nodes > 0 {
+            self.requests.insert(request, nodes);
+        }
+    }
+
+    /// Withdraws all requests, and drains all nodes.
+    fn close(&mut self, effects: &mut Vec<Effect>) {
+        let requests = core::mem::take(&mut self.requests);
+        effects.extend(requests.into_keys().map(|request| Effect::Withdraw { request }));
+        self.drain(self.nodes.all_leavable(), effects);
+        self.surplus = None;
     }
 
     /// A request that was withdrawn may fail as well, and then counts for nothing.
@@ -263,8 +303,8 @@ impl Provisioner {
         if now_us < self.not_before_us {
             return;
         }
-        while missing > 0 && self.requests.len() < MAX_REQUESTS {
-            let nodes = self.policy.request(self.in_a_row).min(missing);
+        while missing > 0 && self.may_request() {
+            let nodes = self.policy.request(self.in_a_row).min(missing).min(self.config.nodes_per_request.max(1));
             let request = NodeRequestId(self.requested);
             self.requested += 1;
             self.in_a_row += 1;

@@ -109,8 +109,68 @@ fn growing_requests_go_on_growing_until_there_is_enough() {
 #[test]
 fn only_so_many_requests_wait() {
     let mut run = Run::new(Config { max_nodes: 100, ..config(ProvisioningPolicy::OneAtATime) });
-    assert_eq!(asked(&run.waiting(100)).len(), MAX_REQUESTS);
+    assert_eq!(asked(&run.waiting(100)).len(), Config::default().backlog);
     assert_eq!(asked(&run.joined(0, 0)), [1], "one was granted");
+}
+
+#[test]
+fn an_idle_node_stays_while_refilling_it_would_take_as_long() {
+    const IDLE_S: u64 = 30;
+    for policy in ProvisioningPolicy::ALL {
+        // It would take 50 s, then an hour; a node is kept for 100 s at most.
+        for (refill_s, kept_s) in [(50, 50), (3600, 100)] {
+            let mut run = Run::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
+            run.waiting(2);
+            let requests = [0, 1].map(|n| (n, if *policy == ProvisioningPolicy::OneAtATime { n.into() } else { 0 }));
+            requests.into_iter().for_each(|(n, request)| _ = run.joined(n, request));
+            run.waiting(0);
+            run.tell(Event::NodeHolds { node: node(1), refill_us: refill_s * SECOND_US });
+            let expected = [(IDLE_S, 0), (IDLE_S + kept_s, 1)].map(|(at_s, n)| (at_s, Effect::Drain { node: node(n) }));
+            let left: Vec<_> =
+                run.pass(200).into_iter().filter(|(_, effect)| matches!(effect, Effect::Drain { .. })).collect();
+            assert_eq!(left, expected, "{policy}");
+        }
+        // Its tasks have read what it holds: nothing keeps it.
+        let mut run = Run::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
+        run.waiting(1);
+        run.joined(0, 0);
+        run.waiting(0);
+        run.tell(Event::NodeHolds { node: node(0), refill_us: 60 * SECOND_US });
+        assert!(run.pass(IDLE_S + 10).is_empty(), "{policy}");
+        let drained = run.tell(Event::NodeHolds { node: node(0), refill_us: 0 });
+        assert_eq!(drained, [Effect::Drain { node: node(0) }], "{policy}");
+    }
+}
+
+#[test]
+fn a_paused_pool_keeps_its_nodes_and_requests_no_others() {
+    let mut run = Run::new(config(ProvisioningPolicy::OneAtATime));
+    assert_eq!(asked(&run.waiting(2)), [1, 1]);
+    run.joined(0, 0);
+    assert_eq!(run.tell(Event::ModeSet(Mode::Paused)), []);
+    assert_eq!(run.waiting(9), [], "it is paused");
+    assert_eq!(asked(&run.tell(Event::ModeSet(Mode::Active))).len(), 7);
+}
+
+#[test]
+fn a_closed_pool_withdraws_its_requests_and_gives_back_its_nodes() {
+    let mut run = Run::new(config(ProvisioningPolicy::OneAtATime));
+    assert_eq!(asked(&run.waiting(2)), [1, 1]);
+    run.joined(0, 0);
+    let request = NodeRequestId(1);
+    let closing = run.tell(Event::ModeSet(Mode::Closed));
+    assert_eq!(closing, [Effect::Withdraw { request }, Effect::Drain { node: node(0) }]);
+    assert_eq!(run.waiting(9), []);
+    assert_eq!(run.joined(1, 1), [Effect::Drain { node: node(1) }], "it was withdrawn too late");
+    assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
+}
+
+#[test]
+fn requests_of_an_earlier_time_count() {
+    let mut run = Run::new(Config { nodes_per_request: 2, backlog: 2, ..config(ProvisioningPolicy::AllAtOnce) });
+    run.tell(Event::RequestFound { request: NodeRequestId(7), nodes: 3 });
+    let expected = Effect::Request { request: NodeRequestId(8), nodes: 2, walltime_us: 3_600 * SECOND_US };
+    assert_eq!(run.waiting(9), [expected], "no more than two requests, of two nodes");
 }
 
 #[test]

@@ -67,6 +67,11 @@ impl WorkMeter {
         self.evicted.add(object);
     }
 
+    /// The highest rate that persistent storage ever had, bytes a second; 0 before anything was read from it.
+    pub fn storage_bytes_per_s(&self) -> f64 {
+        self.storage_per_us * 1e6
+    }
+
     /// Completes a report of the outstanding work with what was measured; called about once a second. In the `us`
     /// microseconds since the last report, `nodes` nodes stayed, each with a link of `link_bytes_per_s`.
     pub fn report(

@@ -222,7 +222,7 @@ pub enum Save {
 /// An operation that a client requests from a leader. Each operation can be requested again if no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileOperation {
-    /// Create a file. Succeeds as well if the file with this id exists already under this name.
+    /// Create a file. Succeeds as well if the file with this id and this content exists already under this name.
     Create {
         /// The name of the file.
         name: FileName,
@@ -290,8 +290,8 @@ pub enum FileOperation {
         /// Which names below the folder are listed.
         depth: ListDepth,
     },
-    /// Return the number and the size of the entries below a folder that this node leads. Refused with `NotYet` while
-    /// the node reads them; the client asks again.
+    /// Return the number and the size of the entries below a folder that this node leads. Refused with
+    /// `StillCounting` while the node reads them, some with each request.
     Use {
         /// The number of the view that the client knows.
         view: u64,
@@ -432,4 +432,6 @@ pub enum Refusal {
     HasMajority,
     /// These members are missing, and they are not the members that were named.
     Missing(BTreeSet<NodeId>),
+    /// The node has read some more of the entries of a folder, but not all. Ask again at once.
+    StillCounting,
 }

@@ -18,7 +18,7 @@ use crate::record_view::following;
 pub const MAX_FOLDERS_KEPT: usize = 1024;
 
 /// Maximum number of names that are read in one call.
-const MAX_NAMES_READ: usize = 20_000;
+pub(crate) const MAX_NAMES_READ: usize = 20_000;
 
 /// The folders whose use was asked for, without a slash at the end.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl RingNode {
         self.answer(request, answer, step);
     }
 
-    /// The use of a folder; `NotYet` until all names below it were read.
+    /// The use of a folder; `StillCounting` until all names below it were read.
     fn used(&mut self, folder: &str, step: &mut Step) -> Result<FileAnswer, Refusal> {
         if !self.leading.keys().all(|partition| self.answers(*partition, step.now_us)) {
             return Err(Refusal::NotYet);
@@ -106,7 +106,7 @@ impl RingNode {
             });
         }
         match of.rest {
-            Some(_) => Err(Refusal::NotYet),
+            Some(_) => Err(Refusal::StillCounting),
             None => Ok(FileAnswer::Used { bytes: of.bytes, files: of.files }),
         }
     }

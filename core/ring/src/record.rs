@@ -65,6 +65,17 @@ impl NameEntry {
             _ => None,
         }
     }
+
+    /// The record whose chunks the entry needs: of the file, of one that has left and may not have arrived, or of one
+    /// that gets its name back if another does not arrive.
+    pub fn record(&self) -> Option<&FileRecord> {
+        match self {
+            NameEntry::File(record)
+            | NameEntry::Departed { record, .. }
+            | NameEntry::Arriving { over: Some(record), .. } => Some(record),
+            NameEntry::Removed { .. } | NameEntry::Arriving { over: None, .. } => None,
+        }
+    }
 }
 
 /// An entry with its version.

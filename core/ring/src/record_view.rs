@@ -131,12 +131,7 @@ fn hash(name: &str, stored: &Stored) -> u128 {
 impl NameEntry {
     /// Number of chunks, as a measure of the size of the entry.
     fn chunks(&self) -> usize {
-        match self {
-            NameEntry::File(record)
-            | NameEntry::Departed { record, .. }
-            | NameEntry::Arriving { over: Some(record), .. } => record.chunks.len(),
-            NameEntry::Removed { .. } | NameEntry::Arriving { over: None, .. } => 0,
-        }
+        self.record().map_or(0, |record| record.chunks.len())
     }
 }
 

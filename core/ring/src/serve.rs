@@ -159,7 +159,9 @@ impl RingNode {
                 answer(Ok(FileAnswer::Found { version, record: record.clone() }))
             }
             (FileOperation::Create { record, .. }, Some((version, present))) => {
-                answer(if present.id == record.id { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
+                // A folder gets no other content. A file may have had this id, and other content, before this request.
+                let is_created = present.is_as_written(&record) || present.kind.is_folder() && present.id == record.id;
+                answer(if is_created { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
             }
             (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
                 // This file was created and removed before; the request is late. A folder may come back to a name that

@@ -10,6 +10,7 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format, NodeId};
 
 use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, ListDepth, Refusal, Replaceable, Save, Saved};
+use crate::folder_use::MAX_NAMES_READ;
 use crate::lost::MAX_LOST;
 use crate::message::{MessageBody, RingMessage};
 use crate::node::RingNode;
@@ -108,6 +109,10 @@ fn each_request_can_be_asked_again() {
     let first = alone.done(create(1));
     assert_eq!(alone.done(create(1)), first);
     assert_eq!(alone.ask(create(2)), Err(Refusal::Exists { id: FileId(1), is_folder: false }));
+
+    let other = FileRecord { chunks: vec![chunk(1, &[ME])], ..record(1, 1) };
+    let other = FileOperation::Create { name: name("a"), record: other };
+    assert_eq!(alone.ask(other), Err(Refusal::Exists { id: FileId(1), is_folder: false }), "it has other content");
 
     let replace = |version, at| FileOperation::Replace { name: name("a"), version, record: record(1, at) };
     let second = alone.done(replace(first, 2));
@@ -241,6 +246,17 @@ fn the_use_of_a_folder_follows_every_write() {
     assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b"), used(&mut alone, "")), ((2, 1), (0, 0), (8, 4)));
     let other = FileOperation::Use { view: 2, folder: String::new() };
     assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
+}
+
+#[test]
+fn a_large_folder_is_counted_by_several_requests() {
+    let mut alone = Alone::new();
+    for number in 0..=MAX_NAMES_READ {
+        alone.done(FileOperation::Create { name: name(&format!("/a/{number}")), record: record(number as u128, 1) });
+    }
+    let of = || FileOperation::Use { view: 1, folder: "/a".into() };
+    assert_eq!(alone.ask(of()), Err(Refusal::StillCounting));
+    assert_eq!(alone.ask(of()), Ok(FileAnswer::Used { bytes: 0, files: MAX_NAMES_READ as u64 + 1 }));
 }
 
 #[test]

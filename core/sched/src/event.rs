@@ -127,6 +127,11 @@ pub enum Event {
         /// The disk space in bytes.
         bytes: u64,
     },
+    /// The executors whose batch system ends them at a known time. All others have no such limit.
+    TimesLeft {
+        /// Executors, and the time until each is ended, microseconds.
+        executors: Box<[(ExecutorId, u64)]>,
+    },
     /// A task must not start, or must not go on.
     TaskCancelled {
         /// The task.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use eyas_types::{Ended, ExecutorId, JobId, ObjectId, TaskId};
 
 use crate::event::{Config, Effect, Event, PushId};
-use crate::placement::{AssignmentSink, Placement, is_data_aware};
+use crate::placement::{AssignmentSink, ChosenParts, Placement, is_data_aware};
 use crate::replication::{NewPush, PushProgress, Replication};
 use crate::state::{ExecutorKey, ObjectKey, PlacementLevel, PlacementState, SchedulerState, TaskKey, Utilisation};
 
@@ -14,6 +14,7 @@ pub struct Scheduler {
     state: SchedulerState,
     placement: Placement,
     replication: Replication,
+    pub(crate) chosen_parts: ChosenParts,
 }
 
 impl Scheduler {
@@ -23,6 +24,7 @@ impl Scheduler {
             state: SchedulerState::new(is_data_aware(config.policy)),
             placement: Placement::new(&config),
             replication: Replication::new(config.relays),
+            chosen_parts: ChosenParts::default(),
         }
     }
 
@@ -97,6 +99,7 @@ impl Scheduler {
                     self.placement.lend(&mut self.state, executor, lent_milli, light_bytes);
                 }
             }
+            Event::TimesLeft { executors } => self.state.set_times_left(&executors),
             Event::JobNamed { job, name } => self.state.name_job(job, name),
             Event::FreeDisk { executor, bytes } => {
                 if let Some(executor) = self.state.executors.find(executor) {

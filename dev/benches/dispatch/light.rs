@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use eyas_dev::bench::{Owned, cpu_s, eyas, wait_for};
 use eyas_session::{Access, Outbox, Session, dial, outbox};
-use eyas_types::matching::Labels;
 use eyas_types::{Outcome, Resources, Status};
 use eyas_wire::Role;
-use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{FromExecutor, Registration, ToExecutor, TransferAddress};
+use eyas_wire::pool::NodeOrigin;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Connections that are made at the same time.
 const DIALS_AT_ONCE: usize = 64;
@@ -31,10 +31,15 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// Starts a dispatcher that expects a heartbeat every `heartbeat`.
     pub fn start(home: &Path, heartbeat: &str) -> Self {
+        Self::start_with(home, heartbeat, &std::env::var("PATH").unwrap_or_default())
+    }
+
+    /// Does the same with another PATH.
+    pub fn start_with(home: &Path, heartbeat: &str, path: &str) -> Self {
         let access = home.join("access.toml");
         let words = ["start", "dispatcher", "--listen", "127.0.0.1:0", "--owned", "--heartbeat", heartbeat, "--access"];
         let mut command = eyas(home, &words);
-        let process = command.arg(&access).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let process = command.arg(&access).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let mut process = Owned(process.expect("eyas can be started"));
         wait_for(&access, &mut process);
         Dispatcher { process, access }
@@ -52,6 +57,12 @@ pub struct LightExecutors;
 impl LightExecutors {
     /// Has `count` executors join; returns once the dispatcher has welcomed all of them.
     pub fn join(access: &Path, count: usize) {
+        Self::join_within(access, count, Duration::ZERO, None);
+    }
+
+    /// Does the same, and spreads the times at which they dial evenly over `within`. With a pool, they are the nodes of
+    /// its requests, one of each, and have the label `kind=pool`.
+    pub fn join_within(access: &Path, count: usize, within: Duration, pool: Option<&'static str>) {
         let access = Arc::new(Access::load(access).expect("written whole"));
         let (told, welcomed) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -61,10 +72,12 @@ impl LightExecutors {
                 let mut all = JoinSet::new();
                 for number in 0..count {
                     let (access, dials, told) = (access.clone(), dials.clone(), told.clone());
+                    let dials_after = within * number as u32 / count as u32;
                     all.spawn(async move {
+                        sleep(dials_after).await;
                         let permit = dials.acquire().await.expect("never closed");
                         let mut session = dial(&access, Role::Executor).await.expect("the dispatcher listens");
-                        let register = FromExecutor::Register(Box::new(registration(number)));
+                        let register = FromExecutor::Register(Box::new(registration(number, pool)));
                         session.writer.send(&[register]).await.expect("it reads");
                         let heartbeat = welcome(&mut session).await;
                         drop(permit);
@@ -79,18 +92,21 @@ impl LightExecutors {
     }
 }
 
-fn registration(number: usize) -> Registration {
+fn registration(number: usize, pool: Option<&str>) -> Registration {
+    let origin = pool.map(|pool| NodeOrigin { pool: pool.into(), request: number as u64, left_us: None });
+    let kind = pool.map(|_| ("kind".to_owned(), "pool".to_owned()));
     Registration {
         name: format!("light-{number}"),
         host: format!("host-{number}"),
-        labels: Labels::default(),
+        labels: kind.into_iter().collect(),
         accept: None,
         process: number as u32,
         incarnation: format!("light-{number}"),
         capacity: Resources { cpus_milli: 1000, memory_bytes: 1 << 30, ..Resources::default() },
         store_bytes: 0,
-        transfer: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        transfer: TransferAddress { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), relay: None },
         files: None,
+        origin,
         held: Vec::new(),
     }
 }
@@ -112,6 +128,9 @@ async fn live(session: Session, heartbeat: Duration) {
     let (outbox, send) = outbox::<FromExecutor>(writer);
     let work = async {
         while let Ok(commands) = reader.next::<ToExecutor>().await {
+            if commands.iter().any(|command| matches!(command, ToExecutor::Stop)) {
+                return;
+            }
             let ends: Vec<_> = commands.into_iter().filter_map(end_of).collect();
             if !ends.is_empty() && outbox.put(ends).await.is_err() {
                 return;

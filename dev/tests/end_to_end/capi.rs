@@ -4,21 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use eyas_dev::tree::root;
 use rustix::pipe::fcntl_setpipe_size;
 
-use crate::dfs::joined;
-use crate::support::{Cluster, c_library, exported};
-
-const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
-
-fn cluster(nodes: usize) -> Cluster {
-    let cluster = Cluster::start(&vec![NODE; nodes]);
-    joined(&cluster, nodes);
-    cluster
-}
+use crate::dfs::cluster;
+use crate::support::{Cluster, c_library, can_use, exported, eyas};
 
 #[test]
 fn the_library_exports_versioned_functions_and_nothing_else() {
@@ -49,6 +41,68 @@ fn a_program_in_c_writes_and_reads_files() {
     let done = cluster.finish(cluster.program(&program, &[])).exits(0);
     assert_eq!(done.stdout, "Ishmael.\nSome years ago\n/books/whale.txt: 32 bytes\n");
     assert_eq!(cluster.ask(&["dfs", "ls"], "files").as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_program_in_c_sets_quotas_and_owners() {
+    let cluster = cluster(1);
+    let program = c_library().example(&cluster, "c/folders.c");
+    let done = cluster.finish(cluster.program(&program, &[])).exits(0);
+    assert_eq!(done.stdout, "/team/latest -> run-1\nmode 750, owner me\n8 of 1000000 bytes, 2 of 3 entries\n");
+}
+
+#[test]
+fn links_owners_and_quotas_answer_with_statuses() {
+    let cluster = cluster(1);
+    for (name, expected) in
+        [("attributes.c", "fine\n"), ("attributes.cpp", "target 700 7 8 9 1000 1 1\nEYAS_STATUS_NOT_FOUND\n")]
+    {
+        let program = own_program(&cluster, name);
+        assert_eq!(cluster.finish(cluster.program(&program, &[])).exits(0).stdout, expected, "{name}");
+    }
+}
+
+#[test]
+fn make_installs_what_pkg_config_finds() {
+    if !can_use(&["make", "pkg-config", "cc", "c++"]) {
+        return;
+    }
+    let cluster = cluster(2);
+    let prefix = cluster.path("prefix");
+    let mut make = Command::new("make");
+    make.current_dir(root()).arg("install-capi").arg(format!("PREFIX={}", prefix.display()));
+    make.arg(format!("ARCHIVE={}", eyas().with_file_name("libeyas_capi.a").display()));
+    let made = make.output().expect("make can be started");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for name in ["include/eyas.h", "include/eyas.hpp", "lib/libeyas.a", "lib/libeyas.so", "lib/pkgconfig/eyas.pc"] {
+        assert!(prefix.join(name).is_file(), "{name}");
+    }
+    // As a user compiles: nothing but what pkg-config says.
+    let examples = root().join("examples");
+    for (source, compiler, expected) in [
+        ("c/folders.c", "cc", "/team/latest -> run-1\n"),
+        ("c/files.c", "cc", "Ishmael.\n"),
+        ("c/submit.c", "cc", "job "),
+        ("c/word_count.c", "cc", ""),
+        ("cpp/longest_line.cpp", "c++ -std=c++17", "97 97\n"),
+    ] {
+        let program = cluster.path("compiled");
+        let line = format!(
+            "{compiler} \"$1\" -o \"$2\" $(pkg-config --cflags --libs eyas) -lpthread && pkg-config --modversion eyas"
+        );
+        let mut compile = Command::new("sh");
+        compile.args(["-c", &line, "sh"]).arg(examples.join(source)).arg(&program);
+        let compiled = compile.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output().expect("a shell");
+        assert!(compiled.status.success(), "{source}: {}", String::from_utf8_lossy(&compiled.stderr));
+        assert_eq!(String::from_utf8_lossy(&compiled.stdout).trim(), env!("CARGO_PKG_VERSION"));
+        if expected.is_empty() {
+            continue;
+        }
+        let mut run = cluster.program(&program, &[]);
+        run.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        let done = cluster.finish(run).exits(0);
+        assert!(done.stdout.contains(expected), "{source}: {}", done.stdout);
+    }
 }
 
 #[test]

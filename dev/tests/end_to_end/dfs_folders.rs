@@ -1,20 +1,13 @@
 //! Folders, links, permissions and owners of files of the cluster, from the command line.
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::dfs::joined;
-use crate::support::{Cluster, wait_until};
-
-const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
-
-fn cluster(nodes: usize) -> Cluster {
-    let cluster = Cluster::start(&vec![NODE; nodes]);
-    joined(&cluster, nodes);
-    cluster
-}
+use crate::dfs::{cluster, joined};
+use crate::support::{Cluster, Home, wait_until};
 
 /// The names that `ls` shows, with kinds.
 fn listed(cluster: &Cluster, words: &[&str]) -> Vec<(String, String)> {
@@ -165,11 +158,105 @@ fn quotas_refuse_what_is_too_much() {
     // Within the quota, entries are renamed, replaced and removed.
     cluster.run(&["dfs", "rename", "/a/b/2", "/a/b/3"]).exits(0);
     cluster.run(&["dfs", "rm", "/a/b/3"]).exits(0);
+    // A folder is moved as a whole, or not at all.
+    for name in ["/m/1", "/m/2"] {
+        cluster.run(&["dfs", "put", "ten", name]).exits(0);
+    }
+    let refused = cluster.run(&["dfs", "rename", "/m", "/a/b/m"]).exits(1);
+    refused.says(&["/a/b has a quota of 2 files", "1 are used: /a/b/m needs 3 more"]);
+    assert_eq!(listed(&cluster, &["/m"]), pairs(&[("/m/1", "file"), ("/m/2", "file")]));
+    assert_eq!(listed(&cluster, &["/a/b"]), pairs(&[("/a/b/1", "file")]));
     cluster.run(&["dfs", "put", "ten", "/a/b/4"]).exits(0);
     cluster.run(&["dfs", "quota", "remove", "/a/b"]).exits(0);
     cluster.run(&["dfs", "put", "ten", "/a/b/5"]).exits(0);
     cluster.run(&["dfs", "quota", "remove", "/a"]).exits(0);
     cluster.run(&["dfs", "rename", "/big", "/a/big"]).exits(0);
+}
+
+#[test]
+fn new_files_belong_to_the_owner_of_the_map() {
+    let cluster = cluster(1);
+    cluster.write("x", "x\n");
+    cluster.write("deep/in/y", "y\n");
+    cluster.write("users.toml", "[users]\nnobody-of-this-name = { uid = 1, gid = 2 }\n");
+    let put = |words: &[&str]| cluster.run(&[&["dfs", "put", "--users", "users.toml"], words].concat());
+    put(&["x", "/x"]).exits(1).says(&["users.toml", "add a line for the user"]);
+    cluster.run(&["dfs", "stat", "/x"]).exits(1);
+    cluster.write("users.toml", "[users]\n\"*\" = { uid = 4321, gid = 1234 }\n");
+    put(&["x", "/made/x"]).exits(0);
+    put(&["-r", "deep", "/deep"]).exits(0);
+    let words = ["map", "/made/x", "--to", "/mapped", "--users", "users.toml", "--", "cat"];
+    cluster.run(&words).exits(0);
+    for name in ["/made", "/made/x", "/deep", "/deep/in", "/deep/in/y", "/mapped", "/mapped/part-00000"] {
+        let found = cluster.ask(&["dfs", "stat", name], "file");
+        assert_eq!((&found["uid"], &found["gid"]), (&4321.into(), &1234.into()), "{name}: {found}");
+    }
+    put(&["x", "/made/x"]).exits(1).says(&["/made/x"]);
+}
+
+#[test]
+fn keys_and_roles_have_owners() {
+    let home = Home::new();
+    let map = home.write(
+        "users.toml",
+        "[users]\n\"*\" = { uid = 1, gid = 2 }\n[keys]\nk99 = { uid = 3, gid = 4 }\n\
+         [roles]\nsubmit = { uid = 5, gid = 6 }\n",
+    );
+    let map = map.to_str().unwrap();
+    let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB", "--users", map]]);
+    joined(&cluster, 1);
+    cluster.write("x", "x\n");
+    let owner = |name: &str| {
+        let found = cluster.ask(&["dfs", "stat", name], "file");
+        (found["uid"].as_u64(), found["gid"].as_u64())
+    };
+    let key = cluster.work().join("submit.toml");
+    let key = key.to_str().unwrap();
+    cluster.run(&["access", "show", "--role", "submit", "-o", key]).exits(0);
+    let put = |name: &str| cluster.eyas(&["--access", key, "dfs", "put", "x", name, "--users", map]);
+    put("/by-role").exits(0);
+    assert_eq!(owner("/by-role"), (Some(5), Some(6)));
+    let keys = cluster.ask(&["access", "show"], "keys");
+    let is_submit = |key: &&Value| key["role"] == "submit";
+    let id =
+        keys.as_array().unwrap().iter().filter(is_submit).filter_map(|key| key["key"].as_str()).next_back().unwrap();
+    let with_key = fs::read_to_string(map).unwrap().replace("k99", id);
+    fs::write(map, with_key).unwrap();
+    put("/by-key").exits(0);
+    assert_eq!(owner("/by-key"), (Some(3), Some(4)));
+    // Tasks write as their executor.
+    cluster.run(&["run", "-o", "out=eyas:///by-task", "--", "sh", "-c", "echo > out"]).exits(0);
+    assert_eq!(owner("/by-task"), (Some(1), Some(2)));
+    fs::write(map, "[roles]\nroot = { uid = 1, gid = 2 }\n").unwrap();
+    put("/none").exits(1).says(&["users.toml", "`root` is not a role"]);
+    fs::write(map, "[roles]\nread = { uid = 1, gid = 2 }\n").unwrap();
+    put("/none").exits(1).says(&["users.toml", "(role submit)", "to [roles]"]);
+}
+
+#[test]
+fn the_audit_log_has_the_size_that_was_asked_for() {
+    let node = |bytes| ["--dfs", "--cache", "1GB", "--audit-bytes", bytes];
+    let cluster = Cluster::start(&[&node("4000")]);
+    joined(&cluster, 1);
+    for number in 0..60 {
+        cluster.run(&["dfs", "mkdir", &format!("/{number}")]).exits(0);
+    }
+    let names = || {
+        let changes = cluster.ask(&["dfs", "audit"], "changes");
+        let name = |change: &Value| change["name"].as_str().unwrap().to_owned();
+        changes.as_array().unwrap().iter().map(name).collect::<Vec<_>>()
+    };
+    wait_until("the last line is written", || names().last().is_some_and(|name| name == "/59"));
+    // A line has some 130 bytes.
+    let left = names();
+    assert!(left.len() > 10 && left.len() < 40, "{left:?}");
+    let expected: Vec<_> = (60 - left.len()..60).map(|number| format!("/{number}")).collect();
+    assert_eq!(left, expected);
+    let cluster = Cluster::start(&[&node("0")]);
+    joined(&cluster, 1);
+    cluster.run(&["dfs", "mkdir", "/a"]).exits(0);
+    cluster.run(&["dfs", "audit"]).exits(0);
+    assert!(cluster.ask(&["dfs", "audit"], "changes").as_array().unwrap().is_empty());
 }
 
 #[test]

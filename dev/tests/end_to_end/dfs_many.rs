@@ -5,16 +5,8 @@ use std::collections::BTreeMap;
 
 use rustix::process::Signal;
 
-use crate::dfs::joined;
+use crate::dfs::{cluster, joined};
 use crate::support::{Cluster, finish, signal, wait_until};
-
-const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
-
-fn cluster(nodes: usize) -> Cluster {
-    let cluster = Cluster::start(&vec![NODE; nodes]);
-    joined(&cluster, nodes);
-    cluster
-}
 
 fn content(number: usize) -> String {
     format!("file {number}\n").repeat(number % 40)

@@ -142,7 +142,7 @@ fn every_job_file_of_the_page_runs() {
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 
     let files = job_files();
-    assert_eq!(files.len(), 11, "the page's examples");
+    assert_eq!(files.len(), 12, "the page's examples");
     for (name, content) in &files {
         cluster.write(name, content);
         cluster.run(&["submit", "--wait", name]).exits(0);
@@ -153,6 +153,8 @@ fn every_job_file_of_the_page_runs() {
     assert!(log(&format!("{}.0", job_of("count.toml"))).starts_with("12 "));
     assert_eq!(log(&format!("{}.1", job_of("search.toml"))), "2\n");
     assert_eq!(log(&format!("{}.3", job_of("words.toml"))), "12 first.words\n");
+    assert_eq!(log(&format!("{}.0", job_of("parts.toml"))), "it was the worst of times\n");
+    assert!(log(&format!("{}.1", job_of("parts.toml"))).starts_with("44 "));
     assert_eq!(log(&format!("{}.1", job_of("bring.toml"))), "3 whale.txt\n");
     assert!(log(&format!("{}.1", job_of("jobs.jsonl"))).starts_with("16 "));
     assert_eq!(cluster.names("packed"), ["two cities.txt.gz", "whale.txt.gz"]);

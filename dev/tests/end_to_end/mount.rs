@@ -4,16 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-use crate::dfs::joined;
-use crate::support::{Cluster, MountedFiles, can_mount, can_use, wait_until};
-
-const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
-
-fn cluster(nodes: usize) -> Cluster {
-    let cluster = Cluster::start(&vec![NODE; nodes]);
-    joined(&cluster, nodes);
-    cluster
-}
+use crate::dfs::cluster;
+use crate::support::{MountedFiles, can_mount, can_use, wait_until};
 
 /// Bytes whose pieces all differ.
 fn content(bytes: usize) -> Vec<u8> {
@@ -180,6 +172,48 @@ os.fsync(third.fileno())"#;
 }
 
 #[test]
+fn chunks_of_this_machine_are_read_from_the_files_of_their_nodes() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(2);
+    let content = content(24 << 20);
+    fs::write(cluster.work().join("large"), &content).unwrap();
+    let mount = MountedFiles::begin(&cluster, "mnt", &[]);
+    // Bytes that the nodes have read from files, for example to send them.
+    let read_by_nodes = || -> u64 {
+        let nodes = cluster.processes().into_iter().filter(|(_, line)| line.contains("start executor"));
+        let read = nodes.map(|(process, _)| {
+            let counts = fs::read_to_string(format!("/proc/{process}/io")).unwrap();
+            let line = counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+            line.parse::<u64>().unwrap()
+        });
+        read.sum()
+    };
+    let of_round = (0..6).map(|round| {
+        let name = format!("large-{round}");
+        cluster.run(&["dfs", "put", "large", &format!("/{name}")]).exits(0);
+        let before = read_by_nodes();
+        assert!(fs::read(mount.path(&name)).unwrap() == content);
+        cluster.run(&["dfs", "get", &format!("/{name}"), &name]).exits(0);
+        assert!(fs::read(cluster.work().join(name)).unwrap() == content);
+        read_by_nodes() - before
+    });
+    // The nodes also read their chunks now and then to check them.
+    assert!(of_round.into_iter().any(|read| read < 1 << 20), "the nodes have read some of 48 MiB in each round");
+    // Parts in any order, of chunks that were not read before.
+    cluster.run(&["dfs", "put", "large", "/other"]).exits(0);
+    let file = File::open(mount.path("other")).unwrap();
+    let mut part = vec![0; 5000];
+    for number in 0..200_usize {
+        let offset = (number * 7_654_321) % (content.len() - part.len());
+        file.read_exact_at(&mut part, offset as u64).unwrap();
+        assert!(part == content[offset..offset + part.len()], "{offset}");
+    }
+    mount.end();
+}
+
+#[test]
 fn a_killed_mount_leaves_nothing() {
     if !can_mount() {
         return;
@@ -212,6 +246,20 @@ fn a_mount_point_that_cannot_be_used_is_refused() {
     cluster.run(&["mount", file.to_str().unwrap()]).exits(1).says(&["it is not a folder"]);
     fs::create_dir(cluster.work().join("folder")).unwrap();
     cluster.run(&["mount", "folder", "--scratch", "/missing"]).exits(1).says(&["scratch folder /missing", "--scratch"]);
+}
+
+#[test]
+fn a_busy_mount_point_stays_mounted() {
+    if !can_mount() || !can_use(&["umount"]) {
+        return;
+    }
+    let cluster = cluster(1);
+    let mount = MountedFiles::begin(&cluster, "mnt", &[]);
+    let place = mount.path("");
+    cluster.run(&["mount", place.to_str().unwrap()]).exits(1).says(&["mounted there already", "Unmount them first"]);
+    // The folder in which the shell runs is in use.
+    assert_eq!(mount.shell("! umount \"$PWD\" 2> /dev/null; echo text > file; cat file").exits(0).stdout, "text\n");
+    mount.end();
 }
 
 #[test]

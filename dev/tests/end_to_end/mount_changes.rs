@@ -1,5 +1,5 @@
 //! Changes of mounted files under difficult conditions: renamed folders, other mounts, locks and mappings, nodes that
-//! are gone. What a program has closed or synced without an error is in the cluster.
+//! are gone. If a program has closed or synced a file without an error, the content is in the cluster.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -8,16 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::dfs::joined;
+use crate::dfs::cluster;
 use crate::support::{Cluster, MountedFiles, can_mount, can_use, signal};
-
-const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
-
-fn cluster(nodes: usize) -> Cluster {
-    let cluster = Cluster::start(&vec![NODE; nodes]);
-    joined(&cluster, nodes);
-    cluster
-}
 
 fn cat(cluster: &Cluster, name: &str) -> String {
     let read = cluster.run(&["dfs", "cat", name]);
@@ -89,6 +81,70 @@ except OSError as e:
 }
 
 #[test]
+fn large_files_are_stored_while_they_are_written() {
+    if !can_mount() || !can_use(&["python3"]) {
+        return;
+    }
+    let cluster = cluster(2);
+    let mount = MountedFiles::begin(&cluster, "mnt", &["--chunk-size", "64KiB"]);
+    // More files than are stored early at the same time. Their bytes are changed in all ways before they are closed.
+    let script = r#"
+import os
+block = lambda number: bytes([number % 251]) * 10_000
+def write(name, model, change=None, text=False):
+    file = open(name, 'xb' if 'new' in name else 'wb', buffering=0)
+    for number in range(60):
+        part = b'line %d\n' % number * 1000 if text else block(number)
+        model += part
+        assert file.write(part) == len(part)
+        if change and number in (20, 40):
+            change(file, model)
+    return file
+def over(file, model):
+    os.pwrite(file.fileno(), b'changed', 100_000)
+    model[100_000:100_007] = b'changed'
+def cut(file, model):
+    del model[90_000:]
+    file.truncate(90_000)
+    file.seek(90_000)
+def again(file, model):
+    model.clear()
+    file.truncate(0)
+    file.seek(0)
+def synced(file, model):
+    os.fsync(file.fileno())
+def closed(file, model):
+    os.close(os.dup(file.fileno()))
+models, files = {}, {}
+for change in (None, over, cut, again, synced, closed):
+    for kind in ('new', 'plain', 'text'):
+        name = f'{kind}-{change.__name__ if change else None}' + ('.csv' if kind == 'text' else '')
+        models[name] = bytearray()
+        files[name] = write(name, models[name], change, kind == 'text')
+        assert open(name, 'rb').read() == models[name], name
+os.rename('new-None', 'moved')
+models['moved'] = models.pop('new-None')
+os.unlink('plain-over')
+models.pop('plain-over')
+for number, file in enumerate(files.values()):
+    if number % 2:
+        os.fsync(file.fileno())
+    file.close()
+for name, model in models.items():
+    assert open(name, 'rb').read() == model, name
+    open('../work/' + name, 'wb').write(model)
+print(' '.join(models))"#;
+    let written = mount.python(script).exits(0).stdout;
+    mount.end();
+    for name in written.split_whitespace() {
+        cluster.run(&["dfs", "get", &format!("/{name}"), "copy"]).exits(0);
+        let [expected, found] = [name, "copy"].map(|name| fs::read(cluster.work().join(name)).unwrap());
+        assert!(expected == found, "{name}");
+        fs::remove_file(cluster.work().join("copy")).unwrap();
+    }
+}
+
+#[test]
 fn locks_mappings_and_extended_attributes_work() {
     if !can_mount() || !can_use(&["python3"]) {
         return;
@@ -109,6 +165,12 @@ assert json.loads(os.getxattr('m', 'user.eyas.chunks')) == [65536, 34464]
 assert all(len(nodes) == 2 for nodes in json.loads(os.getxattr('m', 'user.eyas.replicas')))
 assert os.getxattr('m', 'user.eyas.format') == b'fixed:1'
 assert len(os.listxattr('m')) == 3
+for name, code in (('user.other', errno.ENODATA), ('system.posix_acl_access', errno.ENOTSUP)):
+    try:
+        os.getxattr('m', name)
+        raise SystemExit(name)
+    except OSError as e:
+        assert e.errno == code, (name, e)
 try:
     os.setxattr('m', 'user.other', b'x')
     raise SystemExit('it was set')
@@ -132,6 +194,24 @@ assert os.stat('m').st_size == 200_000
 assert os.statvfs('.').f_bavail > 0
 END"#;
     mount.shell(script).exits(0);
+    mount.end();
+}
+
+#[test]
+fn a_program_that_is_running_is_not_truncated() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(2);
+    let mount = MountedFiles::begin(&cluster, "mnt", &[]);
+    let script = "original=$(command -v sleep) && cp $original program
+        for _ in $(seq 20); do
+            ./program 60 & until [ /proc/$!/exe -ef program ]; do :; done
+            ! (: > program) 2> /dev/null && ! (: >> program) 2> /dev/null
+            kill $! && ! wait $! 2> /dev/null
+        done
+        cmp program $original && : > program && stat -c %s program";
+    assert_eq!(mount.shell(script).exits(0).stdout, "0\n");
     mount.end();
 }
 

@@ -4,6 +4,8 @@
 //! began, or one whose write was under way during the read. A door that cannot read or write says so; a write that was
 //! not acknowledged may have happened at any time since it began.
 
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::dfs::joined;
-use crate::support::{Cluster, signal, wait_until};
+use crate::support::{Cluster, MountedFiles, can_mount, signal, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 /// Lines of a version.
@@ -62,6 +64,27 @@ impl Door for Tasks {
     fn read(&self, cluster: &Cluster) -> Option<String> {
         let read = cluster.run(&["run", "--sandbox", "-i", "eyas:///register", "--", "cat", "register"]);
         (read.code == 0).then_some(read.stdout)
+    }
+}
+
+/// A program that replaces the file in a mount, or reads it in another one.
+struct Mounts {
+    writer: MountedFiles,
+    reader: MountedFiles,
+}
+
+impl Door for Mounts {
+    fn write(&self, _: &Cluster, version: u32) -> bool {
+        let new = self.writer.path(&format!("mount-{version}"));
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(content(version).as_bytes())?;
+            file.sync_all()
+        });
+        written.and_then(|()| fs::rename(&new, self.writer.path("register"))).is_ok()
+    }
+
+    fn read(&self, _: &Cluster) -> Option<String> {
+        fs::read_to_string(self.reader.path("register")).ok()
     }
 }
 
@@ -146,10 +169,12 @@ impl History {
 
 #[test]
 fn every_door_reads_a_version_that_was_current() {
-    // A mount is a further door.
-    let doors: [&dyn Door; 2] = [&Dfs, &Tasks];
     let mut cluster = Cluster::start(&[NODE; 5]);
     joined(&cluster, 5);
+    let begin = |name| MountedFiles::begin(&cluster, name, &["--chunk-size", "4KiB"]);
+    let mounts = can_mount().then(|| Mounts { writer: begin("writer"), reader: begin("reader") });
+    let mut doors: Vec<&dyn Door> = vec![&Dfs, &Tasks];
+    doors.extend(mounts.iter().map(|mounts| mounts as &dyn Door));
     let history = History::default();
     let first = Access { version: 1, begun: Instant::now(), ended: None };
     assert!(Dfs.write(&cluster, history.last.fetch_add(1, Ordering::Relaxed) + 1));
@@ -158,14 +183,16 @@ fn every_door_reads_a_version_that_was_current() {
     let nodes = [4, 5].map(|number| cluster.executor(number).process());
     thread::scope(|scope| {
         let (cluster, history) = (&cluster, &history);
-        let writers = doors.map(|door| scope.spawn(move || history.write(cluster, door)));
-        let readers = doors.map(|door| {
+        let write = |door| scope.spawn(move || history.write(cluster, door));
+        let writers: Vec<_> = doors.iter().copied().map(write).collect();
+        let read = |door| {
             scope.spawn(move || {
                 while history.writers.load(Ordering::Relaxed) > 0 {
                     history.read(cluster, door);
                 }
             })
-        });
+        };
+        let readers: Vec<_> = doors.iter().copied().map(read).collect();
         for (place, node) in nodes.into_iter().enumerate() {
             let written = || history.acknowledged.load(Ordering::Relaxed) >= 3 * (place as u32 + 1);
             wait_until("some versions were written", written);
@@ -179,15 +206,18 @@ fn every_door_reads_a_version_that_was_current() {
         }
     });
     // At rest, all doors find the same version.
-    for door in doors {
+    for door in &doors {
         wait_until("the file can be read", || door.read(&cluster).is_some());
         let read = history.reads.lock().unwrap().len();
-        history.read(&cluster, door);
+        history.read(&cluster, *door);
         assert_eq!(history.reads.lock().unwrap().len(), read + 1);
     }
     let reads: Vec<_> = history.reads.lock().unwrap().iter().rev().take(doors.len()).map(|read| read.version).collect();
     assert!(reads.iter().all(|version| *version == reads[0]), "{reads:?}");
     history.check();
+    for mount in mounts.into_iter().flat_map(|mounts| [mounts.writer, mounts.reader]) {
+        mount.end();
+    }
 }
 
 #[test]

@@ -6,22 +6,20 @@ use std::io::{Read, Seek, SeekFrom};
 use eyas_blocks::format::{BadContent, Cutter};
 use eyas_store::{Checksum, StoreError};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, Format};
+use eyas_types::dfs::Chunk;
 use tokio::task::block_in_place;
 
 use crate::chunks::small::failure;
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks};
 use crate::client::MAX_CHUNK_BYTES;
 use crate::protocol::{CutFailure, CutPart, CutRequest, StoreFailure};
+use crate::record_index::probe;
 
 /// A request cuts off further chunks until they have this number of bytes. The client then asks for the rest.
 const CUT_BYTES: u64 = 256 << 20;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
-
-/// Bytes at the start of an object by which it is found to be text.
-const PROBE_BYTES: u64 = 4096;
 
 impl NodeChunks {
     /// Makes chunks of objects that are in this node's store, and have the same content. Returns one value for each.
@@ -37,7 +35,10 @@ impl NodeChunks {
     async fn derive(&self, of: ObjectId, wanted: ChunkSpec) -> Result<(), ChunkError> {
         let Some(place) = self.prepare(wanted).await? else { return Ok(()) };
         let made = match block_in_place(|| self.store.alias(of, wanted.object)) {
-            Ok(made) if made == (wanted.size_bytes, Checksum(wanted.checksum)) => self.take(wanted),
+            Ok(made) if made == (wanted.size_bytes, Checksum(wanted.checksum)) => {
+                self.take(wanted);
+                Ok(())
+            }
             Ok(_) => Err(ChunkError::OtherObject),
             Err(error) => Err(error.into()),
         };
@@ -110,17 +111,10 @@ impl NodeChunks {
             self.derive(request.object, wanted).await?;
         } else if let Some(place) = self.prepare(wanted).await? {
             let written = block_in_place(|| self.store.put(object, &content).map_err(ChunkError::from));
-            place.finish(written.and_then(|_| self.take(wanted)))?;
+            place.finish(written.map(|_| self.take(wanted)))?;
         }
         Ok((chunk_bytes, checksum))
     }
-}
-
-/// The likely format of an object that is to become a file.
-fn probe(file: &mut std::fs::File, base_name: &str) -> std::io::Result<Format> {
-    let mut beginning = Vec::new();
-    file.by_ref().take(PROBE_BYTES).read_to_end(&mut beginning)?;
-    Ok(Format::guess(base_name, !beginning.contains(&0)))
 }
 
 fn bad(error: BadContent) -> CutFailure {

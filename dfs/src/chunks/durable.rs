@@ -1,22 +1,35 @@
 //! The thread that makes chunks durable: their content and the record that they belong to this node.
 //!
 //! Requests that arrive while the thread waits for the disk share the next sync, so that a thousand small chunks cost
-//! about as much as one.
+//! about as much as one. A few small chunks do not wait for their files: their content goes into the database with
+//! their records. The thread syncs their files later, and puts back from the database what a power failure has taken.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-use eyas_store::ObjectStore;
+use eyas_store::{ObjectStore, StoreError, StoreErrorKind};
 use eyas_types::ObjectId;
 use tokio::sync::oneshot;
 
 use crate::chunks::ChunkError;
-use crate::database::{Database, OwnChunk};
+use crate::client::SMALL_CHUNK_BYTES;
+use crate::database::{Database, DatabaseError, OwnChunk};
 
 /// Maximum number of requests that wait for the thread. Further ones wait until there is space.
 const MAX_WAITING: usize = 1024;
 
 /// Maximum number of requests that share a sync.
 const MAX_TOGETHER: usize = 256;
+
+/// Up to this number of small chunks go into the database. The files of more of them are synced together.
+const MAX_LOGGED_TOGETHER: usize = 16;
+
+/// The files of chunks whose content is in the database are synced when the content has this size, bytes.
+const MAX_LOGGED_BYTES: usize = 8 << 20;
+
+/// They are also synced when no request has come for this time.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Chunks of this node that have to be durable.
 struct Request {
@@ -28,13 +41,17 @@ struct Request {
 pub(super) struct DurableChunks(mpsc::SyncSender<Request>);
 
 impl DurableChunks {
-    pub fn start(database: Arc<Database>, store: ObjectStore) -> Self {
+    /// Starts the thread. Chunks whose content is in the database are in the store when this returns, unless the disk
+    /// fails.
+    pub fn start(database: Arc<Database>, store: ObjectStore) -> Result<Self, DatabaseError> {
+        let mut durable = DurableThread { database, store, logged: Vec::new(), logged_bytes: 0 };
+        durable.restore()?;
         let (sender, requests) = mpsc::sync_channel(MAX_WAITING);
         std::thread::Builder::new()
             .name("dfs-durable".into())
-            .spawn(move || run(&database, &store, &requests))
+            .spawn(move || durable.run(&requests))
             .expect("a thread can be started");
-        DurableChunks(sender)
+        Ok(DurableChunks(sender))
     }
 
     /// Returns when the chunks, which are in the store, are on the disk and recorded as this node's own.
@@ -47,17 +64,94 @@ impl DurableChunks {
     }
 }
 
-fn run(database: &Database, store: &ObjectStore, requests: &mpsc::Receiver<Request>) {
-    while let Ok(first) = requests.recv() {
-        let more = std::iter::from_fn(|| requests.try_recv().ok()).take(MAX_TOGETHER - 1);
-        let together: Vec<Request> = std::iter::once(first).chain(more).collect();
-        let chunks: Vec<_> = together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
-        let objects: Vec<ObjectId> = chunks.iter().map(|(object, _)| *object).collect();
-        let synced = store.sync(&objects).map_err(ChunkError::from);
-        let done = synced.and_then(|()| database.own_durably(&chunks).map_err(ChunkError::from)).map_err(Arc::new);
-        for request in together {
-            // The requester may be gone.
-            let _ = request.done.send(done.clone());
+struct DurableThread {
+    database: Arc<Database>,
+    store: ObjectStore,
+    /// Chunks whose content is in the database.
+    logged: Vec<ObjectId>,
+    logged_bytes: usize,
+}
+
+impl DurableThread {
+    fn run(mut self, requests: &mpsc::Receiver<Request>) {
+        loop {
+            let next = match self.logged.is_empty() {
+                true => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => requests.recv_timeout(IDLE),
+            };
+            let first = match next {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.sync_logged();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return self.sync_logged(),
+            };
+            let more = std::iter::from_fn(|| requests.try_recv().ok()).take(MAX_TOGETHER - 1);
+            let together: Vec<Request> = std::iter::once(first).chain(more).collect();
+            let chunks: Vec<_> = together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
+            let done = self.make_durable(&chunks).map_err(Arc::new);
+            for request in together {
+                // The requester may be gone.
+                let _ = request.done.send(done.clone());
+            }
+            if self.logged_bytes >= MAX_LOGGED_BYTES {
+                self.sync_logged();
+            }
         }
+    }
+
+    fn make_durable(&mut self, chunks: &[(ObjectId, OwnChunk)]) -> Result<(), ChunkError> {
+        let is_small = |(_, chunk): &(ObjectId, OwnChunk)| chunk.size_bytes <= SMALL_CHUNK_BYTES as u64;
+        if chunks.len() > MAX_LOGGED_TOGETHER || !chunks.iter().all(is_small) {
+            let objects: Vec<ObjectId> = chunks.iter().map(|(object, _)| *object).collect();
+            self.store.sync(&objects)?;
+            return Ok(self.database.own_durably(chunks)?);
+        }
+        let with_content = |(object, chunk): &(ObjectId, OwnChunk)| Ok((*object, *chunk, self.store.content(*object)?));
+        let own: Vec<_> = chunks.iter().map(with_content).collect::<Result<_, StoreError>>()?;
+        self.database.own_with_contents(&own)?;
+        self.logged.extend(own.iter().map(|(object, ..)| *object));
+        self.logged_bytes += own.iter().map(|(.., content)| content.len()).sum::<usize>();
+        Ok(())
+    }
+
+    /// Syncs the files of chunks whose content is in the database, and removes the content.
+    fn sync_logged(&mut self) {
+        // The content of chunks that were deleted is removed with their records.
+        self.logged.retain(|object| self.store.contains(*object));
+        if self.logged.is_empty() {
+            self.logged_bytes = 0;
+            return;
+        }
+        let synced = self.store.sync(&self.logged).map_err(ChunkError::from);
+        match synced.and_then(|()| Ok(self.database.forget_contents(&self.logged)?)) {
+            Ok(()) => {
+                self.logged.clear();
+                self.logged_bytes = 0;
+            }
+            // A chunk was deleted just now.
+            Err(ChunkError::Store(error)) if error.kind == StoreErrorKind::NotHere => {}
+            Err(error) => tracing::warn!(%error, "cannot sync small chunks, whose content stays in the database"),
+        }
+    }
+
+    /// Puts chunks that a power failure has taken from the store back into it.
+    fn restore(&mut self) -> Result<(), DatabaseError> {
+        for (object, content) in self.database.contents()? {
+            let restored = match self.store.verify(object) {
+                Ok(true) => Ok(()),
+                Ok(false) => self.store.put(object, &content).map(drop),
+                Err(error) => Err(error),
+            };
+            match restored {
+                Ok(()) => {
+                    self.logged.push(object);
+                    self.logged_bytes += content.len();
+                }
+                Err(error) => tracing::warn!(%object, %error, "cannot restore a small chunk from the database"),
+            }
+        }
+        Ok(())
     }
 }

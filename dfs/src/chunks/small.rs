@@ -49,7 +49,10 @@ impl NodeChunks {
         let entries: Vec<OwnedEntry> = written.iter().map(|(.., entry)| *entry).collect();
         let recorded = match is_durable && !entries.is_empty() {
             true => self.durable.sync(entries.clone()).await,
-            false => block_in_place(|| self.database.own_all(&entries)).map_err(|error| Arc::new(error.into())),
+            false => {
+                self.database.own(&entries);
+                Ok(())
+            }
         };
         if recorded.is_ok() {
             self.store.mark_irreplaceable(entries.iter().map(|(object, _)| *object));
@@ -78,8 +81,7 @@ impl NodeChunks {
         let (mut contents, mut answer_bytes) = (Vec::with_capacity(objects.len()), 0);
         for object in objects {
             let size_bytes = self.own().get(object).map_or(0, |own| own.chunk.size_bytes);
-            answer_bytes += size_bytes;
-            contents.push(match size_bytes <= SMALL_CHUNK_BYTES as u64 && answer_bytes <= MAX_ANSWER_BYTES {
+            contents.push(match fits(&mut answer_bytes, size_bytes) {
                 true => self.content(*object),
                 false => SmallContent::Failed(format!("an answer has at most {MAX_ANSWER_BYTES} bytes")),
             });
@@ -133,10 +135,35 @@ impl NodeChunks {
 
 type OwnedEntry = (ObjectId, OwnChunk);
 
+/// Whether a chunk of this size still fits in an answer. If so, the chunk counts. One that does not fit leaves the room
+/// to those after it.
+fn fits(answer_bytes: &mut u64, size_bytes: u64) -> bool {
+    let fits = size_bytes <= SMALL_CHUNK_BYTES as u64 && *answer_bytes + size_bytes <= MAX_ANSWER_BYTES;
+    *answer_bytes += if fits { size_bytes } else { 0 };
+    fits
+}
+
 pub(super) fn failure(error: &ChunkError) -> StoreFailure {
     match error {
         ChunkError::Space(_) => StoreFailure::NoSpace(error.to_string()),
         ChunkError::Store(error) if error.kind == StoreErrorKind::Full => StoreFailure::NoSpace(error.to_string()),
         error => StoreFailure::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_does_not_fit_leaves_the_room_to_others() {
+        let small = SMALL_CHUNK_BYTES as u64;
+        let mut bytes = 0;
+        assert!(!fits(&mut bytes, MAX_ANSWER_BYTES) && !fits(&mut bytes, u64::MAX / 2));
+        let count = MAX_ANSWER_BYTES / small;
+        assert!((0..count).all(|_| fits(&mut bytes, small)));
+        assert!(!fits(&mut bytes, small) && bytes == count * small);
+        let left = MAX_ANSWER_BYTES - bytes;
+        assert!(fits(&mut bytes, left) && !fits(&mut bytes, 1));
     }
 }

@@ -7,7 +7,7 @@ use eyas_ring::{FileOperation, replica_targets};
 use eyas_types::dfs::{Chunk, NodeId};
 
 use crate::client::error::FilesError;
-use crate::client::write::OutgoingChunk;
+use crate::client::replicas::OutgoingChunk;
 use crate::client::{DfsClient, File};
 
 impl DfsClient {

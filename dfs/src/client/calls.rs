@@ -16,6 +16,9 @@ use crate::protocol::{FilesDoor, NodeRequest, NodeResponse, RequestBody, Respons
 /// Timeout of answers of a node.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
+/// A node that does not answer a simple request within this time, while others wait, has stopped or is cut off.
+const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Connections to nodes.
 pub(crate) struct Calls {
     access: Access,
@@ -41,8 +44,9 @@ struct Pending {
 /// The replies to a request, as they come.
 pub(crate) struct Replies {
     address: SocketAddr,
+    door: FilesDoor,
     number: u64,
-    pending: Arc<Mutex<Pending>>,
+    call: Call,
     replies: mpsc::UnboundedReceiver<ResponseBody>,
 }
 
@@ -65,19 +69,8 @@ impl Calls {
             None => call.insert(self.connect(address).await?).clone(),
         };
         drop(call);
-        let (reply, replies) = mpsc::unbounded_channel();
-        let number = {
-            let mut pending = lock(&connected.pending);
-            let number = pending.next;
-            pending.next += 1;
-            let waiting = pending.replies.as_mut().ok_or_else(|| gone(address))?;
-            waiting.insert(number, reply);
-            number
-        };
         let door = *lock(&self.door);
-        let replies = Replies { address, number, pending: connected.pending, replies };
-        connected.outbox.put(vec![NodeRequest { number, door, what }]).await.map_err(|_| gone(address))?;
-        Ok(replies)
+        connected.ask(address, door, what).await
     }
 
     /// Sends a request that has one reply, and waits for it.
@@ -109,7 +102,8 @@ impl Calls {
             async move {
                 while let Ok(answers) = reader.next::<NodeResponse>().await {
                     let mut pending = lock(&pending);
-                    let waiting = pending.replies.as_mut().expect("it ends below");
+                    // The node was silent for too long.
+                    let Some(waiting) = pending.replies.as_mut() else { break };
                     for NodeResponse { number, reply } in answers {
                         if let Some(waiting) = waiting.get(&number) {
                             // The caller may no longer be waiting.
@@ -126,10 +120,45 @@ impl Calls {
     }
 }
 
+impl Call {
+    async fn ask(self, address: SocketAddr, door: FilesDoor, what: RequestBody) -> Result<Replies, FilesError> {
+        let (reply, replies) = mpsc::unbounded_channel();
+        let number = {
+            let mut pending = lock(&self.pending);
+            let number = pending.next;
+            pending.next += 1;
+            let waiting = pending.replies.as_mut().ok_or_else(|| gone(address))?;
+            waiting.insert(number, reply);
+            number
+        };
+        let asked = vec![NodeRequest { number, door, what }];
+        let replies = Replies { address, door, number, call: self, replies };
+        replies.call.outbox.put(asked).await.map_err(|_| gone(address))?;
+        Ok(replies)
+    }
+
+    /// Ends all requests on this connection if the node does not answer a simple one.
+    async fn check(&self, address: SocketAddr, door: FilesDoor) {
+        let answered = async {
+            let mut probe = self.clone().ask(address, door, RequestBody::Membership).await?;
+            Ok::<_, FilesError>(probe.replies.recv().await)
+        };
+        if timeout(PROBE_DEADLINE, answered).await.is_err() {
+            lock(&self.pending).replies = None;
+        }
+    }
+}
+
 impl Replies {
-    /// The next reply.
+    /// The next reply. Fails if the node has stopped or is cut off, however long the request may take.
     pub async fn next(&mut self) -> Result<ResponseBody, FilesError> {
-        match self.replies.recv().await.ok_or_else(|| gone(self.address))? {
+        let reply = loop {
+            match timeout(ANSWER_DEADLINE, self.replies.recv()).await {
+                Ok(reply) => break reply,
+                Err(_) => self.call.check(self.address, self.door).await,
+            }
+        };
+        match reply.ok_or_else(|| gone(self.address))? {
             ResponseBody::Refused(why) => Err(FilesError::new(FilesErrorKind::NotAllowed, why)),
             reply => Ok(reply),
         }
@@ -138,7 +167,7 @@ impl Replies {
 
 impl Drop for Replies {
     fn drop(&mut self) {
-        if let Some(waiting) = &mut lock(&self.pending).replies {
+        if let Some(waiting) = &mut lock(&self.call.pending).replies {
             waiting.remove(&self.number);
         }
     }

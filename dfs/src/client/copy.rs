@@ -14,9 +14,8 @@ use tokio::time::timeout;
 use crate::chunks::ChunkSpec;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::publish::HiddenFile;
-use crate::client::write::{
-    FileDraft, MAX_WRITING, OutgoingChunk, enough_replicas, not_stored, random, too_long, too_many_chunks,
-};
+use crate::client::replicas::{OutgoingChunk, enough_replicas, not_stored};
+use crate::client::write::{FileDraft, MAX_WRITING, random, too_long, too_many_chunks};
 use crate::client::{Creation, DfsClient, File, WriteOptions, unexpected};
 use crate::protocol::{CutFailure, CutRequest, Member, RequestBody, ResponseBody, StoreFailure};
 
@@ -53,15 +52,31 @@ impl DfsClient {
         let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
         self.prepare_name(to, creation).await?;
         self.gather(replication.into(), |_| {}).await?;
-        let specs: Vec<_> = record.chunks.iter().map(|chunk| spec_of(id, chunk.size_bytes, chunk.checksum)).collect();
+        let (specs, mut replicas) = self.derive_chunks(id, &record.chunks).await;
+        for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
+            // Its nodes are gone, or full: the content goes through this process.
+            let stored = self.store(id, self.chunk(from, place).await?, replication, false).await?;
+            let members = self.known().members;
+            replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
+            if replicas.is_empty() {
+                return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
+            }
+        }
+        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
+    }
+
+    /// Has every node make the chunks of a file with this id of the chunks that it has. Returns the nodes that have
+    /// made each of them.
+    pub(super) async fn derive_chunks(&self, id: FileId, chunks: &[Chunk]) -> (Vec<ChunkSpec>, Vec<Vec<Member>>) {
+        let specs: Vec<_> = chunks.iter().map(|chunk| spec_of(id, chunk.size_bytes, chunk.checksum)).collect();
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
-        for (place, chunk) in record.chunks.iter().enumerate() {
+        for (place, chunk) in chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
         }
         let (members, mut deriving) = (self.known().members, JoinSet::new());
         for (node, places) in by_node {
             let Some(member) = members.get(&node).copied() else { continue };
-            let derived: Vec<_> = places.iter().map(|place| (record.chunks[*place].object, specs[*place])).collect();
+            let derived: Vec<_> = places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
             let files = self.clone();
             deriving.spawn(async move { (member, places, files.derive_on(&member, &derived).await) });
         }
@@ -75,22 +90,13 @@ impl DfsClient {
                 }
             }
         }
-        for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
-            // Its nodes are gone, or full: the content goes through this process.
-            let stored = self.store(id, self.chunk(from, place).await?, replication, false).await?;
-            let members = self.known().members;
-            replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
-            if replicas.is_empty() {
-                return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
-            }
-        }
-        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
+        (specs, replicas)
     }
 
     /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` if none of the nodes has the object; `Invalid` if the content does not have the format;
+    /// `Exists`; `NotFound` if none of the nodes has the object; `WrongFormat` if the content has another one;
     /// `Full`, `Unreachable`. No file appears then.
     pub async fn copy_object(
         &self,
@@ -168,7 +174,9 @@ impl DfsClient {
                         None => return Ok((id, part.format, specs)),
                     }
                 }
-                ResponseBody::Cut(Err(CutFailure::Format(why))) => return Err((true, FilesError::invalid(why))),
+                ResponseBody::Cut(Err(CutFailure::Format(why))) => {
+                    return Err((true, FilesError::new(FilesErrorKind::WrongFormat, why)));
+                }
                 ResponseBody::Cut(Err(CutFailure::NotStored(failure))) => {
                     return Err((false, refused(member, failure)));
                 }

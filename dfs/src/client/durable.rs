@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::write::{enough_replicas, not_stored, silent};
+use crate::client::replicas::{enough_replicas, not_stored, silent};
 use crate::client::{DfsClient, unexpected};
 use crate::protocol::{Member, RequestBody, ResponseBody};
 

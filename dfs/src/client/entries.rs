@@ -26,10 +26,11 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Owned by the effective user and group of this process, with these permissions without those of its umask. Makes
-    /// missing folders.
+    /// Owned by the effective user and group of this process, or by the [owner](own_as) that was set. Has these
+    /// permissions without those of the umask. Makes missing folders.
     pub fn of_process(mode: u16) -> Self {
-        let [uid, gid] = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
+        let of_system = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let (uid, gid) = OWNER.get().copied().unwrap_or_else(of_system);
         Creation { mode: mode & !umask(), uid, gid, modified_ns: None, makes_parents: true }
     }
 
@@ -38,6 +39,14 @@ impl Creation {
         let changed_ns = now_ns();
         Attributes { mode: mode & MODE_BITS, uid, gid, modified_ns: modified_ns.unwrap_or(changed_ns), changed_ns }
     }
+}
+
+/// The owner of what this process creates, if it is not its effective user.
+static OWNER: OnceLock<(u32, u32)> = OnceLock::new();
+
+/// Makes this user and group the owner of everything that this process creates from now on. The first call counts.
+pub fn own_as(uid: u32, gid: u32) {
+    let _ = OWNER.set((uid, gid));
 }
 
 /// The umask of this process when it is first asked for.
@@ -85,15 +94,25 @@ impl DfsClient {
 
     /// Creates an entry if the quotas of its folders permit it.
     pub(super) async fn create_within_quota(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
-        self.charge(name, None, FolderUsage::added(None, &record), true).await?;
-        self.create_record(name, record).await
+        let charge = self.charge(name, None, FolderUsage::added(None, &record)).await?;
+        let created = self.create_record(name, record).await?;
+        charge.keep();
+        Ok(created)
     }
 
+    /// Creates an entry, which has a new id unless it is a folder.
     pub(super) async fn create_record(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
         let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
-        match self.operate(operation).await? {
-            FileAnswer::Done { version } => Ok(File { name: name.clone(), record, version }),
-            _ => Err(unexpected()),
+        let mut is_unsure = false;
+        match self.operate_once(operation, &mut is_unsure).await {
+            Ok(FileAnswer::Done { version }) => Ok(File { name: name.clone(), record, version }),
+            Ok(_) => Err(unexpected()),
+            Err(error) if error.kind == FilesErrorKind::Exists && is_unsure => match self.lookup(name).await {
+                // It was created, the answer was lost, and another client has written to it since.
+                Ok(present) if present.record.id == record.id => Ok(present),
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
         }
     }
 

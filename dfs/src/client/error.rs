@@ -32,6 +32,8 @@ pub enum FilesErrorKind {
     Changed,
     /// The operation is impossible.
     Invalid,
+    /// The content does not have the format of the file. Without records, it can be stored.
+    WrongFormat,
     /// The key or token of this process does not permit the operation.
     NotAllowed,
     /// No node has enough space.

@@ -70,9 +70,9 @@ impl DfsClient {
         Ok(sorted.into_values().collect())
     }
 
-    /// About `most` entries of a folder, without those of its subfolders, from the text `from` on: the empty text, or
-    /// [`FolderPage::next`] of the page before. An empty page if there is no such folder. A subfolder without an entry
-    /// of its own, in which files are, gets one.
+    /// A page of about `most` entries of a folder; entries of its subfolders are not listed. `from` is the empty text
+    /// for the first page, and [`FolderPage::next`] of the page before for the others. The page of a folder that does
+    /// not exist is empty. A subfolder that contains files and has no entry gets one.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -186,7 +186,8 @@ impl DfsClient {
         Ok(Some(parts))
     }
 
-    /// The part of a node: one page of a folder, or all names below it. `None` if the view has changed.
+    /// The part of a node: one page of a folder, or all names below it. `None` if the view has changed, or if the node
+    /// cannot answer now.
     async fn list_on(&self, address: SocketAddr, view: u64, wanted: Wanted) -> Result<Option<MemberPart>, FilesError> {
         let Wanted { folder, mut from, most, depth } = wanted;
         let mut part = MemberPart::default();

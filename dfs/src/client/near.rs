@@ -1,10 +1,13 @@
-//! Reads chunks directly from the store of the node on this machine. No byte passes through a connection.
+//! Reads chunks directly from the stores of nodes on this machine, and writes chunks to them. No byte passes through a
+//! connection.
 //!
 //! The file of a chunk is read once against its checksum before it is used, so damaged content reaches no reader. The
-//! open file keeps its content if the node deletes the chunk meanwhile. If the file is missing, damaged or not
-//! readable for this process, the chunk is requested from the nodes, which report damaged replicas.
+//! client remembers that, as long as no program has written to the file since. An open file keeps its content if the
+//! node deletes the chunk meanwhile. If the file is missing, damaged or not readable for this process, the chunk is
+//! requested from the nodes, which report damaged replicas.
 
 mod mapped;
+mod stores;
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,20 +15,29 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use eyas_blocks::format::{PieceCutter, piece_ends};
-use eyas_store::{Checksum, Hasher, object_path};
+use eyas_store::{Checksum, HandedOver, Hasher, object_path};
 use eyas_types::dfs::{Chunk, Format, NodeId};
+use tokio::time::timeout;
 
 use self::mapped::MappedBytes;
+use self::stores::{FileState, read_cached};
+pub(crate) use self::stores::{NearStores, StoreFolder};
 use crate::client::error::FilesError;
-use crate::client::{self, DfsClient};
+use crate::client::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
+use crate::client::write::random;
+use crate::client::{self, DfsClient, unexpected};
+use crate::protocol::{Member, RequestBody, ResponseBody};
 
 /// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a page.
 const CHECKED_BYTES: usize = 2 << 20;
 
-/// A part of a chunk is read directly if it is at least an eighth of the chunk, because the whole chunk is checked.
+/// When an eighth of a chunk was requested, the whole chunk is checked, and its parts are read directly.
 const MIN_SHARE: u64 = 8;
 
-/// The node of the file system on the machine of a client.
+/// The same is done when this number of parts of a chunk were requested, however small they are.
+const SMALL_PARTS: u32 = 16;
+
+/// The node of the file system on the machine of a client, which its executor has told it.
 #[derive(Clone, Debug)]
 pub struct NearNode {
     /// The node.
@@ -54,17 +66,26 @@ pub enum ChunkContent {
 }
 
 impl DfsClient {
-    /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if the node
-    /// on this machine has it, otherwise its bytes.
+    /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if a node
+    /// on this machine has it, otherwise its bytes. With `may_map`, the file is mapped into memory while it is checked,
+    /// instead of copied: the process ends if another program shortens the file meanwhile, so only processes that do
+    /// nothing else may set it.
     ///
     /// # Errors
     /// `Lost` if no replica of it can be read.
     ///
     /// # Panics
     /// If the file has no such chunk.
-    pub async fn open_chunk(&self, file: &client::File, place: usize, pieces: u32) -> Result<OpenChunk, FilesError> {
+    pub async fn open_chunk(
+        &self,
+        file: &client::File,
+        place: usize,
+        pieces: u32,
+        may_map: bool,
+    ) -> Result<OpenChunk, FilesError> {
         let (chunk, format) = (&file.record.chunks[place], file.record.format);
-        if let Some((opened, ends)) = self.open_near(chunk, format, pieces).await {
+        let open = move |store: &Path, chunk: &Chunk| open_verified(store, chunk, format, pieces, may_map);
+        if let Some((opened, ends)) = self.read_store(chunk, open).await {
             return Ok(OpenChunk { content: ChunkContent::File(opened), ends });
         }
         let content = self.chunk(file, place).await?;
@@ -72,40 +93,120 @@ impl DfsClient {
         Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
     }
 
-    /// Reads a part of a chunk from the store of the node on this machine; `None` if the part has to be requested.
-    pub(super) async fn part_near(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
-        let length = range.end - range.start;
-        if length < chunk.size_bytes / MIN_SHARE {
-            return None;
+    /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to be requested. The
+    /// whole chunk is checked first, unless that was done before. So the first small parts of a chunk are requested,
+    /// except if `reads_on` says that the other parts will be read too.
+    pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>, reads_on: bool) -> Option<Vec<u8>> {
+        let store = self.store_near(chunk).await?;
+        if range == (0..chunk.size_bytes) {
+            if chunk.size_bytes <= client::SMALL_CHUNK_BYTES as u64
+                && let Some(content) = read_verified(&store, chunk, true)
+            {
+                return Some(content);
+            }
+            return self.read_store(chunk, |store, chunk| read_verified(store, chunk, false)).await;
         }
-        self.read_store(chunk, move |store, chunk| read_verified(store, chunk, range)).await
+        let known = self.0.near_stores.chunk(chunk.object);
+        if !known.was_checked() && !reads_on {
+            let (parts, bytes) = known.count_part(range.end - range.start);
+            if parts <= SMALL_PARTS && bytes < chunk.size_bytes / MIN_SHARE {
+                return None;
+            }
+        }
+        let checked = known.checked.get_or_init(|| self.read_store(chunk, check));
+        let state = (*checked.await)?;
+        if let Some(part) = read_part(&store, chunk, state, range.clone(), true) {
+            return Some(part);
+        }
+        // The disk has to be waited for; or the file has changed or was deleted.
+        let read = move |store: &Path, chunk: &Chunk| read_part(store, chunk, state, range, false);
+        let part = self.read_store(chunk, read).await;
+        if part.is_none() {
+            self.0.near_stores.forget(chunk.object);
+        }
+        part
     }
 
-    /// The file of a chunk in the store of the node on this machine, if it is there and matches its checksum; and where
-    /// its pieces end.
-    async fn open_near(&self, chunk: &Chunk, format: Format, pieces: u32) -> Option<(File, Vec<usize>)> {
-        self.read_store(chunk, move |store, chunk| open_verified(store, chunk, format, pieces, true)).await
+    /// Checks a chunk in the store of a node on this machine, so that its parts can be read. Returns whether it is
+    /// there.
+    pub async fn check_near(&self, chunk: &Chunk) -> bool {
+        self.part_near(chunk, 0..0, true).await.is_some()
     }
 
-    /// Calls `read` on a thread that may block, if this process may read the store of the node on this machine.
+    /// Hands a chunk over to a node on this machine, in the folder of its store. `None` if that is not possible, so
+    /// that the chunk has to be sent.
+    pub(crate) async fn hand_over(
+        &self,
+        member: &Member,
+        store: PathBuf,
+        chunk: &OutgoingChunk,
+    ) -> Option<Result<(), FilesError>> {
+        let OutgoingChunk { object, size_bytes, checksum, is_durable, .. } = *chunk;
+        let (content, number) = (chunk.content.clone(), random().ok()?);
+        let writing = tokio::task::spawn_blocking(move || HandedOver::write(&store, number, &content));
+        let handed_over = match writing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+            Ok(handed_over) => handed_over,
+            Err(error) => {
+                tracing::debug!(node = %member.node, %error, "chunks are sent to a node on this machine");
+                self.0.near_stores.only_read(member.node);
+                return None;
+            }
+        };
+        let request = RequestBody::Take { number, object, size_bytes, checksum, is_durable };
+        let answered = async { self.0.calls.ask(member.address, request).await?.next().await };
+        let stored = timeout(STORE_DEADLINE, answered).await.unwrap_or_else(|_| Err(silent(member)));
+        drop(handed_over);
+        match stored {
+            Ok(ResponseBody::Stored { failure: None }) => Some(Ok(())),
+            Ok(ResponseBody::Stored { failure: Some(why) }) => {
+                tracing::debug!(node = %member.node, why, "a chunk is sent to a node on this machine");
+                None
+            }
+            Ok(_) => Some(Err(unexpected())),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Calls `read` on a thread that may block, if this process may read the store of a node on this machine.
     async fn read_store<T: Send + 'static>(
         &self,
         chunk: &Chunk,
         read: impl FnOnce(&Path, &Chunk) -> Option<T> + Send + 'static,
     ) -> Option<T> {
-        let (store, chunk) = (self.0.near.as_ref()?.store.clone()?, chunk.clone());
+        let (store, chunk) = (self.store_near(chunk).await?, chunk.clone());
         let reading = tokio::task::spawn_blocking(move || read(&store, &chunk));
         reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
     }
 }
 
-/// Reads a part of a chunk. The whole chunk is checked.
-fn read_verified(store: &Path, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
-    let is_whole = range == (0..chunk.size_bytes);
-    let file = if is_whole { open(store, chunk)? } else { open_verified(store, chunk, Format::Whole, 1, false)?.0 };
+/// Reads a whole chunk and checks it. With `at_once`, only if it is in the memory of the system.
+fn read_verified(store: &Path, chunk: &Chunk, at_once: bool) -> Option<Vec<u8>> {
+    let content = read_range(&open(store, chunk)?, 0..chunk.size_bytes, at_once)?;
+    (Checksum::of(&content).0 == chunk.checksum).then_some(content)
+}
+
+/// Checks a chunk, and returns the state of its file then.
+fn check(store: &Path, chunk: &Chunk) -> Option<FileState> {
+    let state = FileState::of(&open(store, chunk)?)?;
+    let (checked, _) = open_verified(store, chunk, Format::Whole, 1, false)?;
+    (FileState::of(&checked)? == state).then_some(state)
+}
+
+/// Reads a part of a chunk whose file has not changed since it was checked. With `at_once`, only if it is in the memory
+/// of the system.
+fn read_part(store: &Path, chunk: &Chunk, checked: FileState, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
+    let file = open(store, chunk)?;
+    let part = read_range(&file, range, at_once)?;
+    (FileState::of(&file)? == checked).then_some(part)
+}
+
+fn read_range(file: &File, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
     let mut part = vec![0; (range.end - range.start) as usize];
-    file.read_exact_at(&mut part, range.start).ok()?;
-    (!is_whole || Checksum::of(&part).0 == chunk.checksum).then_some(part)
+    match at_once {
+        true => read_cached(file, &mut part, range.start)?,
+        false => file.read_exact_at(&mut part, range.start).ok()?,
+    }
+    Some(part)
 }
 
 /// The file of a chunk, if it has the right size.
@@ -115,8 +216,8 @@ fn open(store: &Path, chunk: &Chunk) -> Option<File> {
     (file.metadata().ok()?.len() == chunk.size_bytes).then_some(file)
 }
 
-/// Checks a chunk. With `may_map`, without a copy; if a program shortens the file meanwhile, this process ends then, so
-/// only processes that do nothing else may map files.
+/// The file of a chunk, if it matches its checksum, and where its pieces end. `may_map` is as in
+/// [`open_chunk`](DfsClient::open_chunk).
 fn open_verified(
     store: &Path,
     chunk: &Chunk,

@@ -13,7 +13,7 @@ use crate::client::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpecte
 
 /// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that belong to no file
 /// after a day.
-const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
+pub(super) const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
 
 /// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
 pub struct HiddenFile {
@@ -25,12 +25,13 @@ pub struct HiddenFile {
 }
 
 impl DfsClient {
-    /// Stores the content of a file that appears when it is [published](HiddenFile::publish). If the options ask for
-    /// it, the content is on the disks of the nodes before that. Calls `see` with the number of bytes stored so far.
+    /// Stores the content of a file that appears when it is [published](HiddenFile::publish). With
+    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this returns. Calls
+    /// `see` with the number of bytes that are stored.
     ///
     /// # Errors
-    /// `Invalid` if the content does not have this format, or is too large; `Full`, `Unreachable`; `Local` if the
-    /// source fails.
+    /// `WrongFormat` if the content does not have this format; `Invalid` if it is too large; `Full`, `Unreachable`;
+    /// `Local` if the source fails.
     pub async fn store_hidden(
         &self,
         name: &FileName,
@@ -87,51 +88,142 @@ impl HiddenFile {
     /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a
     /// day ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
     pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
-        let (name, record) = (&self.name, &self.record);
-        let (deadline, mut pause) = (self.files.deadline(), PAUSE);
-        if self.stored.elapsed() > RENEW_AFTER {
-            self.files.sync_all(&record.chunks, record.replication).await?;
+        let HiddenFile { files, name, record, makes_parents, stored } = self;
+        if stored.elapsed() > RENEW_AFTER {
+            files.sync_all(&record.chunks, record.replication).await?;
         }
-        if self.makes_parents {
-            self.files.make_parents(name).await?;
+        if *makes_parents {
+            files.make_parents(name).await?;
         }
-        let (mut is_unsure, mut tried_over) = (false, None);
+        files.appear(name, record, true, may_appear).await
+    }
+}
+
+impl DfsClient {
+    /// Writes a record whose chunks are stored, in place of the file that has the name. Without `looks`, the name is
+    /// expected to be free, and only looked at if it is not. `may_appear` is called just before each try; the result is
+    /// `None` if it is false.
+    ///
+    /// # Errors
+    /// As [`publish`](HiddenFile::publish).
+    pub(super) async fn appear(
+        &self,
+        name: &FileName,
+        record: &FileRecord,
+        mut looks: bool,
+        may_appear: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<File>, FilesError> {
+        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        let mut tries = Tries { record, is_unsure: false, over: None };
         loop {
-            let present = match self.files.lookup(name).await {
-                Ok(present) if present.record.kind.is_folder() => return Err(FilesError::is_folder(name)),
-                // An earlier try was done, and its answer was lost.
-                Ok(present) if present.record.id == record.id => return Ok(Some(present)),
-                Ok(present) => Some(present),
-                Err(error) if error.kind == FilesErrorKind::NotFound => None,
-                Err(error) => return Err(error),
+            let present = match looks {
+                false => None,
+                true => match self.lookup(name).await {
+                    Ok(present) if present.record.kind.is_folder() => return Err(FilesError::is_folder(name)),
+                    Ok(present) => Some(present),
+                    Err(error) if error.kind == FilesErrorKind::NotFound => None,
+                    Err(error) => return Err(error),
+                },
             };
-            let over = present.as_ref().map(|present| present.record.id);
-            if is_unsure && tried_over != Some(over) {
-                return Err(FilesError::changed(name));
+            let before = present.as_ref().map(|present| &present.record);
+            match tries.outcome(before) {
+                Some(true) => return Ok(present),
+                Some(false) => return Err(FilesError::changed(name)),
+                None => {}
             }
-            tried_over = Some(over);
-            let added = FolderUsage::added(present.as_ref().map(|present| &present.record), record);
-            self.files.charge(name, None, added, true).await?;
+            let charge = self.charge(name, None, FolderUsage::added(before, record)).await?;
             if !may_appear() {
                 return Ok(None);
             }
+            tries.over = looks.then(|| before.cloned());
+            looks = true;
             let (name, record) = (name.clone(), record.clone());
+            let is_new = present.is_none();
             let operation = match present {
-                Some(present) => FileOperation::Replace { name, version: present.version, record },
-                None => FileOperation::Create { name, record },
+                Some(present) => {
+                    FileOperation::Replace { name: name.clone(), version: present.version, record: record.clone() }
+                }
+                None => FileOperation::Create { name: name.clone(), record: record.clone() },
             };
-            match self.files.operate_once(operation, &mut is_unsure).await {
+            match self.operate_once(operation, &mut tries.is_unsure).await {
                 Ok(FileAnswer::Done { version }) => {
-                    return Ok(Some(File { name: self.name.clone(), record: self.record.clone(), version }));
+                    charge.keep();
+                    return Ok(Some(File { name, record, version }));
                 }
                 Ok(_) => return Err(unexpected()),
+                // A file of this id was removed since.
+                Err(error) if error.kind == FilesErrorKind::Changed && is_new => return Err(error),
                 // Another client was faster.
                 Err(FilesError {
                     kind: FilesErrorKind::Exists | FilesErrorKind::Changed | FilesErrorKind::NotFound,
                     ..
-                }) if Instant::now() < deadline => self.files.pause(&mut pause).await,
+                }) if Instant::now() < deadline => self.pause(&mut pause).await,
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// The tries to write a record under a name.
+struct Tries<'a> {
+    record: &'a FileRecord,
+    /// Whether an answer was lost: a try may have been done, although the leader refused it later.
+    is_unsure: bool,
+    /// The record that the name had before the last try; `None` if nobody looked.
+    over: Option<Option<FileRecord>>,
+}
+
+impl Tries<'_> {
+    /// Whether a try was done, now that the name has this record; `None` if another try is right. It is not if a try
+    /// may have been done and another client has changed the name since: the chunks of the record may be deleted.
+    fn outcome(&self, present: Option<&FileRecord>) -> Option<bool> {
+        // The replicas change with repairs.
+        let is_same =
+            |one: &FileRecord, other: &FileRecord| one.is_as_written(other) && one.attributes == other.attributes;
+        let is_unchanged = match (&self.over, present) {
+            (Some(Some(over)), Some(present)) => is_same(over, present),
+            (Some(None) | None, None) => true,
+            _ => false,
+        };
+        match present {
+            _ if !self.is_unsure => None,
+            Some(present) if is_same(present, self.record) => Some(true),
+            _ if is_unchanged => None,
+            _ => Some(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::ObjectId;
+    use eyas_types::dfs::{Attributes, FileId, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn a_lost_answer_and_another_client_end_the_tries() {
+        let record = |object: u8, replicas: &[u64]| {
+            let (object, replicas) = (ObjectId([object; 16]), replicas.iter().copied().map(NodeId).collect());
+            let chunks = vec![Chunk { object, size_bytes: 1, checksum: 0, replicas }];
+            FileRecord { chunks, ..FileRecord::without_content(FileId(1), FileKind::File, Attributes::default()) }
+        };
+        let own = record(1, &[1, 2]);
+        let outcome = |is_unsure, over: Option<Option<&FileRecord>>, present: Option<&FileRecord>| {
+            Tries { record: &own, is_unsure, over: over.map(|over| over.cloned()) }.outcome(present)
+        };
+        let (before, repaired, other) = (record(2, &[1]), record(2, &[1, 3]), record(3, &[1]));
+        assert_eq!(outcome(false, None, Some(&other)), None, "all tries were refused");
+        assert_eq!(outcome(true, Some(Some(&before)), Some(&record(1, &[2, 3]))), Some(true), "and was repaired");
+        assert_eq!(outcome(true, Some(Some(&before)), Some(&repaired)), None);
+        assert_eq!(outcome(true, Some(Some(&before)), Some(&other)), Some(false));
+        assert_eq!(outcome(true, Some(Some(&before)), None), Some(false));
+        assert_eq!((outcome(true, Some(None), None), outcome(true, None, None)), (None, None));
+        assert_eq!(
+            (outcome(true, Some(None), Some(&other)), outcome(true, None, Some(&other))),
+            (Some(false), Some(false))
+        );
+        let touched = FileRecord { attributes: Attributes { mode: 1, ..own.attributes }, ..own.clone() };
+        assert_eq!(outcome(true, Some(Some(&touched)), Some(&touched)), None, "the try only changes attributes");
     }
 }

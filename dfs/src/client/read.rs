@@ -29,7 +29,15 @@ pub struct Reading {
     file: Arc<File>,
     /// The parts that are not being fetched yet: index of the chunk and range in it.
     rest: VecDeque<(usize, Range<u64>)>,
-    ahead: VecDeque<JoinHandle<Result<Vec<u8>, FilesError>>>,
+    ahead: VecDeque<JoinHandle<Result<ReadPart, FilesError>>>,
+    near_bytes: u64,
+}
+
+/// A part of a chunk.
+struct ReadPart {
+    content: Vec<u8>,
+    /// Whether the part came from the node on this machine.
+    is_near: bool,
 }
 
 impl Reading {
@@ -46,8 +54,18 @@ impl Reading {
         }
         match self.ahead.pop_front() {
             None => Ok(None),
-            Some(fetched) => fetched.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())).map(Some),
+            Some(fetched) => {
+                let fetched = fetched.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let ReadPart { content, is_near } = fetched?;
+                self.near_bytes += if is_near { content.len() as u64 } else { 0 };
+                Ok(Some(content))
+            }
         }
+    }
+
+    /// Number of bytes that the node on this machine has delivered.
+    pub fn near_bytes(&self) -> u64 {
+        self.near_bytes
     }
 }
 
@@ -80,6 +98,13 @@ impl DfsClient {
             let message = format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
             return Err(FilesError::new(FilesErrorKind::NotFound, message));
         };
+        let mut start = 0;
+        for (place, chunk) in file.record.chunks.iter().enumerate() {
+            if offset >= start && end <= start + chunk.size_bytes {
+                return Ok(self.part(file, place, offset - start..end - start).await?.content);
+            }
+            start += chunk.size_bytes;
+        }
         let mut reading = self.read_range(file, offset..end);
         let mut read = Vec::new();
         while let Some(part) = reading.next().await? {
@@ -96,7 +121,7 @@ impl DfsClient {
     /// # Panics
     /// If the file has no such chunk.
     pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
-        self.part(file, place, 0..file.record.chunks[place].size_bytes).await
+        Ok(self.part(file, place, 0..file.record.chunks[place].size_bytes).await?.content)
     }
 
     /// Reads a range of a file, up to the end of the file.
@@ -110,16 +135,16 @@ impl DfsClient {
             }
             start = end;
         }
-        Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new() }
+        Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new(), near_bytes: 0 }
     }
 
     /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first
     /// replica that can be read. If this fails, the chunk may have moved since the file was opened, and its current
     /// replicas are tried.
-    async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<Vec<u8>, FilesError> {
+    async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<ReadPart, FilesError> {
         let chunk = &file.record.chunks[place];
-        if let Some(part) = self.part_near(chunk, range.clone()).await {
-            return Ok(part);
+        if let Some(content) = self.part_near(chunk, range.clone(), false).await {
+            return Ok(ReadPart { content, is_near: true });
         }
         let lost = match self.part_of(file, place, chunk, range.clone()).await {
             Err(lost) => lost,
@@ -140,7 +165,7 @@ impl DfsClient {
         place: usize,
         chunk: &Chunk,
         range: Range<u64>,
-    ) -> Result<Vec<u8>, FilesError> {
+    ) -> Result<ReadPart, FilesError> {
         let mut tried = Vec::new();
         for member in self.in_order(chunk, place) {
             let node = member.node;
@@ -149,7 +174,7 @@ impl DfsClient {
                 false => self.part_from(member.transfer, chunk, range.clone()).await,
             };
             match read {
-                Ok(part) => return Ok(part),
+                Ok(content) => return Ok(ReadPart { content, is_near: Some(node) == self.near() }),
                 Err(BadPart { is_bad, why }) => {
                     if is_bad {
                         self.tell_bad(&file.name, vec![chunk.object], node).await;

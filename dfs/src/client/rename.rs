@@ -11,6 +11,7 @@ use eyas_types::dfs::{FileName, FileNameError};
 use tokio::task::JoinSet;
 
 use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::quota::Charge;
 use crate::client::{DfsClient, File, FolderUsage};
 
 /// Maximum number of entries of a folder that are renamed at the same time.
@@ -32,8 +33,8 @@ impl DfsClient {
     ///
     /// # Errors
     /// `NotFound`; `Exists` if the new name is in use and may not be replaced; `IsFolder`, `NotFolder`, `NotEmpty` if
-    /// the entry there cannot be replaced by this one; `Invalid` if a folder would be in itself; `Changed`,
-    /// `Unreachable`.
+    /// the entry there cannot be replaced by this one; `Invalid` if a folder would be in itself, or a name too long;
+    /// `Quota`, `Changed`, `Unreachable`.
     pub async fn rename(&self, from: &FileName, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
         let file = self.lookup(from).await?;
         if from == to {
@@ -60,7 +61,7 @@ impl DfsClient {
         let over = match self.lookup(to).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => Replaceable::Nothing,
             Err(error) => return Err(error),
-            // The rest of a rename that was interrupted.
+            // The rest of a rename that was interrupted. All of it was permitted when it began.
             Ok(there) if there.record.id == file.record.id => return self.move_folder(&file, to).await,
             Ok(there) if !there.record.kind.is_folder() && options.replaces => return Err(FilesError::not_folder(to)),
             Ok(there) if !options.replaces => return Err(FilesError::exists(to, there.record.kind.is_folder())),
@@ -70,17 +71,43 @@ impl DfsClient {
         if self.is_empty(from).await? {
             return self.rename_entry(file, to, over).await;
         }
+        let charge = self.check_move(from, to).await?;
         if over == Replaceable::Folder {
             self.remove_folder(to).await?;
         }
         self.create_record(to, file.record.clone()).await?;
-        self.move_folder(&file, to).await
+        let moved = self.move_folder(&file, to).await;
+        // Entries that were moved count, also if moving the rest has failed.
+        charge.keep();
+        moved
     }
 
-    /// Renames one entry.
-    async fn rename_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
+    /// Checks that a folder can be moved as a whole, so that it is not refused half-way: the quotas, and the longest
+    /// name. Entries that are created in the folder meanwhile are moved without these checks.
+    async fn check_move(&self, from: &FileName, to: &FileName) -> Result<Charge, FilesError> {
+        if to.as_str().len() > from.as_str().len() {
+            for entry in self.list_entries(from.as_str()).await? {
+                entry.name.moved(from, to).map_err(|error| too_long(&error))?;
+            }
+        }
+        let mut moved = FolderUsage::default();
+        if self.has_quota(to, Some(from)).await? {
+            moved = self.folder_usage(from.as_str()).await?;
+            moved.files += 1;
+        }
+        self.charge(to, Some(from), moved).await
+    }
+
+    /// Renames one entry, if the quotas permit it.
+    async fn rename_entry(&self, file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
+        let charge = self.charge(to, Some(&file.name), FolderUsage::added(None, &file.record)).await?;
+        self.move_entry(file, to, over).await?;
+        charge.keep();
+        Ok(())
+    }
+
+    async fn move_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
         let from = file.name.clone();
-        self.charge(to, Some(&from), FolderUsage::added(None, &file.record), true).await?;
         loop {
             let (version, id) = (file.version, file.record.id);
             let rename = FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };
@@ -160,7 +187,7 @@ impl DfsClient {
                 let client = self.clone();
                 moving.spawn(async move {
                     let moved = match client.lookup(&name).await {
-                        Ok(file) => client.rename_entry(file, &target, Replaceable::Nothing).await,
+                        Ok(file) => client.move_entry(file, &target, Replaceable::Nothing).await,
                         Err(error) => Err(error),
                     };
                     match moved {

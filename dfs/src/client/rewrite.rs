@@ -3,24 +3,26 @@
 //! The new chunks have other objects than all earlier ones, also if they have the content of an earlier chunk: a chunk
 //! that an earlier change has dropped may still be on its way out of the stores.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
 use std::ops::Range;
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eyas_blocks::format::Cutter;
-use eyas_ring::{FileAnswer, FileOperation};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, random};
-use crate::client::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpected};
+use crate::client::{DfsClient, File, FolderUsage, SMALL_CHUNK_BYTES, WriteOptions};
 
 /// The new content of a file.
 pub trait NewContent: Send + Sync + 'static {
     /// Reads the content of this range. May block.
     fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send>;
+
+    /// The content of this range, if no node has to be asked for it.
+    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>>;
 }
 
 /// A change of a file.
@@ -38,6 +40,58 @@ pub struct Change<'a> {
     pub changed_ns: u64,
     /// Whether the changed chunks are on the disks of the nodes before the change is visible.
     pub is_durable: bool,
+    /// The whole content, if it is stored already.
+    pub stored: Option<&'a EarlyContent>,
+}
+
+/// Content that is stored and belongs to no file yet. If it never does, its chunks are deleted after a day.
+#[derive(Clone, Debug)]
+pub struct EarlyContent {
+    chunks: Vec<Chunk>,
+    format: Format,
+}
+
+impl EarlyContent {
+    /// The format of its records.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+}
+
+/// Maximum number of tries that are remembered. If there are more, the first ones are forgotten.
+const MAX_TRIES: usize = 8;
+
+/// The records that tries to change a file have sent. If an answer is lost, the file may have one of them; otherwise
+/// another client would seem to have changed the file.
+#[derive(Debug, Default)]
+pub struct SentRecords(Mutex<VecDeque<FileRecord>>);
+
+impl SentRecords {
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.records().clear();
+    }
+
+    /// Whether no try was made.
+    pub fn is_empty(&self) -> bool {
+        self.records().is_empty()
+    }
+
+    /// Whether a try has sent the content of this record.
+    pub fn has(&self, record: &FileRecord) -> bool {
+        self.records().iter().any(|sent| sent.is_as_written(record))
+    }
+
+    fn add(&self, record: FileRecord) {
+        let mut records = self.records();
+        records.truncate(MAX_TRIES - 1);
+        records.push_front(record);
+    }
+
+    fn records(&self) -> MutexGuard<'_, VecDeque<FileRecord>> {
+        // No change of the list panics half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A part of the new file.
@@ -72,15 +126,27 @@ impl DfsClient {
         is_there: bool,
     ) -> Result<File, FilesError> {
         if !is_there {
-            self.charge(name, None, FolderUsage { bytes: change.size_bytes, files: 1 }, false).await?;
+            drop(self.charge(name, None, FolderUsage { bytes: change.size_bytes, files: 1 }).await?);
         }
-        let (chunks, format) = self.store_whole(name, change, options).await?;
         let WriteOptions { chunk_bytes, replication, creation, .. } = options;
         let (kind, quota) = (FileKind::File, None);
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..creation.attributes() };
-        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
-        self.appear(name, record, is_there).await
+        let (mut looks, mut stored) = (is_there, self.take_stored(change, replication).await?);
+        loop {
+            let (chunks, format) = match stored.take() {
+                Some(stored) => stored,
+                None => self.store_whole(name, change, options).await?,
+            };
+            let record =
+                FileRecord { id, kind: kind.clone(), attributes, quota, format, chunk_bytes, replication, chunks };
+            match self.appear(name, &record, looks, &|| true).await {
+                // The name was in use, perhaps by an earlier version of this file, and an answer was lost.
+                Err(error) if error.kind == FilesErrorKind::Changed && !looks => looks = true,
+                Err(error) => return Err(error),
+                Ok(appeared) => return Ok(appeared.expect("it may appear")),
+            }
+        }
     }
 
     /// Creates an empty file with this id.
@@ -105,65 +171,72 @@ impl DfsClient {
         self.sync_chunks(file.record.replication, &chunks.collect::<Vec<_>>()).await
     }
 
-    async fn appear(&self, name: &FileName, record: FileRecord, mut is_there: bool) -> Result<File, FilesError> {
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
-        loop {
-            let appeared = match is_there {
-                true => self.replace_present(name, &record).await,
-                false => self.create_within_quota(name, record.clone()).await,
-            };
-            match appeared {
-                Err(error) if Instant::now() < deadline => match error.kind {
-                    FilesErrorKind::Exists => is_there = true,
-                    FilesErrorKind::NotFound if is_there => is_there = false,
-                    // Another client was faster.
-                    FilesErrorKind::Changed if is_there => {}
-                    _ => return Err(error),
-                },
-                appeared => return appeared,
-            }
-            self.pause(&mut pause).await;
-        }
-    }
-
-    /// Replaces the file that has a name.
-    async fn replace_present(&self, name: &FileName, record: &FileRecord) -> Result<File, FilesError> {
-        let present = self.lookup(name).await?;
-        if present.record.kind.is_folder() {
-            return Err(FilesError::is_folder(name));
-        }
-        self.charge(name, None, FolderUsage::added(Some(&present.record), record), true).await?;
-        let operation = FileOperation::Replace { name: name.clone(), version: present.version, record: record.clone() };
-        match self.operate(operation).await? {
-            FileAnswer::Done { version } => Ok(File { name: name.clone(), record: record.clone(), version }),
-            _ => Err(unexpected()),
-        }
-    }
-
     /// Changes parts of a file. If the new content does not have the format of the file, the file has no records
-    /// afterwards.
+    /// afterwards. Adds the new record to `sent` before a node gets it.
     ///
     /// # Errors
     /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`, `Full`,
     /// `Unreachable`; `Invalid` if the file would have too many chunks.
-    pub async fn rewrite(&self, file: &File, change: Change<'_>) -> Result<File, FilesError> {
+    pub async fn rewrite(&self, file: &File, change: Change<'_>, sent: &SentRecords) -> Result<File, FilesError> {
         let FileRecord { format, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
         let more = FolderUsage { bytes: change.size_bytes.saturating_sub(file.record.size_bytes()), files: 0 };
-        self.charge(&file.name, None, more, false).await?;
+        drop(self.charge(&file.name, None, more).await?);
         let is_durable = change.is_durable;
         let options = WriteOptions { format, chunk_bytes, replication, is_durable, ..WriteOptions::of(format) };
-        let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
-        let parts = parts(&sizes, format, chunk_bytes, change.size_bytes, change.changed);
-        let (chunks, format) = match self.store_parts(file, &parts, change, options).await {
-            Err(error) if error.kind == FilesErrorKind::Invalid => {
-                self.store_whole(&file.name, change, without_records(options)).await?
+        let (chunks, format) = match self.take_stored(change, replication).await? {
+            Some(stored) => stored,
+            None => {
+                let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
+                let parts = parts(&sizes, format, chunk_bytes, change.size_bytes, change.changed);
+                match self.store_parts(file, &parts, change, options).await {
+                    Err(error) if error.kind == FilesErrorKind::WrongFormat => {
+                        self.store_whole(&file.name, change, without_records(options)).await?
+                    }
+                    stored => (stored?, format),
+                }
             }
-            stored => (stored?, format),
         };
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..attributes };
         let record = FileRecord { format, attributes, chunks, ..file.record.clone() };
+        sent.add(record.clone());
         self.replace(file.clone(), record).await
+    }
+
+    /// Stores the content of a file while it is still being written, to be given to
+    /// [`write_with_id`](DfsClient::write_with_id) or [`rewrite`](DfsClient::rewrite). The nodes begin to write it to
+    /// their disks. It replaces this number of bytes, which quotas do not count twice.
+    ///
+    /// # Errors
+    /// As [`write`](DfsClient::write).
+    pub async fn store_early(
+        &self,
+        name: &FileName,
+        source: impl Read + Send + 'static,
+        options: WriteOptions,
+        replaced_bytes: u64,
+    ) -> Result<EarlyContent, FilesError> {
+        let WriteOptions { format, chunk_bytes, replication, .. } = options;
+        let draft = FileDraft { name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
+        let cutter = Cutter::new(format, chunk_bytes);
+        let chunks = self.store_unsynced(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
+        Ok(EarlyContent { chunks, format })
+    }
+
+    /// The chunks and the format of content that is stored already.
+    async fn take_stored(
+        &self,
+        change: Change<'_>,
+        replication: u8,
+    ) -> Result<Option<(Vec<Chunk>, Format)>, FilesError> {
+        let Some(EarlyContent { chunks, format }) = change.stored else { return Ok(None) };
+        if chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>() != change.size_bytes {
+            return Ok(None);
+        }
+        if change.is_durable {
+            self.sync_chunks(replication, &chunks.iter().collect::<Vec<_>>()).await?;
+        }
+        Ok(Some((chunks.clone(), *format)))
     }
 
     async fn store_parts(
@@ -194,7 +267,7 @@ impl DfsClient {
     ) -> Result<(Vec<Chunk>, Format), FilesError> {
         let all = 0..change.size_bytes;
         match self.store_part(name, all.clone(), 0, change, options).await {
-            Err(error) if error.kind == FilesErrorKind::Invalid && options != without_records(options) => {
+            Err(error) if error.kind == FilesErrorKind::WrongFormat && options != without_records(options) => {
                 let options = without_records(options);
                 Ok((self.store_part(name, all, 0, change, options).await?, options.format))
             }
@@ -217,6 +290,11 @@ impl DfsClient {
         // Quotas were checked for the whole change.
         let draft = FileDraft { name, id: new_file_id()?, replication, is_durable, replaced_bytes: u64::MAX };
         let cutter = Cutter::resume(format, chunk_bytes, range.start);
+        if range.end - range.start <= SMALL_CHUNK_BYTES as u64
+            && let Some(content) = change.content.at_hand(range.clone())
+        {
+            return self.store_content(&draft, cutter, content, before).await;
+        }
         self.store_all(&draft, cutter, change.content.reader(range), Vec::new(), before, |_| {}).await
     }
 }

@@ -1,30 +1,24 @@
 //! Writing: content is cut at record boundaries, each chunk is sent to its replicas in a chain, and when all chunks
 //! are stored, the file appears as a whole.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending};
-use eyas_ring::{FileAnswer, FileOperation, replica_targets};
+use eyas_ring::{FileAnswer, FileOperation};
 use eyas_store::Checksum;
-use eyas_types::ObjectId;
 use eyas_types::dfs::{
     Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS,
-    NodeId,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::groups::OutgoingSmallChunk;
 use crate::client::publish::HiddenFile;
-use crate::client::{Creation, DfsClient, File, FolderUsage, PAUSE, unexpected};
-use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
+use crate::client::replicas::OutgoingChunk;
+use crate::client::{Creation, DfsClient, File, FolderUsage, unexpected};
 
 /// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;
@@ -35,9 +29,6 @@ pub const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 /// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
-
-/// Time for a node to store a chunk after it has begun.
-const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
 /// Maximum time of writing a file. Chunks that belong to no file are deleted after a day.
 pub(super) const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
@@ -88,8 +79,8 @@ impl DfsClient {
     /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes stored so far.
     ///
     /// # Errors
-    /// `Exists`; `Invalid` if the content does not have this format, or is too large; `Full`, `Unreachable`; `Local`
-    /// if the source fails. No file appears then.
+    /// `Exists`; `WrongFormat` if the content does not have this format; `Invalid` if it is too large; `Full`,
+    /// `Unreachable`; `Local` if the source fails. No file appears then.
     pub async fn write(
         &self,
         name: &FileName,
@@ -115,21 +106,34 @@ impl DfsClient {
         self.prepare_name(name, options.creation).await?;
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
         let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes: 0 };
+        let chunks = self.store_content(&draft, Cutter::new(format, chunk_bytes), content, 0).await?;
+        HiddenFile::of(self, &draft, options, chunks).create().await
+    }
+
+    /// Stores content that is in memory. The file has `before` chunks already.
+    pub(super) async fn store_content(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        content: Vec<u8>,
+        before: usize,
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let FileDraft { name, id, replication, is_durable, .. } = *draft;
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
-        cut(Cutter::new(format, chunk_bytes), std::io::empty(), content, 1, |piece| {
+        cut(cutter, std::io::empty(), content, 1, |piece| {
             pieces.push(piece);
             true
         })?;
-        if pieces.len() > MAX_CHUNKS {
+        if before + pieces.len() > MAX_CHUNKS {
             return Err(too_many_chunks(name));
         }
         let mut chunks = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            chunks.push(self.store(draft.id, piece, replication, is_durable).await?);
+            chunks.push(self.store(id, piece, replication, is_durable).await?);
         }
-        self.sync(&draft, &chunks).await?;
-        HiddenFile::of(self, &draft, options, chunks).create().await
+        self.sync(draft, &chunks).await?;
+        Ok(chunks)
     }
 
     /// Checks that a name is free, and makes the folders above it if that is wanted.
@@ -175,11 +179,14 @@ impl DfsClient {
     /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
     /// the meantime.
     pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
-        self.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record), true).await?;
+        let charge = self.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record)).await?;
         loop {
             let (name, version) = (file.name.clone(), file.version);
             let changed = match self.operate(FileOperation::Replace { name, version, record: record.clone() }).await {
-                Ok(FileAnswer::Done { version }) => return Ok(File { record, version, ..file }),
+                Ok(FileAnswer::Done { version }) => {
+                    charge.keep();
+                    return Ok(File { record, version, ..file });
+                }
                 Ok(_) => return Err(unexpected()),
                 Err(error) if error.kind == FilesErrorKind::Changed => error,
                 Err(error) => return Err(error),
@@ -214,6 +221,21 @@ impl DfsClient {
         source: impl Read + Send + 'static,
         begun: Vec<u8>,
         before: usize,
+        see: impl FnMut(u64),
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let chunks = self.store_unsynced(draft, cutter, source, begun, before, see).await?;
+        self.sync(draft, &chunks).await?;
+        Ok(chunks)
+    }
+
+    /// The same, but the large chunks may not be on the disks of their nodes yet.
+    pub(super) async fn store_unsynced(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        source: impl Read + Send + 'static,
+        begun: Vec<u8>,
+        before: usize,
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
@@ -240,7 +262,7 @@ impl DfsClient {
                     see(stored_bytes);
                     chunks[place] = Some(chunk);
                     let more = FolderUsage { bytes: stored_bytes.saturating_sub(replaced_bytes), files: 0 };
-                    self.charge(name, None, more, false).await?;
+                    drop(self.charge(name, None, more).await?);
                 }
                 piece = pieces.recv(), if !is_full => match piece {
                     Some(Piece::Chunk(content)) => {
@@ -269,9 +291,7 @@ impl DfsClient {
         if began.elapsed() > MAX_WRITING {
             return Err(too_long(name));
         }
-        let chunks: Vec<Chunk> = chunks.into_iter().flatten().collect();
-        self.sync(draft, &chunks).await?;
-        Ok(chunks)
+        Ok(chunks.into_iter().flatten().collect())
     }
 
     /// Forces the large chunks of a file to the disks of their nodes, if the file is to be durable. Small chunks are
@@ -299,196 +319,6 @@ impl DfsClient {
         self.replicate(OutgoingChunk { object, size_bytes, checksum, is_durable, content }, Vec::new(), replication)
             .await
     }
-
-    /// Stores a chunk on further nodes, until it has as many replicas as it should have. Without content, the nodes in
-    /// `replicas` have it.
-    pub(super) async fn replicate(
-        &self,
-        chunk: OutgoingChunk,
-        mut replicas: Vec<Member>,
-        replication: u8,
-    ) -> Result<Chunk, FilesError> {
-        let OutgoingChunk { object, size_bytes, checksum, .. } = chunk;
-        let (mut full, mut failed) = (BTreeSet::new(), BTreeSet::new());
-        let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
-        loop {
-            let known = self.known();
-            let may_take = |node: NodeId| {
-                let member = known.members.get(&node);
-                let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
-                has_room && !full.contains(&node) && !failed.contains(&node)
-            };
-            let wanted = replica_targets(&known.ring, object, replication, None, may_take);
-            let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
-            let further: Vec<_> =
-                wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
-            let lacking = usize::from(replication).min(known.size()).saturating_sub(replicas.len());
-            let further = &further[..further.len().min(lacking)];
-            // If nodes are down or full, fewer replicas are enough for now, but at least two: the leader makes the
-            // others when it can.
-            let is_enough = replicas.len() >= enough_replicas(replication, known.size());
-            if further.is_empty() {
-                if is_enough {
-                    break;
-                }
-                if failed.is_empty() || Instant::now() >= deadline {
-                    return Err(why.unwrap_or_else(|| no_room(size_bytes)));
-                }
-                failed.clear();
-                self.pause(&mut pause).await;
-            }
-            let stored = match (1..=SMALL_CHUNK_BYTES).contains(&chunk.content.len()) {
-                true => self.send_small(&chunk, further).await,
-                false => self.chain(&chunk, replicas.first(), further).await,
-            };
-            for (member, stored) in stored {
-                match stored {
-                    Ok(()) => replicas.push(member),
-                    Err(error) => {
-                        tracing::info!(node = %member.node, "a node did not store a chunk: {error}");
-                        match error.kind {
-                            FilesErrorKind::Full => full.insert(member.node),
-                            _ => failed.insert(member.node),
-                        };
-                        why = Some(error);
-                    }
-                }
-            }
-            if !failed.is_empty() {
-                // Other nodes will soon know that a node has died.
-                self.refresh(deadline).await?;
-            }
-        }
-        Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
-    }
-
-    /// Stores a small chunk on these nodes, with other small chunks that are on their way.
-    async fn send_small(&self, chunk: &OutgoingChunk, to: &[&Member]) -> Vec<(Member, Result<(), FilesError>)> {
-        let OutgoingChunk { object, checksum, is_durable, .. } = *chunk;
-        let send = |member: &&Member| {
-            let chunk = SmallChunk { object, checksum, content: chunk.content.to_vec() };
-            (**member, self.0.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }))
-        };
-        let sent: Vec<_> = to.iter().map(send).collect();
-        let mut ended = Vec::with_capacity(sent.len());
-        for (member, answer) in sent {
-            let stored = answer.await.and_then(|answer| {
-                answer.map_err(|failure| match failure {
-                    StoreFailure::NoSpace(why) => not_stored(&member, FilesErrorKind::Full, &why),
-                    StoreFailure::Failed(why) => not_stored(&member, FilesErrorKind::Unreachable, &why),
-                })
-            });
-            ended.push((member, stored));
-        }
-        ended
-    }
-
-    /// Stores a chunk on these nodes, in a chain: the first node gets it from a node that has it, or from this client;
-    /// each further node gets it from the one before it while it arrives. Nodes without space are skipped. Returns the
-    /// nodes that have stored it, and the nodes that have failed.
-    pub(crate) async fn chain(
-        &self,
-        chunk: &OutgoingChunk,
-        from: Option<&Member>,
-        to: &[&Member],
-    ) -> Vec<(Member, Result<(), FilesError>)> {
-        let mut source = from.map(|member| member.transfer);
-        let (mut links, mut ended) = (Vec::new(), Vec::new());
-        for member in to.iter().map(|member| **member) {
-            match self.begin(&member, chunk, source).await {
-                Ok(begun) => {
-                    let (files, chunk) = (self.clone(), chunk.clone());
-                    let brings = source.is_none();
-                    links.push((
-                        member,
-                        tokio::spawn(async move { files.store_on(&member, chunk, begun, brings).await }),
-                    ));
-                    source = Some(member.transfer);
-                }
-                Err(error) => ended.push((member, Err(error))),
-            }
-        }
-        let mut is_broken = false;
-        for (member, link) in links {
-            let stored = link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            // Failures after the first one in the chain may be its consequences, and are not counted.
-            if stored.is_ok() || !is_broken {
-                is_broken |= stored.is_err();
-                ended.push((member, stored));
-            }
-        }
-        ended
-    }
-
-    /// Asks a node to store a chunk; `None` if the node has it already.
-    async fn begin(
-        &self,
-        member: &Member,
-        chunk: &OutgoingChunk,
-        from: Option<SocketAddr>,
-    ) -> Result<Option<Replies>, FilesError> {
-        let OutgoingChunk { object, size_bytes, checksum, is_durable, .. } = *chunk;
-        let request = RequestBody::Store { object, size_bytes, checksum, from, is_durable };
-        let mut replies = self.0.calls.ask(member.address, request).await?;
-        let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
-        match ready? {
-            ResponseBody::Ready => Ok(Some(replies)),
-            ResponseBody::Stored { failure: None } => Ok(None),
-            ResponseBody::Stored { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Full, &why)),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched from another
-    /// node.
-    async fn store_on(
-        &self,
-        member: &Member,
-        chunk: OutgoingChunk,
-        begun: Option<Replies>,
-        brings: bool,
-    ) -> Result<(), FilesError> {
-        let Some(mut replies) = begun else { return Ok(()) };
-        if brings {
-            let pushed = self.0.peers.push(member.transfer, chunk.object, chunk.content).await;
-            pushed.map_err(|error| FilesError::unreachable(error.message))?;
-        }
-        let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
-        match stored? {
-            ResponseBody::Stored { failure: None } => Ok(()),
-            ResponseBody::Stored { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Unreachable, &why)),
-            _ => Err(unexpected()),
-        }
-    }
-}
-
-/// The number of replicas with which a chunk counts as stored. If nodes are down or full, this is fewer than it should
-/// have, but at least two.
-pub(super) fn enough_replicas(replication: u8, nodes: usize) -> usize {
-    usize::from(replication).min(2).min(nodes).max(1)
-}
-
-pub(super) fn silent(member: &Member) -> FilesError {
-    FilesError::unreachable(format!("node {} does not answer", member.node))
-}
-
-fn no_room(bytes: u64) -> FilesError {
-    FilesError::new(FilesErrorKind::Full, format!("no node has space for a chunk of {bytes} bytes"))
-}
-
-pub(super) fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
-    FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
-}
-
-/// A chunk that is being stored on nodes.
-#[derive(Clone)]
-pub(crate) struct OutgoingChunk {
-    pub object: ObjectId,
-    pub size_bytes: u64,
-    pub checksum: u64,
-    pub is_durable: bool,
-    /// Empty if a node has the chunk already.
-    pub content: Arc<Vec<u8>>,
 }
 
 /// Reads a source to its end and cuts it into chunks. The first chunk begins with `begun`. Ends early if `take` returns
@@ -500,7 +330,7 @@ fn cut(
     buffer_bytes: usize,
     mut take: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), FilesError> {
-    let bad = |error: eyas_blocks::format::BadContent| FilesError::invalid(error.to_string());
+    let bad = |error: eyas_blocks::format::BadContent| FilesError::new(FilesErrorKind::WrongFormat, error.to_string());
     let (mut buffer, mut chunk) = (begun, Vec::new());
     loop {
         let mut bytes = &buffer[..];
@@ -517,7 +347,7 @@ fn cut(
         if chunk.len() > MAX_CHUNK_BYTES {
             let message =
                 format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: check that this is its format");
-            return Err(FilesError::invalid(message));
+            return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
         }
         buffer.resize(buffer_bytes, 0);
         let read = loop {

@@ -28,7 +28,7 @@ impl Database {
         let write = || -> Result<(), redb::Error> {
             let write = self.redb.begin_write()?;
             write.open_table(META)?.insert("epoch", &*bytes_of(&epoch))?;
-            Ok(write.commit()?)
+            self.commit(write)
         };
         write().map(|()| epoch).map_err(|e| self.failed(e))
     }
@@ -76,7 +76,7 @@ impl Database {
                     }
                 }
             }
-            Ok(write.commit()?)
+            self.commit(write)
         };
         write().map_err(|e| self.failed(e))
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use eyas_dfs::{
     BoxedFuture, ChunkSpace, Creation, DfsClient, DfsNode, FilesError, NearNode, Site, SpaceError, WriteOptions,
 };
-use eyas_session::{Access, DataKeys};
+use eyas_session::{Access, DataKeys, ListenPlace};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -83,7 +83,10 @@ impl Cluster {
         // Tasks of the node that has ended release its folder soon.
         let mut opened = None;
         eventually("the folder is free", async || {
-            let both = (ObjectStore::open(folder.join("store")), Site::open(&folder.join("files"), LOCALHOST));
+            let both = (
+                ObjectStore::open(folder.join("store")),
+                Site::open(&folder.join("files"), ListenPlace { ip: LOCALHOST, ports: None }),
+            );
             opened = if let (Ok((store, _)), Ok(site)) = both { Some((store, site)) } else { None };
             opened.is_some()
         })
@@ -138,6 +141,12 @@ impl Cluster {
     pub async fn files_near(&self, node: usize) -> DfsClient {
         let store = Some(self.nodes[node].store.dir().to_owned());
         self.client(Some(NearNode { node: self.nodes[node].node.node(), store })).await
+    }
+
+    /// A client that sees no store, as on another machine.
+    pub async fn files_far(&self) -> DfsClient {
+        let node = self.nodes[0].node.node();
+        self.client(Some(NearNode { node, store: None })).await
     }
 
     async fn client(&self, near: Option<NearNode>) -> DfsClient {

@@ -117,6 +117,20 @@ async fn folders_and_links_are_renamed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_not_moved_if_a_name_would_be_too_long() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let long = format!("/a{}", format!("/{}", "x".repeat(250)).repeat(16));
+    let before = write(&files, &long, b"x\n").await.unwrap();
+    write(&files, "/a/0", b"x\n").await.unwrap();
+    let to = format!("/{}", "y".repeat(250));
+    let refused = files.rename(&name("/a"), &name(&to), RenameOptions::default()).await.unwrap_err();
+    assert_eq!(refused.kind, FilesErrorKind::Invalid, "{refused}");
+    assert_eq!(names(&files, "/", 9).await, ["/a"]);
+    assert!(files.exists(&name("/a/0")).await.unwrap() && files.exists(&before.name).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_folder_can_be_moved_away_and_back() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;

@@ -2,12 +2,14 @@
 
 mod cluster;
 mod folders;
+mod lost_answers;
 mod runs;
+mod upgrade;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::mpsc;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
@@ -107,7 +109,7 @@ async fn what_was_cut_off_never_appears() {
     assert_eq!(content_of(&files, "/whole").await, b"first\n");
     let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }, ..SMALL };
     let error = files.write(&name("/odd"), io::Cursor::new(vec![0; 20]), odd, |_| {}).await.unwrap_err();
-    assert_eq!(error.kind, FilesErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind, FilesErrorKind::WrongFormat, "{error}");
 }
 
 /// Reports when it is read, and then waits for its content.
@@ -248,6 +250,29 @@ async fn chunks_whose_rows_are_lost_are_known_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn small_chunks_that_a_power_failure_has_taken_are_put_back() {
+    const CONTENTS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("contents");
+    let mut cluster = Cluster::of(1).await;
+    let content = lines(1000);
+    let written = write(&cluster.files().await, "/small", &content).await.unwrap();
+    let path = cluster.folder(0).join("files/files.redb");
+    let chunk = some_chunk(&cluster, 0);
+    let place = cluster.end(0);
+    // As if the power had failed before the node has synced the file of the chunk.
+    eventually("the database is free", async || {
+        let Ok(database) = redb::Database::open(&path) else { return false };
+        let write = database.begin_write().unwrap();
+        write.open_table(CONTENTS).unwrap().insert(written.record.chunks[0].object.0, &*content).unwrap();
+        write.commit().is_ok()
+    })
+    .await;
+    std::fs::remove_file(chunk).unwrap();
+    cluster.start(place, false).await;
+    cluster.settles().await;
+    assert_eq!(content_of(&cluster.files().await, "/small").await, content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn damage_is_found_and_mended() {
     let cluster = Cluster::of(4).await;
     let files = cluster.files().await;
@@ -285,6 +310,22 @@ async fn a_full_node_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn chunks_are_sent_by_a_client_that_sees_no_store_and_handed_over_by_one_that_does() {
+    let cluster = Cluster::of(4).await;
+    let content = lines(300_000);
+    for (file, files) in [("/far", cluster.files_far().await), ("/near", cluster.files().await)] {
+        let written = write(&files, file, &content).await.unwrap();
+        assert!(written.record.chunks.iter().all(|chunk| chunk.replicas.len() == 3));
+        assert!(files.verify(&written, true).await.unwrap().is_good());
+        assert_eq!(content_of(&files, file).await, content);
+    }
+    for node in 0..4 {
+        let partial = cluster.folder(node).join("store/partial");
+        assert_eq!(std::fs::read_dir(partial).unwrap().count(), 0, "no file is left");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
     let cluster = Cluster::of(3).await;
     let content = lines(300_000);
@@ -292,8 +333,8 @@ async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
     let sent = cluster.served_bytes();
     let near = cluster.files_near(0).await;
     assert_eq!(content_of(&near, "/a").await, content);
-    assert!(matches!(near.open_chunk(&written, 1, 1).await.unwrap().content, ChunkContent::File(_)));
-    let ends = async |files: &DfsClient| files.open_chunk(&written, 0, 5).await.unwrap().ends;
+    assert!(matches!(near.open_chunk(&written, 1, 1, true).await.unwrap().content, ChunkContent::File(_)));
+    let ends = async |files: &DfsClient| files.open_chunk(&written, 0, 5, false).await.unwrap().ends;
     let ends_near = ends(&near).await;
     assert_eq!(cluster.served_bytes(), sent, "no node has sent a byte");
     assert_eq!(ends_near, ends(&cluster.files().await).await);
@@ -307,15 +348,54 @@ async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
     fs::set_permissions(path(1), fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(path(1), vec![b'x'; written.record.chunks[1].size_bytes as usize]).unwrap();
     fs::remove_file(path(2)).unwrap();
-    assert!(matches!(near.open_chunk(&written, 1, 1).await.unwrap().content, ChunkContent::Bytes(_)));
+    assert!(matches!(near.open_chunk(&written, 1, 1, true).await.unwrap().content, ChunkContent::Bytes(_)));
     // One bit of the last byte, and a byte less.
     let mut first = fs::read(path(0)).unwrap();
     *first.last_mut().unwrap() ^= 1;
     fs::set_permissions(path(0), fs::Permissions::from_mode(0o644)).unwrap();
     for _ in 0..2 {
         fs::write(path(0), &first).unwrap();
-        assert!(matches!(near.open_chunk(&written, 0, 5).await.unwrap().content, ChunkContent::Bytes(_)));
+        assert!(matches!(near.open_chunk(&written, 0, 5, false).await.unwrap().content, ChunkContent::Bytes(_)));
         first.pop();
     }
     assert_eq!(content_of(&near, "/a").await, content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
+    let cluster = Cluster::of(3).await;
+    let content = lines(300_000);
+    let written = write(&cluster.files().await, "/a", &content).await.unwrap();
+    let sent = cluster.served_bytes();
+    let files = cluster.files().await;
+    assert_eq!(content_of(&files, "/a").await, content);
+    let chunk = &written.record.chunks[0];
+    assert!(files.check_near(chunk).await);
+    assert_eq!(files.part_near(chunk, 5..10, false).await.as_deref(), Some(&content[5..10]));
+    // Small parts of an unknown chunk are requested until there are many of them.
+    let other = &written.record.chunks[1];
+    assert_eq!(files.part_near(other, 5..10, false).await, None);
+    let mut parts = 1;
+    while files.part_near(other, 5..10, false).await.is_none() {
+        parts += 1;
+    }
+    assert_eq!(parts, 16);
+    assert_eq!(cluster.served_bytes(), sent, "no node has sent a byte");
+
+    // Files that a program has written to after they were checked are not used, and neither are missing ones.
+    for chunk in [chunk, other] {
+        let Chunk { object, size_bytes, checksum, .. } = chunk;
+        for node in &cluster.nodes {
+            let path = object_path(node.store.dir(), *object, *size_bytes, Checksum(*checksum));
+            match chunk == other {
+                true => drop(fs::remove_file(path)),
+                false if path.exists() => {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+                    fs::File::options().write(true).open(path).unwrap().write_all_at(b"other", 5).unwrap();
+                }
+                false => {}
+            }
+        }
+        assert_eq!(files.part_near(chunk, 5..10, true).await, None);
+    }
 }

@@ -27,6 +27,9 @@ impl DispatcherCore {
                 (None, Some(reason)) => self.why_waiting(reason),
                 (None, None) => "It waits.".into(),
             });
+            if scheduled.executor.is_none() {
+                because.extend(self.why_no_node_comes(&scheduled.need));
+            }
             if let Some(executor) = self.suspended_on(job, task.index) {
                 let name = &executor.name;
                 because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
@@ -47,6 +50,7 @@ impl DispatcherCore {
             }
             if let Some(executor) = scheduled.executor {
                 because.extend(self.where_inputs_were(executor, &scheduled.inputs));
+                because.extend(self.by_relay(executor));
             }
         } else {
             because.extend(self.why_not_scheduled(job, task, &view));
@@ -56,6 +60,7 @@ impl DispatcherCore {
 
     fn why_waiting(&self, reason: &WaitReason) -> String {
         match reason {
+            WaitReason::NoExecutors if self.pools.are_on() => "It waits because no executor has joined.".into(),
             WaitReason::NoExecutors => {
                 "It waits because no executor has joined: start some with `eyas start executor`.".into()
             }
@@ -123,6 +128,15 @@ impl DispatcherCore {
         })
     }
 
+    /// The way by which data of other nodes reaches an executor that is behind a relay.
+    fn by_relay(&self, executor: ExecutorId) -> Option<String> {
+        let relay = self.executors.get(executor)?.transfer.relay?;
+        Some(format!(
+            "That executor is behind the relay {relay}. Executors elsewhere send it objects through the relay, and \
+             only those that persistent storage does not have."
+        ))
+    }
+
     fn why_not_scheduled(&self, job: &Job, task: TaskId, view: &TaskView) -> Vec<String> {
         match (job.tasks[task.index as usize].phase, &view.status) {
             (Phase::Blocked, _) if !self.why_kept_inputs_lack(job, task.index).is_empty() => {
@@ -166,12 +180,17 @@ impl DispatcherCore {
                 }
                 if reads.count() > 0 {
                     because.push(format!(
-                        "Its inputs came from the local store ({}), peers ({}) and persistent storage ({}).",
+                        "Its inputs came from the local store ({}), peers ({}), persistent storage ({}) and files of \
+                         the cluster (own node {}, other nodes {}).",
                         units::format_bytes(reads.local.bytes),
                         units::format_bytes(reads.peer.bytes),
-                        units::format_bytes(reads.persistent.bytes)
+                        units::format_bytes(reads.persistent.bytes),
+                        units::format_bytes(reads.files.own_bytes),
+                        units::format_bytes(reads.files.other_bytes)
                     ));
                 }
+                let ran_on = self.executors.iter().find(|(_, executor)| view.executor.as_ref() == Some(&executor.name));
+                because.extend(ran_on.and_then(|(executor, _)| self.by_relay(executor)));
                 because
             }
             (phase, None) => vec![format!("It is {}.", phase.name())],
@@ -208,6 +227,7 @@ fn mismatch(what: &Mismatch, on: u32) -> String {
         Mismatch::Requirement(part) => format!("{on} do not meet `{part}`"),
         Mismatch::Accept(part) => format!("{on} accept only tasks with `{part}`"),
         Mismatch::Error(part, why) => format!("on {on} `{part}` cannot be told ({why})"),
+        Mismatch::Time => format!("{on} are ended by their batch system before it could end"),
         Mismatch::Disk => format!("{on} have no room on their disk for what it reads and takes"),
     }
 }

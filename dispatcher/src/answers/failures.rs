@@ -2,11 +2,11 @@
 
 use eyas_jobs::Job;
 use eyas_types::template::Expansion;
-use eyas_types::{Input, InputFrom, Name, ObjectSpec, Program, Template, Value, units};
+use eyas_types::{Input, Name, ObjectSpec, Program, Template, Value, units};
 use eyas_wire::view::FailureView;
 
 use super::ResultReader;
-use super::views::item_text;
+use super::views::{item_text, name_of_output};
 use crate::dispatcher_core::DispatcherCore;
 
 /// Failures in one answer.
@@ -61,10 +61,9 @@ pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
 }
 
 fn source_of(input: &Input, object: Option<&ObjectSpec>) -> Name {
-    match (object, input.from) {
-        (Some(object), _) => object.source.strip_prefix(b"file://").unwrap_or(&object.source).into(),
-        (None, InputFrom::Output { task, .. }) => format!("output of task {task}").into(),
-        (None, InputFrom::Object(_)) => Name::default(),
+    match object {
+        Some(object) => object.source.strip_prefix(b"file://").unwrap_or(&object.source).into(),
+        None => name_of_output(input),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use eyas_jobs::{Job, JobSummary, Phase};
 use eyas_sched::ObjectLocations;
-use eyas_types::{ExecutorId, ExecutorLoad, InputFrom, Name, ObjectId, Resources, TaskItem, units};
+use eyas_types::{ExecutorId, ExecutorLoad, Input, Name, ObjectId, Resources, TaskItem, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
 use super::failures::command_of;
@@ -34,6 +34,7 @@ impl DispatcherCore {
             retried: summary.retried,
             reused: summary.reused,
             recomputed: summary.recomputed,
+            peak_memory_bytes: summary.peak_memory_bytes,
             reads: summary.reads,
             submitted_unix_ms: summary.submitted_unix_ms,
             elapsed_us: summary.elapsed_us,
@@ -61,6 +62,7 @@ impl DispatcherCore {
             retried: job.retried,
             reused: job.reused,
             recomputed: job.recomputed,
+            peak_memory_bytes: job.peak_memory_bytes,
             reads: job.reads(),
             submitted_unix_ms: job.spec.submitted_unix_ms,
             elapsed_us: job.time_us(self.clock.now_us()),
@@ -73,9 +75,15 @@ impl DispatcherCore {
             return view;
         }
         view.warnings.extend(self.why_set_aside());
+        if job.spec.needs().all(|need| self.may_get_nodes(&need)) {
+            return view;
+        }
         if view.executors == 0 {
             view.is_stuck = true;
-            view.warnings.push("no executor has joined: start some with `eyas start executor`".into());
+            view.warnings.push(match self.pools.are_on() {
+                false => "no executor has joined: start some with `eyas start executor`".into(),
+                true => job.spec.needs().flat_map(|need| self.why_no_node_comes(&need)).take(1).collect(),
+            });
         } else {
             let executors = self.scheduler.explain_executors();
             let too_large = |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
@@ -179,6 +187,7 @@ impl DispatcherCore {
             ran_us: outcome.map_or(0, |outcome| outcome.ran_us),
             suspended_us: outcome.map_or(0, |outcome| outcome.suspended_us),
             cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
+            peak_memory_bytes: outcome.map_or(0, |outcome| outcome.peak_memory_bytes),
             reused: outcome.and_then(|outcome| outcome.reused),
             estimate: outcome.and_then(|outcome| outcome.estimate),
             reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
@@ -218,6 +227,7 @@ impl DispatcherCore {
                 reads: executor.reads,
                 silent_us: self.clock.now_us().saturating_sub(executor.sign_of_life.last_us()),
                 files: executor.files,
+                relay: executor.transfer.relay,
             })
         });
         views.collect()
@@ -284,17 +294,20 @@ impl DispatcherCore {
             samples: job.samples().to_vec(),
             metrics,
             failures: self.failures(job, &[]),
+            pools: self.pools.views(),
         }
     }
+}
+
+/// The name of an input that another task writes; empty for others.
+pub(super) fn name_of_output(input: &Input) -> Name {
+    input.from.output().map(|(task, _)| format!("output of task {task}").into()).unwrap_or_default()
 }
 
 pub(super) fn item_text(item: &TaskItem) -> Name {
     let values: Vec<_> = item.values.iter().map(|value| value.text.as_bytes()).collect();
     match (values.is_empty(), item.inputs.first()) {
-        (true, Some(input)) => match input.from {
-            InputFrom::Output { task, .. } => format!("output of task {task}").into(),
-            InputFrom::Object(_) => Name::default(),
-        },
+        (true, Some(input)) => name_of_output(input),
         _ => values.join(&b' ').into(),
     }
 }

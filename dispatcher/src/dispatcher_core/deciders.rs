@@ -90,11 +90,12 @@ impl DispatcherCore {
     }
 
     /// A task's inputs, and a chunk of each input that is a file of several chunks, by which the task is placed.
-    fn with_chunks(&self, job: JobId, inputs: Box<[(ObjectId, u64)]>) -> Box<[(ObjectId, u64)]> {
+    fn with_chunks(&mut self, job: JobId, inputs: Box<[(ObjectId, u64)]>) -> Box<[(ObjectId, u64)]> {
         let chunks = self.jobs.get(job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
         let Some(chunks) = chunks else { return inputs };
-        let with_chunks = inputs.iter().filter_map(|(object, _)| chunks.get(object));
-        let near: Vec<_> = with_chunks.filter_map(|chunks| self.scheduler.part_for_placement(chunks)).collect();
+        let with_chunks = inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
+        let choose = |(object, chunks): (_, &Vec<_>)| self.scheduler.part_for_placement(job, object, chunks);
+        let near: Vec<_> = with_chunks.filter_map(choose).collect();
         let mut inputs: Vec<_> = inputs.into_iter().chain(near).collect();
         inputs.sort_unstable();
         inputs.dedup_by_key(|(object, _)| *object);
@@ -120,7 +121,7 @@ impl DispatcherCore {
         let inputs = job.inputs(&item).map(|(input, object)| {
             let object = object.expect("only a task with all its inputs is set free").clone();
             let holders = if hints.is_empty() { Vec::new() } else { holders_of(object.id()) };
-            AssignedInput { object, name: input.name.clone(), holders }
+            AssignedInput { object, part: input.from.part(), name: input.name.clone(), holders }
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
         let template = item.template;

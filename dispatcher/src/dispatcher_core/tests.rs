@@ -1,7 +1,6 @@
 //! The core with a journal of its own, told by hand what happens; a kill is the end of one core, and a second that
 //! takes up the same journal.
 
-use std::net::SocketAddr;
 use std::sync::mpsc as std_mpsc;
 
 use eyas_jobs::{MAX_RECOMPUTATIONS, Phase, RETURN_GRACE_US};
@@ -87,8 +86,9 @@ impl Dispatcher {
             incarnation: String::new(),
             capacity: Resources { cpus_milli: 1000 * slots, ..Resources::default() },
             store_bytes: 0,
-            transfer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            transfer: eyas_wire::executor::TransferAddress { address: ([127, 0, 0, 1], 1).into(), relay: None },
             files: None,
+            origin: None,
             held: Vec::new(),
         };
         let (reply, mut id) = oneshot::channel();

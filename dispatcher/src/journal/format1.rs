@@ -1,31 +1,19 @@
 //! The journal's format 1, which is read once and written again in the present one. It had one time for all ends of an
 //! entry, none for pauses before a retry, no samples, and no places of outputs.
 
-use eyas_jobs::{Entry, Items, JobEnd, JobSpec, output_bytes};
+use eyas_jobs::{Entry, JobEnd, output_bytes};
 use eyas_types::access::FilesScope;
 use eyas_types::outcome::Delivered;
-use eyas_types::{
-    Distribution, Estimate, Input, Name, ObjectSpec, Outcome, OutputSpec, Program, Reads, Resources, Status, TaskId,
-    TaskResult, TaskTemplate, Template, WorkingFolder,
-};
+use eyas_types::{Input, Name, ObjectSpec, OutputSpec, Program, Resources, TaskTemplate, Template, WorkingFolder};
 use redb::WriteTransaction;
 use serde::{Deserialize, Serialize};
 
 use super::JournalProblem;
-use super::format2::{migrate_entries, migrate_jobs};
+use super::format2::{Spec2, migrate_entries, migrate_jobs};
+use super::format3::Result3;
 
 /// A job as it was submitted, in format 1: of its tasks nothing was said of files of the cluster.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Spec1 {
-    pub name: String,
-    pub templates: Vec<Template1>,
-    pub objects: Vec<ObjectSpec>,
-    pub items: Items,
-    pub submitted_unix_ms: u64,
-    pub reuse: bool,
-    pub broadcast: Vec<u32>,
-    pub distribution: Distribution,
-}
+pub(super) type Spec1 = Spec2<Template1>;
 
 /// A template, in format 1.
 #[derive(Serialize, Deserialize)]
@@ -43,26 +31,6 @@ pub(super) struct Template1 {
     pub timeout_us: Option<u64>,
     pub retries: u32,
     pub capture_bytes: u64,
-}
-
-impl From<Spec1> for JobSpec {
-    fn from(spec: Spec1) -> Self {
-        let Spec1 { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution } = spec;
-        let templates = templates.into_iter().map(TaskTemplate::from).collect();
-        let terms = Vec::new();
-        JobSpec {
-            name,
-            templates,
-            objects,
-            items,
-            submitted_unix_ms,
-            reuse,
-            broadcast,
-            distribution,
-            terms,
-            ..JobSpec::default()
-        }
-    }
 }
 
 impl From<Template1> for TaskTemplate {
@@ -97,34 +65,8 @@ pub(super) enum Entry1 {
     Cancelled(Vec<u32>),
 }
 
-/// A task's end, in format 1.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Result1 {
-    pub index: u32,
-    pub attempt: u32,
-    pub executor: String,
-    pub queued_us: u64,
-    pub delivery_us: u64,
-    pub outcome: Outcome1,
-}
-
-/// An executor's report on a task, in format 1.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Outcome1 {
-    pub status: Status,
-    pub waited_us: u64,
-    pub ran_us: u64,
-    pub suspended_us: u64,
-    pub cpu_us: u64,
-    pub reads: Reads,
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
-    pub cut_bytes: u64,
-    /// The place in the template's outputs, and the object.
-    pub outputs: Vec<(u16, ObjectSpec)>,
-    pub reused: Option<TaskId>,
-    pub estimate: Option<Estimate>,
-}
+/// A task's end, in format 1: its outputs had no places.
+pub(super) type Result1 = Result3<(u16, ObjectSpec)>;
 
 impl From<Entry1> for Entry {
     fn from(entry: Entry1) -> Self {
@@ -143,23 +85,7 @@ impl From<Entry1> for Entry {
 
 /// A task came to wait as long before its end as all that it did took.
 fn end(at_us: u64, result: Result1) -> JobEnd {
-    let Result1 { index, attempt, executor, queued_us, delivery_us, outcome } = result;
-    let outputs = outcome.outputs.into_iter().map(|(output, object)| Delivered { output, object, place: None });
-    let outcome = Outcome {
-        status: outcome.status,
-        waited_us: outcome.waited_us,
-        ran_us: outcome.ran_us,
-        suspended_us: outcome.suspended_us,
-        cpu_us: outcome.cpu_us,
-        reads: outcome.reads,
-        stdout: outcome.stdout,
-        stderr: outcome.stderr,
-        cut_bytes: outcome.cut_bytes,
-        outputs: outputs.collect(),
-        reused: outcome.reused,
-        estimate: outcome.estimate,
-    };
-    let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
+    let result = result.map(|(output, object)| Delivered { output, object, place: None });
     let outcome = &result.outcome;
     let took_us = result.queued_us + outcome.waited_us + outcome.ran_us + outcome.suspended_us + result.delivery_us;
     let (ready_us, output_bytes) = (at_us.saturating_sub(took_us), output_bytes(&result.outcome));

@@ -12,15 +12,17 @@ use redb::{ReadableTable, WriteTransaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::format3::Result3;
 use super::read::read_parts;
 use super::write::{put_entry, put_parts};
 use super::{ENTRIES, JOBS, JournalProblem, encode};
 
-/// A job as it was submitted, in format 2: of its tasks, the ids in job files were not known.
+/// A job as it was submitted, in format 2: of its tasks, the ids in job files were not known. Format 1 had other
+/// templates.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Spec2 {
+pub(super) struct Spec2<T = Template2> {
     pub name: String,
-    pub templates: Vec<Template2>,
+    pub templates: Vec<T>,
     pub objects: Vec<ObjectSpec>,
     pub items: Items,
     pub submitted_unix_ms: u64,
@@ -48,11 +50,10 @@ pub(super) struct Template2 {
     pub files: FilesScope,
 }
 
-impl From<Spec2> for JobSpec {
-    fn from(spec: Spec2) -> Self {
+impl<T: Into<TaskTemplate>> From<Spec2<T>> for JobSpec {
+    fn from(spec: Spec2<T>) -> Self {
         let Spec2 { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution } = spec;
-        let templates = templates.into_iter().map(TaskTemplate::from).collect();
-        let terms = Vec::new();
+        let templates = templates.into_iter().map(T::into).collect();
         JobSpec {
             name,
             templates,
@@ -62,7 +63,6 @@ impl From<Spec2> for JobSpec {
             reuse,
             broadcast,
             distribution,
-            terms,
             ..JobSpec::default()
         }
     }
@@ -106,12 +106,13 @@ pub(super) enum Entry2 {
 pub(super) struct JobEnd2 {
     pub at_us: u64,
     pub ready_us: u64,
-    pub result: TaskResult,
+    pub result: Result3,
 }
 
 impl From<JobEnd2> for JobEnd {
     fn from(end: JobEnd2) -> Self {
         let JobEnd2 { at_us, ready_us, result } = end;
+        let result = TaskResult::from(result);
         JobEnd { at_us, ready_us, output_bytes: output_bytes(&result.outcome), result }
     }
 }

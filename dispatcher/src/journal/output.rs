@@ -246,6 +246,7 @@ fn without_output(end: &JobEnd) -> JobEnd {
         ran_us: outcome.ran_us,
         suspended_us: outcome.suspended_us,
         cpu_us: outcome.cpu_us,
+        peak_memory_bytes: outcome.peak_memory_bytes,
         reads: outcome.reads,
         stdout: Vec::new(),
         stderr: Vec::new(),

@@ -10,7 +10,7 @@ use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
 use super::output::OutputPlace;
-use super::{ENTRIES, JOBS, Journal, JournalError, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
+use super::{CHUNKS, ENTRIES, JOBS, Journal, JournalError, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
 use crate::expressions::compile;
 
 /// A row of entries or results.
@@ -69,7 +69,12 @@ impl Journal {
 
     pub(super) fn load_written(&self, job: JobId) -> Result<Replay, JournalProblem> {
         let read = self.database.begin_read()?;
-        let spec = spec_of(&read.open_table(JOBS)?, job)?.ok_or(JournalProblem::DamagedJob(job))?;
+        let mut spec = spec_of(&read.open_table(JOBS)?, job)?.ok_or(JournalProblem::DamagedJob(job))?;
+        if let Some(chunks) = read_parts(&read.open_table(CHUNKS)?, job.0)? {
+            let what = || format!("the chunks of job {job}");
+            let chunks = postcard::from_bytes(&chunks);
+            spec.chunks = chunks.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+        }
         let snapshot = read_parts(&read.open_table(SNAPSHOTS)?, job.0)?;
         let mut replay = match snapshot {
             None => Replay::new(job, spec),

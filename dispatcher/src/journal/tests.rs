@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use eyas_jobs::{Entry, Items, JobEnd, JobSpec, Replay};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    ObjectSpec, Outcome, Program, Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, WorkingFolder,
+    ObjectId, ObjectSpec, Outcome, Program, Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, WorkingFolder,
 };
 
-use super::format1::{Entry1, Outcome1, Result1, Spec1, Template1};
+use super::format1::{Entry1, Result1, Spec1, Template1};
 use super::format2::{Entry2, JobEnd2, Spec2, Template2};
+use super::format3::{Entry3, JobEnd3, Outcome3, Result3};
 use super::output::OUTPUT_BESIDE_BYTES;
 use super::read::{StoredEntry, read_parts};
 use super::write::{PART_BYTES, put_parts};
@@ -24,6 +25,26 @@ fn result(index: u32) -> TaskResult {
 
 fn end(index: u32, at_us: u64) -> JobEnd {
     JobEnd { at_us, ready_us: 3, output_bytes: 0, result: result(index) }
+}
+
+/// A result as formats 1 to 3 had it.
+fn result3(result: TaskResult) -> Result3 {
+    let TaskResult { index, attempt, executor, queued_us, delivery_us, outcome } = result;
+    let outcome = Outcome3 {
+        status: outcome.status,
+        waited_us: outcome.waited_us,
+        ran_us: outcome.ran_us,
+        suspended_us: outcome.suspended_us,
+        cpu_us: outcome.cpu_us,
+        reads: outcome.reads,
+        stdout: outcome.stdout,
+        stderr: outcome.stderr,
+        cut_bytes: outcome.cut_bytes,
+        outputs: outcome.outputs,
+        reused: outcome.reused,
+        estimate: outcome.estimate,
+    };
+    Result3 { index, attempt, executor, queued_us, delivery_us, outcome }
 }
 
 /// Waits until its thread has ended, and with it the use of the file.
@@ -100,6 +121,27 @@ fn what_was_written_is_there_after_opening_again() {
 }
 
 #[test]
+fn chunks_of_objects_are_kept_until_the_job_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(&path, &sender).unwrap();
+    let id = |number: u32| ObjectId(u128::from(number).to_le_bytes());
+    // Of more than one part.
+    let chunks: Vec<_> = (0..2 * PART_BYTES as u32 / 16).map(|number| (id(number), 4 << 20)).collect();
+    let spec = JobSpec { chunks: BTreeMap::from([(id(7), chunks)]), ..tasks(1) };
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
+    wait_for(&done, WrittenRecord::Job(JOB));
+    close(journal);
+    let journal = open_at(&path, &sender).unwrap();
+    assert!(journal.load_written(JOB).unwrap().job().spec.chunks == spec.chunks);
+    journal.write(JournalRecord::Forget { job: JOB });
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
+    wait_for(&done, WrittenRecord::Job(JOB));
+    assert!(journal.load_written(JOB).unwrap().job().spec.chunks.is_empty());
+}
+
+#[test]
 fn a_file_that_is_mostly_unused_is_made_smaller() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.redb");
@@ -149,7 +191,7 @@ fn format_1_is_read_and_written_again() {
         executor: "n1".into(),
         queued_us: 1,
         delivery_us: 2,
-        outcome: Outcome1 {
+        outcome: Outcome3 {
             status: Status::Exited(index as i32),
             waited_us: 0,
             ran_us: 0,
@@ -272,7 +314,7 @@ fn format_2_is_read_and_written_again() {
     let path = folder.path().join("journal.redb");
     let end2 = |index, at_us| {
         let outcome = Outcome { stdout: vec![b'x'; 100_000], ..Outcome::of(Status::Exited(1)) };
-        JobEnd2 { at_us, ready_us: 3, result: TaskResult { outcome, ..result(index) } }
+        JobEnd2 { at_us, ready_us: 3, result: result3(TaskResult { outcome, ..result(index) }) }
     };
     let sample = || vec![Default::default()];
     let template = || Template2 {
@@ -436,7 +478,7 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     let summary = replay.job().summary();
     let snapshot = Arc::new(replay.job().snapshot());
     let record = |drops_results| {
-        let (summary, snapshot) = (Some(summary.clone()), snapshot.clone());
+        let (summary, snapshot) = (Some(Box::new(summary.clone())), snapshot.clone());
         JournalRecord::Snapshot { job: JOB, snapshot, summary, drops_results }
     };
     journal.write(record(false));
@@ -459,4 +501,45 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     assert_eq!(journal.jobs().unwrap(), [(JOB, None)]);
     close(journal);
     assert!(!path.with_extension("differs").exists());
+}
+
+#[test]
+fn format_3_is_read_and_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (spec, samples) = (tasks(2), || vec![Default::default()]);
+    let ends = |times: [u64; 2]| times.into_iter().enumerate().map(|(index, at_us)| end(index as u32, at_us));
+    let entry3 = |times| {
+        let ends = ends(times).map(|JobEnd { at_us, ready_us, output_bytes, result }| {
+            let result = result3(result);
+            JobEnd3 { at_us, ready_us, output_bytes, result }
+        });
+        Entry3::Results { ends: ends.collect(), samples: samples() }
+    };
+    let mut replay = Replay::new(JOB, spec.clone());
+    let expected = Entry::Results { ends: ends([4, 5]).collect(), samples: samples() };
+    replay.apply(expected.clone());
+    let job = replay.into_job();
+    // A snapshot and a summary as format 3 had them: without the last byte, which is a peak of 0.
+    let earlier = |present: Vec<u8>| present[..present.len() - 1].to_vec();
+    {
+        let database = Database::create(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(META).unwrap().insert("version", 3).unwrap();
+        put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&spec)).unwrap();
+        let row = encode(&(entry3([4, 5]), Vec::<OutputPlace>::new()));
+        write.open_table(RESULTS).unwrap().insert((JOB.0, 0), &row[..]).unwrap();
+        let snapshot = earlier(encode(&job.snapshot()));
+        put_parts(&mut write.open_table(SNAPSHOTS).unwrap(), JOB.0, &snapshot).unwrap();
+        let summary = earlier(encode(&job.summary()));
+        write.open_table(SUMMARIES).unwrap().insert(JOB.0, &summary[..]).unwrap();
+        write.commit().unwrap();
+    }
+    for _ in 0..2 {
+        let journal = open_at(&path, &mpsc::channel().0).unwrap();
+        assert_eq!((spec_at(&journal, JOB), entries_of(&journal, JOB)), (spec.clone(), vec![expected.clone()]));
+        assert_eq!(journal.load(JOB, std::iter::empty()).unwrap().into_job().snapshot(), job.snapshot());
+        assert_eq!(journal.jobs().unwrap(), [(JOB, Some(job.summary()))]);
+        close(journal);
+    }
 }

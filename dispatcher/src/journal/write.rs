@@ -12,7 +12,7 @@ use super::mark::Mark;
 use super::output::{Appending, OutputFiles, OutputPlace};
 use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
 use super::{
-    ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, SUMMARIES, TRANSACTIONS,
+    CHUNKS, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, SUMMARIES, TRANSACTIONS,
     WrittenRecord, encode,
 };
 
@@ -77,6 +77,9 @@ impl JournalWriter {
         match record {
             JournalRecord::Job { job, spec } => {
                 put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
+                if !spec.chunks.is_empty() {
+                    put_parts(&mut write.open_table(CHUNKS)?, job.0, &encode(&spec.chunks))?;
+                }
                 Ok(WrittenRecord::Job(*job))
             }
             JournalRecord::Entry { job, number, entry } => {
@@ -94,11 +97,12 @@ impl JournalWriter {
                     tell_difference(told_in, *job, "a snapshot is not what its entries give")?;
                     return Err(JournalProblem::Differs(*job));
                 }
-                put_snapshot(write, *job, snapshot, summary.as_ref(), *drops_results)?;
+                put_snapshot(write, *job, snapshot, summary.as_deref(), *drops_results)?;
                 Ok(WrittenRecord::Snapshot(*job))
             }
             JournalRecord::Forget { job } => {
                 write.open_table(JOBS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
+                write.open_table(CHUNKS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                 write.open_table(SNAPSHOTS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                 write.open_table(ENTRIES)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 write.open_table(RESULTS)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;

@@ -116,26 +116,35 @@ impl ExecutorCore {
 
 async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>) -> Result<Origin, FetchError> {
     let holders = hints.into_iter().map(|PeerHint { transfer, is_relay, others }| PeerHolder {
-        addr: transfer,
+        addr: transfer.address,
+        relay: transfer.relay,
         is_relay,
         others,
     });
     let holders: Vec<_> = holders.collect();
-    let FetchedObject { from, .. } = fetcher.fetch(spec, &holders).await?;
+    let FetchedObject { from, near_bytes, .. } = fetcher.fetch(spec, &holders).await?;
     Ok(match from {
         FetchSource::Local => Origin::Local,
+        FetchSource::Peer(_) if spec.is_cluster_file() => Origin::Files { own_bytes: 0 },
         FetchSource::Peer(_) => Origin::Peer,
-        // The bytes are in the stores of nodes.
-        FetchSource::Persistent if spec.is_in_cluster() => Origin::Peer,
-        FetchSource::Persistent => Origin::Persistent,
+        FetchSource::Persistent => from_storage(spec, near_bytes),
     })
 }
 
 /// Fetches an object from persistent storage, under an id that only one task uses.
 async fn fetch_private(runner: &TaskRunner, spec: &ObjectSpec, id: ObjectId) -> Result<Origin, FetchError> {
     let into = runner.store.begin(id, spec.size_bytes(), spec.executable)?;
-    runner.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
-    Ok(if spec.is_in_cluster() { Origin::Peer } else { Origin::Persistent })
+    let fetched = runner.storage.fetch(spec, into).await;
+    let fetched = fetched.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
+    Ok(from_storage(spec, fetched.near_bytes))
+}
+
+/// The origin of an object that no executor sent. The bytes of a file of the cluster are in stores of nodes.
+fn from_storage(spec: &ObjectSpec, near_bytes: u64) -> Origin {
+    match spec.is_cluster_file() {
+        true => Origin::Files { own_bytes: near_bytes },
+        false => Origin::Persistent,
+    }
 }
 
 /// The id of an input that only one task uses, where nothing is shared.

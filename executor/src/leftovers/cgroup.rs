@@ -3,7 +3,8 @@
 //! the system does not let this user make a group, there is none, and processes are found by their environment.
 //!
 //! Both versions of control groups are used, without the limits of any controller: version 2 where it is mounted, or
-//! else a hierarchy of version 1 that changes nothing for its members.
+//! else a hierarchy of version 1 that changes nothing for its members. Groups of tasks, which have limits, are made by
+//! `resources`; they are removed here.
 
 use std::fs;
 use std::io;
@@ -13,11 +14,17 @@ use std::thread::JoinHandle;
 
 use rustix::process::Pid;
 
+use crate::resources::task_group::{NoTaskGroups, TaskGroups};
+
 /// Prefix of group names, before the executor's name.
 const PREFIX: &str = "eyas-";
 /// Hierarchies of version 1 that may be used. Others count usage, or need settings.
 const PLAIN: [&str; 2] = ["freezer", "pids"];
-const MEMBERS: &str = "cgroup.procs";
+/// End of the name of the group with an executor's guardian, where it has one.
+const GUARDIAN: &str = "-guardian";
+/// All hierarchies in which an executor may have groups.
+const ALL: [&str; 4] = ["freezer", "pids", "memory", "cpu"];
+pub(crate) const MEMBERS: &str = "cgroup.procs";
 
 /// One tree of groups.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,11 +47,11 @@ impl Cgroup {
     ///
     /// # Errors
     /// The reason of the last hierarchy that was tried.
-    pub fn enter(name: &str, is_gone: impl Fn(&str) -> bool) -> io::Result<Self> {
+    pub fn enter(name: &str, is_gone: &dyn Fn(&str) -> bool) -> io::Result<Self> {
         let mut failed = io::Error::from(io::ErrorKind::Unsupported);
-        for parent in own_folders() {
-            remove_empty(&parent, &is_gone);
-            let folder = parent.join(format!("{PREFIX}{name}"));
+        for parent in own_folders(&PLAIN) {
+            remove_of_gone(&parent, is_gone);
+            let folder = parent.join(group_name(name));
             let entered = fs::create_dir(&folder).and_then(|()| {
                 // 0 means the writing process.
                 fs::write(folder.join(MEMBERS), "0").inspect_err(|_| drop(fs::remove_dir(&folder)))
@@ -59,53 +66,106 @@ impl Cgroup {
 
     /// Moves this process out of the group, before its other members are killed. Whether it has left.
     pub fn leave(&self) -> bool {
-        let left = self.folder.parent().map(|parent| fs::write(parent.join(MEMBERS), "0"));
-        left.is_some_and(|left| left.is_ok())
+        self.folder.parent().is_some_and(|outer| leave_to(outer, &self.folder))
+    }
+
+    /// Removes the group of the guardian, which has ended.
+    pub fn remove_guardians(&self) {
+        let _ = fs::remove_dir(guardians_group(&self.folder));
     }
 }
 
 /// Enters a group on a thread of its own: the kernel may take 10 ms. The executor joins the cluster meanwhile, and the
 /// first task waits.
 pub(crate) struct EnteringCgroup {
-    thread: Mutex<Option<JoinHandle<io::Result<Cgroup>>>>,
-    entered: OnceLock<io::Result<Cgroup>>,
+    thread: Mutex<Option<JoinHandle<EnteredGroups>>>,
+    entered: OnceLock<EnteredGroups>,
+}
+
+/// The groups of this executor, as far as it has them.
+pub(crate) struct EnteredGroups {
+    pub own: io::Result<Cgroup>,
+    pub tasks: Result<TaskGroups, NoTaskGroups>,
 }
 
 impl EnteringCgroup {
-    /// Begins what [`Cgroup::enter`] does.
-    pub fn begin(name: String, is_gone: impl Fn(&str) -> bool + Send + 'static) -> Self {
+    /// Begins what [`Cgroup::enter`] does, and then `make` with the group of this process.
+    pub fn begin(
+        name: String,
+        is_gone: impl Fn(&str) -> bool + Send + 'static,
+        make: impl FnOnce(&str, &dyn Fn(&str) -> bool) -> Result<TaskGroups, NoTaskGroups> + Send + 'static,
+    ) -> Self {
         let enter = move || {
-            let entered = Cgroup::enter(&name, is_gone);
-            if let Err(e) = &entered {
+            let own = Cgroup::enter(&name, &is_gone);
+            if let Err(e) = &own {
                 tracing::debug!("cannot make a control group ({e}); processes of tasks are found by their environment");
             }
-            entered
+            EnteredGroups { own, tasks: make(&name, &is_gone) }
         };
         let thread = std::thread::Builder::new().name("control-group".into()).spawn(enter);
-        let failed = thread.as_ref().err().map(|e| io::Error::from(e.kind()));
-        let entered = failed.map_or_else(OnceLock::new, |e| OnceLock::from(Err(e)));
+        let entered =
+            thread.as_ref().err().map_or_else(OnceLock::new, |e| OnceLock::from(EnteredGroups::failed(e.kind())));
         EnteringCgroup { thread: Mutex::new(thread.ok()), entered }
     }
 
     /// Waits until this process has entered the group, or cannot.
-    pub fn wait(&self) -> &io::Result<Cgroup> {
+    pub fn wait(&self) -> &EnteredGroups {
         self.entered.get_or_init(|| {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let broken = || io::Error::other("its thread has panicked");
-            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| Err(broken()))
+            let entered = thread.and_then(|thread| thread.join().ok());
+            // The thread has panicked.
+            entered.unwrap_or_else(|| EnteredGroups::failed(io::ErrorKind::Other))
         })
+    }
+}
+
+impl EnteredGroups {
+    fn failed(kind: io::ErrorKind) -> Self {
+        EnteredGroups { own: Err(kind.into()), tasks: Err(NoTaskGroups::Memory) }
     }
 }
 
 /// Moves this process from an executor's group to the group above it, if it was started in the executor's group.
 pub(crate) fn step_out(name: &str) {
-    for folder in own_folders() {
-        let is_it = folder.file_name().is_some_and(|last| last.to_str() == Some(&format!("{PREFIX}{name}")));
-        if let (true, Some(parent)) = (is_it, folder.parent()) {
-            // If this fails, this process is killed with the others.
-            let _ = fs::write(parent.join(MEMBERS), "0");
-        }
+    let group = group_name(name);
+    for folder in own_folders(&PLAIN) {
+        let own = folder.ancestors().find(|part| part.ends_with(&group));
+        let Some(outer) = own.and_then(Path::parent) else { continue };
+        // If this fails, this process is killed with the others.
+        leave_to(outer, &outer.join(&group));
     }
+}
+
+/// Moves this process from an executor's group to the one around it, or, if that has inner groups with limits and so
+/// cannot have processes, to the group of the guardian. Whether it has left.
+fn leave_to(outer: &Path, group: &Path) -> bool {
+    let leaf = guardians_group(group);
+    fs::write(outer.join(MEMBERS), "0").is_ok()
+        || (leaf.is_dir() || fs::create_dir(&leaf).is_ok()) && fs::write(leaf.join(MEMBERS), "0").is_ok()
+}
+
+/// The group of the guardian of the executor with this group.
+fn guardians_group(group: &Path) -> PathBuf {
+    let name = group.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    group.with_file_name(format!("{name}{GUARDIAN}"))
+}
+
+/// Moves the guardian of an executor, a child of this process, from `outer` to a group of its own there.
+pub(crate) fn move_guardian_out(outer: &Path, name: &str) {
+    let leaf = guardians_group(&outer.join(group_name(name)));
+    let members = fs::read_to_string(outer.join(MEMBERS)).unwrap_or_default();
+    let own = members.lines().filter(|pid| is_own_child(pid));
+    for pid in own {
+        let _ = fs::create_dir(&leaf);
+        let _ = fs::write(leaf.join(MEMBERS), pid);
+    }
+}
+
+fn is_own_child(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Field 4 of proc_pid_stat(5), after the name in parentheses.
+    let parent = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_ascii_whitespace().nth(1)?.parse().ok());
+    parent == Some(std::process::id())
 }
 
 /// The groups of an executor that a process is in, directly or in a group inside them.
@@ -117,15 +177,19 @@ pub(crate) fn groups_of(process: Pid, name: &str) -> Vec<PathBuf> {
     if !memberships.contains(name) {
         return Vec::new();
     }
-    let group = format!("{PREFIX}{name}");
-    folders(&hierarchies(), &memberships)
+    let group = group_name(name);
+    folders(&hierarchies(&ALL), &memberships)
         .filter_map(|folder| Some(folder.ancestors().find(|part| part.ends_with(&group))?.to_owned()))
         .collect()
 }
 
 /// Groups of an executor beside those of this process, even if they have no members.
 pub(crate) fn beside(name: &str) -> Vec<PathBuf> {
-    let groups = own_folders().into_iter().map(|folder| folder.join(format!("{PREFIX}{name}")));
+    let outer = |folder: PathBuf| {
+        let is_guardians = folder.to_str().is_some_and(|folder| folder.ends_with(&format!("{name}{GUARDIAN}")));
+        if is_guardians { folder.parent().map(Path::to_owned) } else { Some(folder) }
+    };
+    let groups = own_folders(&ALL).into_iter().filter_map(outer).map(|folder| folder.join(group_name(name)));
     groups.filter(|folder| folder.is_dir()).collect()
 }
 
@@ -138,48 +202,75 @@ pub(crate) fn kill(folder: &Path) {
     });
 }
 
-/// Removes a group without members, and the groups inside it.
-pub(crate) fn remove(folder: &Path) {
+/// Removes a group without members, and the groups inside it. Whether it is gone.
+pub(crate) fn remove(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    inner.for_each(|entry| remove(&entry.path()));
-    if let Err(e) = fs::remove_dir(folder) {
-        tracing::debug!("cannot remove the control group {}: {e}", folder.display());
+    inner.for_each(|entry| _ = remove(&entry.path()));
+    match fs::remove_dir(folder) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            tracing::debug!("cannot remove the control group {}: {e}", folder.display());
+            false
+        }
+        _ => true,
     }
 }
 
-/// The groups of this process in the hierarchies that may be used, preferred hierarchy first.
-fn own_folders() -> Vec<PathBuf> {
-    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    folders(&hierarchies(), &memberships).collect()
+/// The name of the groups of an executor.
+pub(crate) fn group_name(executor: &str) -> String {
+    format!("{PREFIX}{executor}")
 }
 
-fn remove_empty(parent: &Path, is_gone: &impl Fn(&str) -> bool) {
+/// The group of this process in the hierarchy of version 1 with a controller.
+pub(crate) fn own_folder(controller: &str) -> Option<PathBuf> {
+    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let hierarchies = hierarchies(&[controller]);
+    let of_version_1 = hierarchies.iter().find(|hierarchy| !hierarchy.controllers.is_empty())?;
+    folders(std::slice::from_ref(of_version_1), &memberships).next()
+}
+
+/// The group of this process in version 2.
+pub(crate) fn own_group_of_version_2() -> Option<PathBuf> {
+    own_folders(&[]).into_iter().next()
+}
+
+/// The groups of this process in version 2 and in these hierarchies of version 1, in this order.
+fn own_folders(controllers: &[&str]) -> Vec<PathBuf> {
+    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    folders(&hierarchies(controllers), &memberships).collect()
+}
+
+/// Removes groups without members whose executor `is_gone`, and the groups inside them.
+pub(crate) fn remove_of_gone(parent: &Path, is_gone: &dyn Fn(&str) -> bool) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries {
-        if entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_gone) {
+        if entry.file_name().to_str().is_some_and(|name| is_group_of_gone(name, is_gone)) {
             // The kernel refuses to remove one with members.
-            let _ = fs::remove_dir(entry.path());
+            remove(&entry.path());
         }
     }
 }
 
-fn hierarchies() -> Vec<Hierarchy> {
-    parse_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+fn is_group_of_gone(name: &str, is_gone: &dyn Fn(&str) -> bool) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|name| is_gone(name.strip_suffix(GUARDIAN).unwrap_or(name)))
 }
 
-/// The hierarchies that may be used, the preferred one first, from `/proc/self/mountinfo`.
-fn parse_mounts(text: &str) -> Vec<Hierarchy> {
+fn hierarchies(controllers: &[&str]) -> Vec<Hierarchy> {
+    parse_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(), controllers)
+}
+
+/// Version 2 and the hierarchies of version 1 with these controllers, in this order, from `/proc/self/mountinfo`.
+fn parse_mounts(text: &str, controllers: &[&str]) -> Vec<Hierarchy> {
     let mut found: Vec<(usize, Hierarchy)> = Vec::new();
     for line in text.lines() {
         let Some((mount, system)) = line.split_once(" - ") else { continue };
         let mount: Vec<&str> = mount.split(' ').collect();
         let system: Vec<&str> = system.split(' ').collect();
         let ([_, _, _, root, mounted, ..], [kind, _, options, ..]) = (&mount[..], &system[..]) else { continue };
-        let plain = |option: &str| PLAIN.iter().position(|plain| *plain == option);
+        let place = |option: &str| controllers.iter().position(|controller| *controller == option);
         let (rank, controllers) = match *kind {
             "cgroup2" => (0, String::new()),
-            "cgroup" => match options.split(',').find_map(|option| Some((plain(option)?, option))) {
+            "cgroup" => match options.split(',').find_map(|option| Some((place(option)?, option))) {
                 Some((place, option)) => (1 + place, option.to_owned()),
                 None => continue,
             },
@@ -216,7 +307,7 @@ mod tests {
             32 30 0:28 / /sys/fs/cgroup/cpu,pids rw - cgroup cgroup rw,cpu,pids\n\
             33 30 0:29 /docker/abc /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n\
             34 30 0:30 / /sys/fs/cgroup/unified rw shared:2 - cgroup2 cgroup2 rw\n";
-        let found = parse_mounts(mounts);
+        let found = parse_mounts(mounts, &PLAIN);
         let names: Vec<_> = found.iter().map(|hierarchy| hierarchy.controllers.as_str()).collect();
         assert_eq!(names, ["", "freezer", "pids"]);
         let memberships =

@@ -17,6 +17,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
+use rustix::thread::CpuSet;
 
 /// The child's stack until it executes its program: it makes a few system calls without nesting.
 const STACK_BYTES: usize = 64 << 10;
@@ -86,6 +87,10 @@ struct Plan {
     folder: Option<CString>,
     /// The child's descriptors 0, 1 and 2.
     streams: [RawFd; 3],
+    /// Files of control groups that the child enters.
+    groups: Vec<RawFd>,
+    /// Cores to which the child is pinned.
+    cores: Option<CpuSet>,
     /// Signals whose handlers the child resets.
     handled: &'static [c_int],
     parent: libc::pid_t,
@@ -94,12 +99,18 @@ struct Plan {
 }
 
 /// Starts a command's program as the leader of a new process group, with an empty standard input and these streams as
-/// its output. Only the program, arguments, environment and folder of the command count. The process is killed if the
-/// calling thread ends first.
+/// its output, in the control groups with these member files and on these cores. Only the program, arguments,
+/// environment and folder of the command count. The process is killed if the calling thread ends first.
 ///
 /// # Errors
 /// The system's error; the process is gone then.
-pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<Pid> {
+pub(crate) fn spawn(
+    command: &Command,
+    stdout: BorrowedFd<'_>,
+    stderr: BorrowedFd<'_>,
+    groups: &[File],
+    cores: Option<CpuSet>,
+) -> io::Result<Pid> {
     let path = search_path(command);
     let programs = paths(command.get_program(), path)?;
     let searched = (programs.len() > 1).then(|| (command.get_program().to_owned(), path.to_owned()));
@@ -119,6 +130,8 @@ pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedF
         environment: pointers(others.map(|(_, variable)| variable).chain(&own)),
         folder,
         streams: [null()?.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+        groups: groups.iter().map(File::as_raw_fd).collect(),
+        cores,
         handled: &HANDLED,
         parent: std::process::id() as libc::pid_t,
         error: 0,
@@ -180,10 +193,16 @@ fn execute(plan: &mut Plan) -> c_int {
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
             // The executor may have died just before; then no signal comes.
             || libc::getppid() != plan.parent
+            // 0 means the writing process.
+            || plan.groups.iter().any(|group| libc::write(*group, c"0".as_ptr().cast(), 1) != 1)
             || (0..).zip(plan.streams).any(|(number, stream)| libc::dup2(stream, number) < 0)
             || plan.folder.as_ref().is_some_and(|folder| libc::chdir(folder.as_ptr()) != 0);
         if failed {
             return errno();
+        }
+        if let Some(cores) = &plan.cores {
+            // Fails if none of the cores is available any longer; then the child may use those of the executor.
+            let _ = rustix::thread::sched_setaffinity(None, cores);
         }
         let default: libc::sigaction = std::mem::zeroed();
         for number in plan.handled {
@@ -273,7 +292,7 @@ mod tests {
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
         let mut command = Command::new(program);
         command.env("PATH", path);
-        let child = spawn(&command, std::os::fd::AsFd::as_fd(&null), std::os::fd::AsFd::as_fd(&null))?;
+        let child = spawn(&command, std::os::fd::AsFd::as_fd(&null), std::os::fd::AsFd::as_fd(&null), &[], None)?;
         let (_, status) = waitpid(Some(child), WaitOptions::empty())?.expect("it is waited for");
         Ok(status.exit_status())
     }

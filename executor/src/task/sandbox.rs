@@ -15,8 +15,10 @@ use eyas_wire::executor::AssignedInput;
 use thiserror::Error;
 
 pub(crate) mod kept;
+mod part;
 
 use kept::{FolderMark, SharedInputs};
+pub(crate) use part::PartError;
 
 /// A sandbox; removed when dropped.
 pub(crate) struct Sandbox {
@@ -108,16 +110,26 @@ impl Sandbox {
         name: &Path,
         remember: bool,
     ) -> Result<StagedBy, StoreError> {
-        let place = self.folder.join(name);
-        if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // If this fails, staging fails too and says why.
-            let _ = fs::create_dir_all(self.folder.join(parent));
-        }
+        let place = self.prepare(name);
         let staged_by = store.stage(object, &place)?;
-        if remember && let Ok(staged) = fs::symlink_metadata(&place) {
-            self.staged.insert(name.to_path_buf(), StagedMark::of(&staged));
+        if remember {
+            self.remember(name, &place);
         }
         Ok(staged_by)
+    }
+
+    /// Makes the folder of an input. If this fails, staging fails too and says why. Returns the path of the input.
+    fn prepare(&self, name: &Path) -> PathBuf {
+        if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let _ = fs::create_dir_all(self.folder.join(parent));
+        }
+        self.folder.join(name)
+    }
+
+    fn remember(&mut self, name: &Path, place: &Path) {
+        if let Ok(staged) = fs::symlink_metadata(place) {
+            self.staged.insert(name.to_path_buf(), StagedMark::of(&staged));
+        }
     }
 
     /// The files and empty folders that an output's pattern names, in order of name.
@@ -335,7 +347,7 @@ mod tests {
     fn input(source: &str) -> AssignedInput {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
         let object = ObjectSpec { source: source.into(), version, executable: false };
-        AssignedInput { object, name: None, holders: Vec::new() }
+        AssignedInput { object, part: None, name: None, holders: Vec::new() }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use eyas_session::Relay;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_types::JobId;
 use eyas_wire::trust::SecretText;
@@ -13,6 +14,8 @@ use eyas_wire::trust::SecretText;
 pub(crate) struct Tokens {
     folder: PrivateFolder,
     path: PathBuf,
+    /// The relay of the executor, through which its tasks reach the cluster as well.
+    relay: Option<Relay>,
     jobs: Mutex<HashMap<JobId, Token>>,
 }
 
@@ -24,11 +27,11 @@ enum Token {
 
 impl Tokens {
     /// Opens the folder for tokens, and removes those of an earlier executor.
-    pub fn open(path: &Path) -> Result<Self, PrivateError> {
+    pub fn open(path: &Path, relay: Option<Relay>) -> Result<Self, PrivateError> {
         let folder = PrivateFolder::claim(path)?;
         folder.close()?;
         folder.clear()?;
-        Ok(Tokens { folder, path: path.to_owned(), jobs: Mutex::default() })
+        Ok(Tokens { folder, path: path.to_owned(), relay, jobs: Mutex::default() })
     }
 
     /// Keeps a job's token until a task asks for it.
@@ -42,7 +45,8 @@ impl Tokens {
         let Some(token) = jobs.get_mut(&job) else { return Ok(None) };
         if let Token::Kept(SecretText(access)) = token {
             let name = name(job);
-            self.folder.write_for_now(name.as_ref(), access.as_bytes())?;
+            let relay = self.relay.map(Relay::section).unwrap_or_default();
+            self.folder.write_for_now(name.as_ref(), format!("{access}{relay}").as_bytes())?;
             *token = Token::Written(self.path.join(name));
         }
         match token {
@@ -91,7 +95,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         fs::write(path.join("3.toml"), "of an earlier executor").unwrap();
         let names = || fs::read_dir(&path).unwrap().count();
-        let tokens = Tokens::open(&path).unwrap();
+        let tokens = Tokens::open(&path, None).unwrap();
         assert_eq!((tokens.path_of(JobId(7)).unwrap(), names()), (None, 0));
         tokens.keep(JobId(7), SecretText("token".into()));
         let at = tokens.path_of(JobId(7)).unwrap().expect("it is kept");

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use eyas_types::{PlacementPolicy, Reads};
 use thiserror::Error;
 
 use super::repeated::{HEADINGS, LEGEND};
@@ -89,7 +90,7 @@ pub fn stamp() -> String {
     for experiment in Experiment::small(SMALLER, FEW_TASKS) {
         digest.add(&summary(&experiment.with_the_papers_policies()));
         if !experiment.is_changed {
-            digest.add(&summary(&experiment.with_ours(eyas_types::PlacementPolicy::Cost)));
+            digest.add(&summary(&experiment.with_ours(PlacementPolicy::Cost)));
         }
         digest.add(&run::all_local_s(&experiment.cluster, &*experiment.workload, super::SEED).to_string());
     }
@@ -99,7 +100,12 @@ pub fn stamp() -> String {
 /// The figures of an outcome that the table is made from.
 fn summary(outcome: &RunOutcome) -> String {
     let RunOutcome { makespan_ns, done, reads, loads, storage_bytes, peer_bytes, held_cpu_ns, .. } = outcome;
-    format!("{makespan_ns} {done} {reads:?} {loads:?} {storage_bytes} {peer_bytes} {held_cpu_ns}")
+    // No task of the paper reads files of the cluster.
+    let text = |Reads { local, peer, persistent, files: _ }: &Reads| {
+        format!("Reads {{ local: {local:?}, peer: {peer:?}, persistent: {persistent:?} }}")
+    };
+    let (reads, loads) = (text(reads), text(loads));
+    format!("{makespan_ns} {done} {reads} {loads} {storage_bytes} {peer_bytes} {held_cpu_ns}")
 }
 
 /// FNV-1a of 64 bits. No attacker chooses the input.

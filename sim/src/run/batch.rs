@@ -15,7 +15,7 @@ use crate::random::Random;
 /// Interval of the reports of outstanding work to the provisioner.
 const SURVEY_EVERY: Ns = SECOND;
 
-pub(super) struct BatchSystem {
+pub(super) struct SimulatedBatch {
     provisioner: Provisioner,
     effects: Vec<Effect>,
     /// Requests whose nodes have not all started, in order.
@@ -42,9 +42,9 @@ struct Node {
     is_draining: bool,
 }
 
-impl BatchSystem {
+impl SimulatedBatch {
     pub fn new(batch: &Batch, cluster: &SimCluster, seed: u64) -> Self {
-        BatchSystem {
+        SimulatedBatch {
             provisioner: Provisioner::new(batch.config(cluster)),
             effects: Vec::new(),
             requests: BTreeMap::new(),

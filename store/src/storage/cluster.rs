@@ -9,9 +9,8 @@ use std::sync::Arc;
 use eyas_types::object::is_kept_name;
 use eyas_types::{Name, ObjectId, ObjectSpec, Version, shown};
 
-use super::blocking;
 use super::sink::Sink;
-use crate::checksum::Checksum;
+use super::{FetchedContent, blocking};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::url::SourceUrl;
 
@@ -102,6 +101,9 @@ impl ClusterFile {
 pub trait FileParts: Send {
     /// The next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, StorageError>;
+
+    /// Number of bytes that the node on this machine has delivered.
+    fn near_bytes(&self) -> u64;
 }
 
 /// Stored content without a name. If it never gets one, the file system deletes it.
@@ -117,12 +119,13 @@ pub(super) async fn read<S: Sink + Send + 'static>(
     name: &str,
     spec: &ObjectSpec,
     mut into: S,
-) -> Result<Checksum, StorageError> {
+) -> Result<FetchedContent, StorageError> {
     let mut parts = files.read(name, &spec.version, into.written_bytes()).await?;
     while let Some(part) = parts.next().await? {
         into = blocking(move || into.write(&part).map(|()| into)).await?;
     }
-    blocking(move || into.finish()).await
+    let (checksum, near_bytes) = (blocking(move || into.finish()).await?, parts.near_bytes());
+    Ok(FetchedContent { checksum, near_bytes })
 }
 
 pub(super) async fn store(

@@ -61,7 +61,7 @@ impl Attributes {
 /// The bits of [`Attributes::mode`].
 pub const MODE_BITS: u16 = 0o7777;
 
-/// A change of attributes: those that are `None` stay as they are.
+/// A change of attributes. An attribute that is `None` keeps its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributeChange {
     /// New permission bits.

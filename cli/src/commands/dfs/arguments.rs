@@ -1,14 +1,43 @@
 //! The arguments of `eyas dfs`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use eyas_client::files::own_as;
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, MODE_BITS, NodeId};
 use eyas_client::types::{Name, units};
+use eyas_client::{FileOwner, UserMap, UserMapError, name_of_user};
+use eyas_session::Access;
 
 use crate::error::ValueError;
 use crate::words;
+
+/// The owner of new files.
+#[derive(Args)]
+pub(crate) struct OwnerArgs {
+    /// Map of users, a TOML file whose tables `users`, `keys` and `roles` have lines such as `anna = { uid = 1001,
+    /// gid = 100 }`: new files belong to the owner of your access key, else of your user name, else of the key's role
+    /// [default: your own user and group id]
+    #[arg(long, value_name = "FILE")]
+    users: Option<PathBuf>,
+}
+
+impl OwnerArgs {
+    /// The owner for the user and the key of this process; `None` without a map. All files that this process creates
+    /// belong to this owner.
+    pub fn apply(&self, access: &Access) -> Result<Option<FileOwner>, UserMapError> {
+        self.users.as_deref().map(|path| own_by_map(path, access)).transpose()
+    }
+}
+
+/// Makes the owner for the user and the key of this process, by a map of users, the owner of all files that this
+/// process creates.
+pub(crate) fn own_by_map(map: &Path, access: &Access) -> Result<FileOwner, UserMapError> {
+    let owner = UserMap::read(map)?.owner_of(&name_of_user(), access.credentials().holder())?;
+    own_as(owner.uid, owner.gid);
+    Ok(owner)
+}
 
 #[derive(Subcommand)]
 pub(crate) enum DfsCommand {
@@ -22,6 +51,8 @@ pub(crate) enum DfsCommand {
         /// Write folders with everything in them: files, subfolders and symbolic links, with permissions and times
         #[arg(short, long)]
         recursive: bool,
+        #[command(flatten)]
+        owner: OwnerArgs,
         #[command(flatten)]
         shape: FileShapeArgs,
     },

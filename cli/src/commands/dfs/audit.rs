@@ -3,12 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{ChangeEntry, FilesDoor};
-use eyas_client::types::units::format_bytes;
+use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::ChangeView;
 
 use super::{DfsSession, rooted};
 use crate::error::CliError;
-use crate::print::out;
+use crate::print::{out, say};
 use crate::report::moment;
 use crate::show;
 
@@ -17,6 +17,15 @@ impl DfsSession {
         let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
         let since_us = since.map_or(0, |since| now_us.saturating_sub(since));
         let mut changes = self.files.changes(&rooted(folder.trim_end_matches('/')), since_us).await?;
+        if !changes.absent().is_empty() {
+            let nodes: Vec<String> = changes.absent().iter().map(ToString::to_string).collect();
+            say!(
+                "the changes that were acknowledged by {} are missing: {}. Start their executors again with their \
+                 folders",
+                format_count(nodes.len() as u64, "unreachable node"),
+                nodes.join(", ")
+            );
+        }
         let mut views = Vec::new();
         while let Some(entry) = changes.next().await? {
             match self.json {

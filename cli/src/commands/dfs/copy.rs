@@ -2,11 +2,11 @@
 
 use eyas_client::Client;
 use eyas_client::files::{CopyOptions, DfsClient, File};
-use eyas_client::types::Name;
 use eyas_client::types::dfs::{DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileName};
 use eyas_client::types::name::scheme_of;
 use eyas_client::types::object::is_kept_name;
 use eyas_client::types::units::format_bytes;
+use eyas_client::types::{Name, shown};
 
 use super::arguments::CopyShapeArgs;
 use super::{chunks, views};
@@ -49,7 +49,7 @@ pub(super) async fn copy(
         return views::files(&[file]);
     }
     let File { name, record, .. } = &file;
-    say!("{name}: {} in {}", format_bytes(record.size_bytes()), chunks(&file));
+    say!("{}: {} in {}", shown(name.as_str()), format_bytes(record.size_bytes()), chunks(&file));
     Ok(())
 }
 

@@ -30,6 +30,7 @@ pub(super) fn report(
         retried: outcome.retried,
         reused: 0,
         recomputed: outcome.recomputed,
+        peak_memory_bytes: 0,
         reads: outcome.reads,
         // A simulated job has no time of submission.
         submitted_unix_ms: 0,
@@ -40,7 +41,7 @@ pub(super) fn report(
         warnings: warning.into_iter().collect(),
     };
     let samples = samples(scenario, cluster, outcome);
-    JobReport { job, policy: policies.placement.to_string(), samples, metrics, failures: Vec::new() }
+    JobReport { job, policy: policies.placement.to_string(), samples, metrics, failures: Vec::new(), pools: Vec::new() }
 }
 
 /// The samples of the run, with the arrivals of the workload.
@@ -85,7 +86,7 @@ pub(super) fn metrics(outcome: &RunOutcome) -> Metrics {
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
     let us = |ns: u128| ns as f64 / 1e3;
     let mean_us = |ns: u128| ratio(us(ns), outcome.done as f64);
-    let Reads { local, peer, persistent } = outcome.reads;
+    let Reads { local, peer, persistent, files } = outcome.reads;
     let share = |bytes: u64| ratio(bytes as f64, outcome.reads.bytes() as f64);
     let (elapsed_us, held_us) = (outcome.makespan_ns as f64 / 1e3, us(outcome.held_cpu_ns));
     let speedup = ratio(us(outcome.ran_ns), elapsed_us);
@@ -109,6 +110,7 @@ pub(super) fn metrics(outcome: &RunOutcome) -> Metrics {
         local_share: share(local.bytes),
         peer_share: share(peer.bytes),
         persistent_share: share(persistent.bytes),
+        files_share: share(files.bytes()),
     }
 }
 

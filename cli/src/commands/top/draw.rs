@@ -1,7 +1,8 @@
-//! Draws `eyas top`: three lines about the cluster, the jobs, the executors, and a line for keys, questions and
-//! notices. It draws on a buffer and decides nothing.
+//! Draws `eyas top`: three lines about the cluster, a line for each pool, the jobs, the executors, and a line for keys,
+//! questions and notices. It draws on a buffer and decides nothing.
 
 use eyas_client::types::units::format_count;
+use eyas_wire::view::pool::PoolView;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -13,8 +14,10 @@ use super::rows::{self, UNKNOWN, cpus, number, read_rates};
 use super::screen::{Disconnection, Pane, Screen};
 use super::table::{self, Cell, Column};
 
-/// Number of lines above the panes.
+/// Number of lines above the panes, without those of pools.
 const HEAD: u16 = 3;
+/// Maximum number of lines about pools.
+const MAX_POOL_LINES: usize = 4;
 /// Number of lines of a pane above its rows: title and headings.
 const PANE_HEAD: u16 = 2;
 /// Maximum width of the bar of busy processors, cells.
@@ -36,14 +39,15 @@ pub(crate) fn screen(frame: &mut Frame, screen: &Screen, style: DrawStyle) {
     let (overview, area) = (&screen.overview, frame.area());
     let mut canvas = Canvas { buffer: frame.buffer_mut(), area, style };
     let height = area.height.saturating_sub(1);
-    head(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, overview);
+    let head_height = head_height(overview).min(height);
+    head(&mut canvas.rows(0, head_height), &screen.cluster, overview);
     if let Some(disconnection) = &screen.disconnection {
-        draw_disconnection(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, disconnection);
+        draw_disconnection(&mut canvas.rows(0, head_height), &screen.cluster, disconnection);
     }
     let focus = |pane| Focus { row: screen.row(pane), is_active: screen.pane == pane };
-    let (jobs_height, executors_height) = heights(height.saturating_sub(HEAD), overview);
-    jobs(&mut canvas.rows(HEAD, jobs_height), overview, focus(Pane::Jobs));
-    executors(&mut canvas.rows(HEAD + jobs_height, executors_height), overview, focus(Pane::Executors));
+    let (jobs_height, executors_height) = heights(height - head_height, overview);
+    jobs(&mut canvas.rows(head_height, jobs_height), overview, focus(Pane::Jobs));
+    executors(&mut canvas.rows(head_height + jobs_height, executors_height), overview, focus(Pane::Executors));
     foot(&mut canvas.rows(height, 1), screen);
 }
 
@@ -51,12 +55,13 @@ pub(crate) fn screen(frame: &mut Frame, screen: &Screen, style: DrawStyle) {
 pub(crate) fn plain(cluster: &str, overview: &Overview, width: u16, style: DrawStyle) -> String {
     let needed = |count: usize| count.min(MAX_PLAIN_ROWS) as u16 + PANE_HEAD;
     let (jobs_height, executors_height) = (needed(overview.jobs.len()), needed(overview.executors.len()));
-    let area = Rect::new(0, 0, width, HEAD + jobs_height + executors_height);
+    let head_height = head_height(overview);
+    let area = Rect::new(0, 0, width, head_height + jobs_height + executors_height);
     let mut buffer = Buffer::empty(area);
     let mut canvas = Canvas { buffer: &mut buffer, area, style };
     head(&mut canvas, cluster, overview);
-    jobs(&mut canvas.rows(HEAD, jobs_height), overview, Focus::default());
-    executors(&mut canvas.rows(HEAD + jobs_height, executors_height), overview, Focus::default());
+    jobs(&mut canvas.rows(head_height, jobs_height), overview, Focus::default());
+    executors(&mut canvas.rows(head_height + jobs_height, executors_height), overview, Focus::default());
     text(&buffer)
 }
 
@@ -87,6 +92,22 @@ fn heights(room: u16, overview: &Overview) -> (u16, u16) {
     (jobs, room - jobs)
 }
 
+/// Number of lines above the panes.
+fn head_height(overview: &Overview) -> u16 {
+    HEAD + overview.pools.len().min(MAX_POOL_LINES) as u16
+}
+
+/// A line about a pool: its nodes now, those that it ever had, and what they have cost.
+fn pool_line(pool: &PoolView) -> String {
+    let hours = pool.node_seconds / 3600.0;
+    let state = if pool.state == "active" { String::new() } else { format!(" ({})", pool.state) };
+    let cost = if pool.price > 0.0 { format!("   cost {:.2}", pool.cost) } else { String::new() };
+    format!(
+        "pool {}{state}   {} of {} nodes   {} requested   {} granted   {} given back   {hours:.2} node-hours{cost}",
+        pool.pool, pool.nodes, pool.max_nodes, pool.requested, pool.nodes_granted, pool.nodes_given_back
+    )
+}
+
 fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     let sums = &overview.cluster;
     let (executors, jobs) = (format_count(sums.executors, "executor"), format_count(sums.running_jobs, "job"));
@@ -102,8 +123,12 @@ fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     let share = sums.busy_milli as f64 / sums.capacity_milli.max(1) as f64;
     canvas.bar(canvas.area.x + width_of(label), 1, gauge, share, canvas.style.colour(Color::Green));
 
-    let [local, peer, persistent] = read_rates(sums.reads);
-    canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}"), Style::new());
+    let [local, peer, persistent, files] = read_rates(sums.reads);
+    canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}   files {files}"), Style::new());
+    for (line, pool) in (HEAD..).zip(overview.pools.iter().take(MAX_POOL_LINES)) {
+        let style = if pool.state == "active" { Style::new() } else { canvas.style.colour(Color::Yellow) };
+        canvas.line(line, &pool_line(pool), style);
+    }
 }
 
 /// Replaces the lines about the cluster while the dispatcher cannot be reached.
@@ -195,7 +220,7 @@ mod tests {
         let expected = [
             "eyas sky   2 executors   2 jobs running",
             "cpus ████████████████████░░░░░░░ 3.0/4.0   992 waiting   2 running   250 tasks/s",
-            "reads local 0 B/s   peers 0 B/s   storage 0 B/s",
+            "reads local 0 B/s   peers 0 B/s   storage 0 B/s   files 0 B/s",
             "── Jobs: 3 ─────────────────────────────────────────────────────────────────────",
             "JOB NAME         STATE     PROGRESS               TASKS FAILED   RATE        ETA",
             "  1 wide         running   █████░░░░░░  50%    500/1000      0  250/s     2.00 s",
@@ -220,7 +245,7 @@ mod tests {
         let expected = "\
 eyas sky   2 executors   2 jobs running
 cpus ######... 3.0/4.0   992 waiting   2 running   250 tasks/s
-reads local 0 B/s   peers 0 B/s   storage 0 B/s
+reads local 0 B/s   peers 0 B/s   storage 0 B/s   files 0 B/s
 -- Jobs: 3 ---------------------------------------------------
 JOB NAME         PROGRESS              TASKS   RATE        ETA
   1 wide         #####.....  50%    500/1000  250/s     2.00 s
@@ -238,7 +263,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     fn panes_share_the_rows_and_show_what_is_chosen() {
         let jobs = (1..=40).map(|id| job(id, "many", 0, 10)).collect();
         let executors = (1..=30).map(|id| executor(id, 0)).collect();
-        let mut screen = Screen::new("sky".into(), Snapshot { at_us: 0, jobs, executors });
+        let mut screen = Screen::new("sky".into(), Snapshot { at_us: 0, jobs, executors, pools: Vec::new() });
         let title = |lines: &[String], name: &str| {
             let line = lines.iter().find(|line| line.contains(name)).cloned().unwrap_or_default();
             line.trim_matches(['─', ' ']).to_owned()
@@ -259,6 +284,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
             at_us: 1,
             jobs: vec![job(1, "one", 0, 10)],
             executors: (1..=30).map(|id| executor(id, 0)).collect(),
+            pools: Vec::new(),
         }));
         assert_eq!(title(&drawn(&screen, 80, 24), "Executors"), "Executors: 1-15 of 30");
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use eyas_client::types::{ExecutorId, JobId, Reads};
 use eyas_client::view::{ExecutorView, JobState, JobView};
+use eyas_wire::view::pool::PoolView;
 use serde::Serialize;
 
 /// The remaining time of a job is computed from the last interval if at least this number of tasks ended in it. With
@@ -20,6 +21,8 @@ pub(crate) struct Snapshot {
     pub jobs: Vec<JobView>,
     /// All executors of the cluster.
     pub executors: Vec<ExecutorView>,
+    /// All pools of the cluster.
+    pub pools: Vec<PoolView>,
 }
 
 /// The state of a cluster, with rates since the snapshot before.
@@ -33,6 +36,8 @@ pub(crate) struct Overview {
     pub jobs: Vec<JobRow>,
     /// In the order of their names, n2 before n10.
     pub executors: Vec<ExecutorRow>,
+    /// Pools of nodes from batch systems.
+    pub pools: Vec<PoolView>,
 }
 
 /// The cluster as a whole.
@@ -89,6 +94,8 @@ pub(crate) struct ReadRates {
     pub peer_bytes_per_s: f64,
     /// From persistent storage.
     pub persistent_bytes_per_s: f64,
+    /// From files of the cluster.
+    pub files_bytes_per_s: f64,
 }
 
 impl Overview {
@@ -114,7 +121,8 @@ impl Overview {
             tasks_per_s: rates.map(|_| jobs.iter().filter_map(|line| line.tasks_per_s).sum()),
             reads: rates.map(|rates| rates.cluster_reads(&later.jobs)),
         };
-        Overview { interval_us: rates.map(|rates| rates.interval_us), cluster, jobs, executors }
+        let interval_us = rates.map(|rates| rates.interval_us);
+        Overview { interval_us, cluster, jobs, executors, pools: later.pools.clone() }
     }
 }
 
@@ -153,6 +161,7 @@ impl<'a> Rates<'a> {
                 local_bytes_per_s: sum.local_bytes_per_s + rates.local_bytes_per_s,
                 peer_bytes_per_s: sum.peer_bytes_per_s + rates.peer_bytes_per_s,
                 persistent_bytes_per_s: sum.persistent_bytes_per_s + rates.persistent_bytes_per_s,
+                files_bytes_per_s: sum.files_bytes_per_s + rates.files_bytes_per_s,
             }
         })
     }
@@ -164,6 +173,7 @@ impl<'a> Rates<'a> {
             local_bytes_per_s: rate(earlier.local.bytes, later.local.bytes),
             peer_bytes_per_s: rate(earlier.peer.bytes, later.peer.bytes),
             persistent_bytes_per_s: rate(earlier.persistent.bytes, later.persistent.bytes),
+            files_bytes_per_s: rate(earlier.files.bytes(), later.files.bytes()),
         }
     }
 }
@@ -219,6 +229,7 @@ pub(crate) mod tests {
             tasks: TaskCounts { waiting: total - succeeded - assigned, assigned, succeeded, ..TaskCounts::default() },
             retried: 0,
             recomputed: 0,
+            peak_memory_bytes: 0,
             reused: 0,
             reads: Reads::default(),
             submitted_unix_ms: 0,
@@ -253,6 +264,7 @@ pub(crate) mod tests {
             reads: Reads::default(),
             silent_us: 0,
             files: None,
+            relay: None,
         }
     }
 
@@ -262,14 +274,15 @@ pub(crate) mod tests {
 
     #[test]
     fn rates_are_differences_over_the_time_between() {
-        let mut earlier = Snapshot { at_us: 5_000_000, jobs: vec![job(1, "a", 100, 1000)], executors: vec![] };
+        let mut earlier =
+            Snapshot { at_us: 5_000_000, jobs: vec![job(1, "a", 100, 1000)], executors: vec![], pools: vec![] };
         earlier.jobs[0].reads.local = bytes(1000);
         earlier.executors.push(executor(1, 5000));
         earlier.executors[0].reads.peer = bytes(10);
         let mut later = earlier.clone();
         later.at_us = 7_000_000;
         later.jobs[0] = job(1, "a", 140, 1000);
-        later.jobs[0].reads = Reads { local: bytes(5000), peer: bytes(600), persistent: bytes(8) };
+        later.jobs[0].reads = Reads { local: bytes(5000), peer: bytes(600), persistent: bytes(8), ..Reads::default() };
         // A job that is not in the earlier snapshot began with counts of 0.
         later.jobs.push(job(2, "b", 10, 10));
         later.executors[0].reads.peer = bytes(610);
@@ -280,7 +293,12 @@ pub(crate) mod tests {
         assert_eq!(seen.jobs[1].tasks_per_s, Some(5.0));
         assert_eq!(seen.cluster.tasks_per_s, Some(25.0));
         let reads = |local, peer, persistent| {
-            Some(ReadRates { local_bytes_per_s: local, peer_bytes_per_s: peer, persistent_bytes_per_s: persistent })
+            Some(ReadRates {
+                local_bytes_per_s: local,
+                peer_bytes_per_s: peer,
+                persistent_bytes_per_s: persistent,
+                files_bytes_per_s: 0.0,
+            })
         };
         assert_eq!(seen.cluster.reads, reads(2000.0, 300.0, 4.0));
         assert_eq!(seen.executors[0].read_rates, reads(0.0, 300.0, 0.0));
@@ -296,8 +314,12 @@ pub(crate) mod tests {
 
     #[test]
     fn no_rate_is_invented() {
-        let snapshot =
-            |at_us, succeeded| Snapshot { at_us, jobs: vec![job(1, "a", succeeded, 100)], executors: vec![] };
+        let snapshot = |at_us, succeeded| Snapshot {
+            at_us,
+            jobs: vec![job(1, "a", succeeded, 100)],
+            executors: vec![],
+            pools: vec![],
+        };
         for earlier in [None, Some(&snapshot(9, 0)), Some(&snapshot(10, 0))] {
             let seen = Overview::between(earlier, &snapshot(9, 50));
             assert_eq!((seen.interval_us, seen.cluster.tasks_per_s, seen.cluster.reads), (None, None, None));
@@ -323,14 +345,14 @@ pub(crate) mod tests {
     #[test]
     fn running_jobs_come_first() {
         let jobs = vec![job(1, "", 1, 1), job(2, "", 0, 1), job(3, "", 1, 1), job(4, "", 0, 1)];
-        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs, executors: vec![] });
+        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs, executors: vec![], pools: vec![] });
         assert_eq!(seen.jobs.iter().map(|line| line.view.job.0).collect::<Vec<_>>(), [2, 4, 3, 1]);
     }
 
     #[test]
     fn executors_are_in_the_order_of_their_names() {
         let executors = [10, 2, 1].map(|id| executor(id, 0)).to_vec();
-        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs: vec![], executors });
+        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs: vec![], executors, pools: vec![] });
         assert_eq!(seen.executors.iter().map(|line| &*line.view.name).collect::<Vec<_>>(), ["n1", "n2", "n10"]);
     }
 }

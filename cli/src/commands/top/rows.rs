@@ -34,7 +34,7 @@ pub(crate) const JOBS: [Column; 9] = [
 ];
 
 /// Columns of the table of executors.
-pub(crate) const EXECUTORS: [Column; 10] = [
+pub(crate) const EXECUTORS: [Column; 11] = [
     column("NAME", 8, 32, 0, false),
     column("CPUS", 5, 5, 2, true),
     column("BUSY", 5, 5, 1, true),
@@ -45,6 +45,7 @@ pub(crate) const EXECUTORS: [Column; 10] = [
     column("LOCAL", 10, 10, 4, true),
     column("PEER", 10, 10, 5, true),
     column("STORAGE", 10, 10, 4, true),
+    column("FILES", 10, 10, 7, true),
 ];
 
 /// The cells of a job, in the order of [`JOBS`].
@@ -89,7 +90,7 @@ pub(crate) fn executor(row: &ExecutorRow, draw_style: DrawStyle) -> Vec<Cell> {
             Cell::Text(words, draw_style.colour(Color::Yellow))
         }
     };
-    let [local, peer, persistent] = read_rates(row.read_rates).map(Cell::text);
+    let [local, peer, persistent, files] = read_rates(row.read_rates).map(Cell::text);
     vec![
         name,
         Cell::text(cpus(u64::from(executor.capacity.cpus_milli))),
@@ -101,6 +102,7 @@ pub(crate) fn executor(row: &ExecutorRow, draw_style: DrawStyle) -> Vec<Cell> {
         local,
         peer,
         persistent,
+        files,
     ]
 }
 
@@ -114,10 +116,13 @@ pub(crate) fn number(rate: f64) -> String {
     if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// The rates of reads from local stores, from peers and from persistent storage.
-pub(crate) fn read_rates(rates: Option<ReadRates>) -> [String; 3] {
+/// The rates of reads from local stores, peers, persistent storage and files of the cluster.
+pub(crate) fn read_rates(rates: Option<ReadRates>) -> [String; 4] {
     match rates {
-        None => [UNKNOWN; 3].map(String::from),
-        Some(rates) => [rates.local_bytes_per_s, rates.peer_bytes_per_s, rates.persistent_bytes_per_s].map(format_rate),
+        None => [UNKNOWN; 4].map(String::from),
+        Some(rates) => {
+            [rates.local_bytes_per_s, rates.peer_bytes_per_s, rates.persistent_bytes_per_s, rates.files_bytes_per_s]
+                .map(format_rate)
+        }
     }
 }

@@ -187,7 +187,7 @@ pub(crate) mod tests {
     /// Two executors, jobs 1 (of 1000 tasks) and 2 (of 500) running, job 3 ended.
     pub(crate) fn seen(at_us: u64, succeeded: u64) -> Snapshot {
         let jobs = vec![job(1, "wide", succeeded, 1000), job(2, "late", 0, 500), job(3, "over", 7, 7)];
-        Snapshot { at_us, jobs, executors: vec![executor(1, 2000), executor(2, 1000)] }
+        Snapshot { at_us, jobs, executors: vec![executor(1, 2000), executor(2, 1000)], pools: vec![] }
     }
 
     pub(crate) fn screen() -> Screen {

@@ -8,6 +8,7 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
 use eyas_client::types::units::format_count;
 use eyas_client::{Client, ClientError, Cluster};
+use eyas_wire::pool::PoolsRequest;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
@@ -40,7 +41,7 @@ impl Watch {
         Watch { cluster, client: None, began: Instant::now() }
     }
 
-    /// Asks for the jobs and executors once.
+    /// Asks for the jobs, executors and pools once.
     ///
     /// # Errors
     /// If the dispatcher cannot be reached. The next call tries to connect again.
@@ -52,7 +53,10 @@ impl Watch {
         let ToClient::Executors(executors) = self.ask(FromClient::Executors).await? else {
             return Err(ClientError::Unexpected.into());
         };
-        Ok(Snapshot { at_us, jobs, executors })
+        let ToClient::Pools(pools) = self.ask(FromClient::Pools(PoolsRequest::Show { name: None })).await? else {
+            return Err(ClientError::Unexpected.into());
+        };
+        Ok(Snapshot { at_us, jobs, executors, pools })
     }
 
     /// Reports a snapshot every `pause`, and cancels the jobs of `to_cancel`, until one of the channels is closed.

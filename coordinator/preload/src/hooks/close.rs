@@ -12,7 +12,7 @@ const MAX_CHECKED: c_uint = 1 << 16;
 fn turns_to_close_all(first: c_uint, last: c_uint) {
     for descriptor in first..=last.min(MAX_CHECKED) {
         // No turn of one of them is held for all.
-        turn_to_close(descriptor as c_int).end(0);
+        turn_to_close(descriptor as c_int).call_for(0, || ());
     }
 }
 
@@ -36,13 +36,12 @@ hook! { closefrom as next(first: c_int) -> () {
 hook! { fclose as next(file: *mut FILE) -> c_int {
     // At most one of the two is a turn: bytes that pass through need no flush.
     let (flushing, bytes) = turn_to_flush(file);
-    let closing = turn_to_close(number_of(file));
-    closing.call_for(0, || flushing.call_for(bytes, || next(file)))
+    flushing.call_for(bytes, || turn_to_close(number_of(file)).call_for(0, || next(file)))
 } }
 
 hook! { closedir as next(folder: *mut DIR) -> c_int {
     if !folder.is_null() {
-        turn_to_close(libc::dirfd(folder)).end(0);
+        turn_to_close(libc::dirfd(folder)).call_for(0, || ());
     }
     next(folder)
 } }

@@ -20,7 +20,7 @@ fn part(from: c_int, to: c_int, count: size_t) -> size_t {
     if is_shared(from) || is_shared(to) { count.min(MAX_BYTES) } else { count }
 }
 
-/// Waits for the turn to read where the call reads. Its duration depends on where it writes, too, so it is not
+/// The turn to read where the call reads. Its duration depends on where it writes, too, so it is not
 /// measured.
 unsafe fn turn_to_copy(from: c_int, offset: *const off64_t, count: size_t) -> CallTurn {
     if !is_shared(from) {
@@ -39,8 +39,8 @@ macro_rules! sends {
         hook! { $name as next(to: c_int, from: c_int, offset: *mut $offset, count: size_t) -> ssize_t {
             let count = part(from, to, count);
             let turn = turn_to_copy(from, offset, count);
-            let turn_to_write = turn_to_copy_into(to, ptr::null(), count, turn);
-            let bytes = turn.call(|| turn_to_write.call(|| next(to, from, offset, count)));
+            let copy = || next(to, from, offset, count);
+            let bytes = turn.call_knowing(|is_turn| turn_to_copy_into(to, ptr::null(), count, is_turn).call(copy));
             if offset.is_null() {
                 after_read(from, bytes);
             }
@@ -63,9 +63,8 @@ macro_rules! copies {
             ) -> ssize_t {
                 let count = part(from, to, count);
                 let turn = turn_to_copy(from, from_offset, count);
-                let turn_to_write = turn_to_copy_into(to, to_offset, count, turn);
                 let copy = || next(from, from_offset, to, to_offset, count, flags);
-                let bytes = turn.call(|| turn_to_write.call(copy));
+                let bytes = turn.call_knowing(|is_turn| turn_to_copy_into(to, to_offset, count, is_turn).call(copy));
                 if from_offset.is_null() {
                     after_read(from, bytes);
                 }

@@ -59,14 +59,14 @@ unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
     (next, bytes(next, end), bytes(buffer, buffer_end).max(BUFFER_BYTES))
 }
 
-/// Waits for the turn to read the bytes that a read of `wanted` lacks in the buffer.
+/// The turn to read the bytes that a read of `wanted` lacks in the buffer.
 unsafe fn turn_to_take(file: *mut FILE, wanted: usize) -> CallTurn {
     // SAFETY: as the caller says.
     let (_, left, buffer_bytes) = unsafe { look(file) };
     if wanted <= left { CallTurn::Unordered } else { turn_to_fill(file, (wanted - left).max(buffer_bytes)) }
 }
 
-/// Waits for the turn to read if a line of at most `most` bytes is not in the buffer.
+/// The turn to read if a line of at most `most` bytes is not in the buffer.
 unsafe fn turn_to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> CallTurn {
     // SAFETY: as the caller says.
     let missing_bytes = unsafe {
@@ -110,7 +110,7 @@ fn turn_to_fill(file: *mut FILE, bytes: usize) -> CallTurn {
     }
 }
 
-/// Waits for the turn to flush a stream's buffer, if `bytes` more do not fit. Returns the number of flushed bytes as
+/// The turn to flush a stream's buffer, if `bytes` more do not fit. Returns the number of flushed bytes as
 /// well.
 unsafe fn turn_to_put(file: *mut FILE, bytes: usize) -> (CallTurn, usize) {
     // SAFETY: as in `look`.
@@ -182,7 +182,7 @@ puts_to_standard! {
     putchar_unlocked(byte: c_int), 1;
 }
 
-/// Waits for the turn to flush a stream's buffer, unless it is empty.
+/// The turn to flush a stream's buffer, unless it is empty.
 pub(super) unsafe fn turn_to_flush(file: *mut FILE) -> (CallTurn, usize) {
     if file.is_null() {
         return (CallTurn::Unordered, 0);

@@ -80,21 +80,20 @@ brings! {
     sync_file_range(descriptor: c_int, offset: off64_t, bytes: off64_t, flags: c_uint);
 }
 
-/// Waits for the turn to copy into a descriptor, unless there is already one for reading from the other: a call with
-/// two turns could wait for itself.
+/// The turn to copy into a descriptor, unless the call has one for reading from the other: a call with two turns could
+/// wait for itself.
 pub(super) unsafe fn turn_to_copy_into(
     to: c_int,
     offset: *const off64_t,
     count: size_t,
-    reading: CallTurn,
+    is_turn_to_read: bool,
 ) -> CallTurn {
-    if !is_shared(to) {
+    if is_turn_to_read || !is_shared(to) {
         return CallTurn::Unordered;
     }
     // SAFETY: null, or a valid offset of the program.
-    match (reading, unsafe { offset.as_ref() }) {
-        (CallTurn::Unordered, Some(offset)) => turn_to_write_at(to, *offset, count),
-        (CallTurn::Unordered, None) => turn_to_write(to, count),
-        _ => CallTurn::Unordered,
+    match unsafe { offset.as_ref() } {
+        Some(offset) => turn_to_write_at(to, *offset, count),
+        None => turn_to_write(to, count),
     }
 }

@@ -4,7 +4,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use eyas_types::{InputFrom, ObjectId, ObjectSpec};
+use eyas_types::{ObjectId, ObjectSpec};
 
 use super::{Job, Phase};
 
@@ -27,7 +27,7 @@ impl Job {
         for index in 0..self.tasks.len() as u32 {
             let item = self.spec.items.get(index);
             for input in self.template_of(&item).inputs.iter().chain(&item.inputs) {
-                let InputFrom::Object(place) = input.from else { continue };
+                let Some(place) = input.from.object() else { continue };
                 if !self.spec.objects[place as usize].is_kept() {
                     continue;
                 }

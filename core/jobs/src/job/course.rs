@@ -201,6 +201,7 @@ impl JobCourse {
             local_share: share(sums.reads.local.bytes),
             peer_share: share(sums.reads.peer.bytes),
             persistent_share: share(sums.reads.persistent.bytes),
+            files_share: share(sums.reads.files.bytes()),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use eyas_types::{InputFrom, ObjectId, ObjectSpec, Outcome};
+use eyas_types::{ObjectId, ObjectSpec, Outcome};
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,7 @@ impl Job {
         for index in 0..self.tasks.len() as u32 {
             let item = self.spec.items.get(index);
             for input in self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs) {
-                if let InputFrom::Output { task, output } = input.from
+                if let Some((task, output)) = input.from.output()
                     && self.template_at(task).outputs[usize::from(output)].until_read
                 {
                     *self.unread.entry((task, output)).or_default() += 1;
@@ -81,7 +81,7 @@ impl Job {
         }
         let item = self.spec.items.get(index);
         for input in self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs) {
-            if let InputFrom::Output { task, output } = input.from
+            if let Some((task, output)) = input.from.output()
                 && let Some(unread) = self.unread.get_mut(&(task, output))
             {
                 if has_read { *unread -= 1 } else { *unread += 1 }
@@ -95,11 +95,9 @@ impl Job {
             return Vec::new();
         }
         let item = self.spec.items.get(index);
-        let inputs = self.inputs(&item).filter_map(|(input, object)| match input.from {
-            InputFrom::Output { task, output } if self.unread.contains_key(&(task, output)) => {
-                Some((task, object?.id()))
-            }
-            _ => None,
+        let inputs = self.inputs(&item).filter_map(|(input, object)| {
+            let (task, _) = input.from.output().filter(|output| self.unread.contains_key(output))?;
+            Some((task, object?.id()))
         });
         inputs.collect()
     }
@@ -131,9 +129,9 @@ impl Job {
         let item = self.spec.items.get(index);
         let mut kept: Vec<_> = self
             .inputs(&item)
-            .filter_map(|(input, object)| match (input.from, object) {
-                (InputFrom::Output { task, .. }, Some(object)) if object.is_kept() => Some((task, object.id())),
-                _ => None,
+            .filter_map(|(input, object)| {
+                let (task, _) = input.from.output()?;
+                Some((task, object.filter(|object| object.is_kept())?.id()))
             })
             .collect();
         kept.sort_unstable();
@@ -151,10 +149,9 @@ impl Job {
             return !outputs.is_empty();
         }
         let item = self.spec.items.get(index);
-        self.template_of(&item).inputs.iter().chain(&item.inputs).any(|input| match input.from {
-            InputFrom::Output { task, output } => task == producer && outputs.contains(&output),
-            InputFrom::Object(_) => false,
-        })
+        let mut read =
+            self.template_of(&item).inputs.iter().chain(&item.inputs).filter_map(|input| input.from.output());
+        read.any(|(task, output)| task == producer && outputs.contains(&output))
     }
 
     /// Tasks that have not ended and read this object, which `producer` wrote.

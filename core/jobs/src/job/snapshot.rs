@@ -39,6 +39,7 @@ pub struct JobSnapshot {
     kept: Vec<((u32, ObjectId), RetainedOutput)>,
     produced: Vec<((u32, u16), ObjectSpec)>,
     course: JobCourse,
+    peak_memory_bytes: u64,
 }
 
 /// The durable state of a task. Of a task that has not ended, only `recomputed` is known.
@@ -84,6 +85,8 @@ pub struct JobSummary {
     pub dropped_results: u64,
     /// A dispatcher that starts must read the whole job: it keeps objects in the cluster, or its results can be reused.
     pub must_be_loaded: bool,
+    /// Most memory that one of its tasks used; 0 if unknown.
+    pub peak_memory_bytes: u64,
 }
 
 impl JobSnapshot {
@@ -144,6 +147,7 @@ impl Job {
             kept: self.kept.iter().map(|(key, output)| (*key, output.clone())).collect(),
             produced: self.produced.iter().map(|(key, object)| (*key, object.clone())).collect(),
             course: self.course.closed(self.ended_us),
+            peak_memory_bytes: self.peak_memory_bytes,
         }
     }
 
@@ -182,6 +186,7 @@ impl Job {
         job.kept = BTreeMap::from_iter(snapshot.kept);
         job.produced = BTreeMap::from_iter(snapshot.produced);
         job.course = snapshot.course;
+        job.peak_memory_bytes = snapshot.peak_memory_bytes;
         Some(job)
     }
 
@@ -203,6 +208,7 @@ impl Job {
             entries: self.entries,
             dropped_results: self.dropped_results,
             must_be_loaded: self.spec.reuse || self.keeps_objects(),
+            peak_memory_bytes: self.peak_memory_bytes,
         }
     }
 

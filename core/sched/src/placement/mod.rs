@@ -28,6 +28,7 @@ use crate::state::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, SchedulerSt
 use backfill::Backfilling;
 use holderless::HolderlessTasks;
 use homes::Homes;
+pub(crate) use parts::ChosenParts;
 use permission::Permission;
 pub(crate) use policies::Fallback;
 use policies::PlacementRules;

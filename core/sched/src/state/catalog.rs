@@ -19,6 +19,8 @@ pub(crate) struct Catalog {
     /// computed for tasks that are met once, and whose objects are not read otherwise.
     sizes_bytes: Vec<u64>,
     free: Vec<ObjectKey>,
+    /// Number of times that a replica was added or removed.
+    replica_changes: u64,
 }
 
 pub(crate) struct CatalogObject {
@@ -96,6 +98,18 @@ impl Catalog {
     /// inputs are all empty is defined.
     pub fn weight(&self, key: ObjectKey) -> u64 {
         self.size_bytes(key).max(1)
+    }
+
+    /// A replica is added or removed. Returns the object.
+    pub(super) fn change_holders(&mut self, key: ObjectKey) -> &mut CatalogObject {
+        self.replica_changes += 1;
+        self.get_mut(key)
+    }
+
+    /// Number of times that a replica was added or removed. While the number is the same, so are the holders of all
+    /// objects.
+    pub fn replica_changes(&self) -> u64 {
+        self.replica_changes
     }
 
     /// The number of known objects.

@@ -27,6 +27,8 @@ pub(crate) struct Executor {
     pub(super) excluded: ClassSet,
     /// Disk space for inputs and sandboxes; unlimited until the executor has reported it.
     pub free_disk_bytes: u64,
+    /// Time until its batch system ends it, microseconds; unlimited unless that was reported.
+    pub left_us: u64,
     usage: ResourceUsage,
     /// The usage of each priority, the lowest first.
     usage_of_priority: Vec<(i32, ResourceUsage)>,
@@ -122,6 +124,7 @@ impl Executors {
             profile,
             excluded: ClassSet::default(),
             free_disk_bytes: u64::MAX,
+            left_us: u64::MAX,
             usage: ResourceUsage::default(),
             usage_of_priority: Vec::new(),
             lent_milli: 0,
@@ -190,6 +193,18 @@ impl Executors {
             self.uncount_free_disk(before);
         }
         before
+    }
+
+    /// Sets the time until each executor is ended. Returns the shortest of executors that take tasks.
+    pub(super) fn set_times_left(&mut self, left: &[(ExecutorId, u64)]) -> u64 {
+        self.table.iter_mut().for_each(|executor| executor.left_us = u64::MAX);
+        for (id, left_us) in left {
+            if let Some(key) = self.find(*id) {
+                self.table[key.index()].left_us = *left_us;
+            }
+        }
+        let staying = self.all().filter(|(_, executor)| !executor.is_draining);
+        staying.map(|(_, executor)| executor.left_us).min().unwrap_or(u64::MAX)
     }
 
     /// One executor less has that amount of free disk.

@@ -33,6 +33,8 @@ pub enum Mismatch {
     Error(String, String),
     /// The node's disk has no room for the task's inputs and its own disk need.
     Disk,
+    /// The batch system ends the executor before the task could end.
+    Time,
 }
 
 /// An executor and a class of tasks, or one task of the class.
@@ -69,7 +71,9 @@ impl<'a> Pairing<'a> {
 
     /// Whether all other parts hold.
     fn suits_now(&self) -> bool {
-        self.has_disk() && self.parts().all(|(_, part)| part.is_fixed() || part.holds(self) == Ok(true))
+        self.has_disk()
+            && self.has_time(true)
+            && self.parts().all(|(_, part)| part.is_fixed() || part.holds(self) == Ok(true))
     }
 
     /// How good the executor is for the task. If the expression has no value there, no executor is worse.
@@ -81,6 +85,20 @@ impl<'a> Pairing<'a> {
     /// Inputs that the node holds count as those that are missing: the free disk includes what the store could give up.
     fn has_disk(&self) -> bool {
         self.input_bytes().saturating_add(self.need.resources.disk_bytes) <= self.executor.free_disk_bytes
+    }
+
+    /// Whether the task can end before the executor is ended, by the mean of its job or its own timeout, whichever is
+    /// shorter. `is_behind`: behind the tasks that are there. A task whose run time is not known may start.
+    fn has_time(&self, is_behind: bool) -> bool {
+        if self.executor.left_us == u64::MAX {
+            return true;
+        }
+        let Candidate { state, task, .. } = self.candidate();
+        let Executor { left_us, slowness, .. } = *self.executor;
+        let seconds = state.expected_seconds(*task, slowness);
+        let own = self.executor.load_of(&self.need.resources);
+        let wait = if is_behind { self.executor.wait_seconds(self.executor.load(), own, seconds) } else { 0.0 };
+        seconds == 0.0 || (wait + seconds) * 1e6 <= left_us as f64
     }
 
     /// Everything that keeps the task from the executor.
@@ -100,6 +118,9 @@ impl<'a> Pairing<'a> {
         }
         if !self.has_disk() {
             all.push(Mismatch::Disk);
+        }
+        if !self.has_time(false) {
+            all.push(Mismatch::Time);
         }
         all
     }
@@ -167,6 +188,14 @@ impl Facts for Pairing<'_> {
 }
 
 impl SchedulerState {
+    /// Seconds that a task runs at most, on an executor with that slowness: the mean of its job, or its own timeout if
+    /// that is shorter. 0 if the mean is not known.
+    pub fn expected_seconds(&self, task: TaskKey, slowness: f64) -> f64 {
+        let usual = self.run_times.seconds(self.queue[task].id.job, slowness);
+        let timeout_us = self.need_of(task).need.timeout_us;
+        timeout_us.map_or(usual, |timeout_us| usual.min(timeout_us as f64 / 1e6))
+    }
+
     /// Evaluates what is fixed between a new class and all executors.
     pub(super) fn match_class(&mut self, class: ClassKey) {
         let executors: Vec<_> = self.executors.all().map(|(executor, _)| executor).collect();
@@ -200,6 +229,7 @@ impl SchedulerState {
         need.is_constrained
             || self.executors.is_any_constraining()
             || need.most_bytes > self.executors.least_free_disk_bytes()
+            || self.is_short_of_time
     }
 
     /// Whether there may be a constrained class.
@@ -207,6 +237,7 @@ impl SchedulerState {
         self.queue.has_constrained()
             || self.executors.is_any_constraining()
             || self.queue.most_bytes() > self.executors.least_free_disk_bytes()
+            || self.is_short_of_time
     }
 
     /// Whether the task and the executor, which is large enough for its class, suit each other at this moment.
@@ -248,6 +279,19 @@ impl SchedulerState {
                 found.map_or(self.executors.next_parking(), |(parking, _)| parking);
         }
         found
+    }
+
+    /// Whether tasks wait that the executor is large enough for, and of the oldest none could end there before the
+    /// executor is ended.
+    pub fn lacks_time(&self, executor: ExecutorKey) -> bool {
+        const LOOKS: usize = 32;
+        if !self.is_short_of_time {
+            return false;
+        }
+        let entry = &self.executors[executor];
+        let classes = self.queue.classes().filter(|class| entry.is_large_enough(self.queue.need(*class)));
+        let mut tasks = classes.flat_map(|class| self.queue.waiting_in(class).take(LOOKS)).peekable();
+        tasks.peek().is_some() && tasks.all(|task| !Pairing::of_task(self, executor, task).has_time(false))
     }
 
     /// The share of the task's input bytes that the executor holds.

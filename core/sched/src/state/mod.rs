@@ -45,6 +45,10 @@ use crate::event::ExecutorProfile;
 /// An estimate compares this many of the executors that hold an object.
 const ESTIMATE_LOOKS: usize = 4;
 
+/// An executor has time for all tasks while it stays at least this many times as long as the longest ones run: they may
+/// wait there for a slot, and it may be slow.
+const AMPLE_TIME: f64 = 4.0;
+
 /// See the [module's](self) documentation.
 pub(crate) struct SchedulerState {
     pub queue: TaskQueue,
@@ -52,6 +56,8 @@ pub(crate) struct SchedulerState {
     pub executors: Executors,
     pub transfers: Transfers,
     pub run_times: RunTimes,
+    /// Whether an executor ends so soon that some tasks might not end there before.
+    is_short_of_time: bool,
     /// Whether replicas count at all. If not, no waiting lists are kept.
     is_data_aware: bool,
     /// The number of events so far.
@@ -68,6 +74,7 @@ impl SchedulerState {
             executors: Executors::default(),
             transfers: Transfers::default(),
             run_times: RunTimes::default(),
+            is_short_of_time: false,
             is_data_aware,
             events: 0,
             assignments: 0,
@@ -138,6 +145,20 @@ impl SchedulerState {
             // Its searches may have passed tasks that had no room there.
             self.search_again(executor);
             self.executors.unpark(executor);
+        }
+    }
+
+    /// The time until each executor is ended by its batch system.
+    pub fn set_times_left(&mut self, left: &[(ExecutorId, u64)]) {
+        let least_us = self.executors.set_times_left(left);
+        let is_short = (least_us as f64) < self.run_times.longest() * AMPLE_TIME * 1e6;
+        if core::mem::replace(&mut self.is_short_of_time, is_short) && !is_short {
+            // Searches may have passed tasks that had no time there.
+            let staying = self.executors.all().filter(|(_, executor)| !executor.is_draining);
+            for executor in staying.map(|(key, _)| key).collect::<Vec<_>>() {
+                self.search_again(executor);
+                self.executors.unpark(executor);
+            }
         }
     }
 

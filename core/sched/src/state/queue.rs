@@ -483,6 +483,11 @@ impl TaskQueue {
         self.only_class
     }
 
+    /// Number of waiting tasks of a class.
+    pub fn waiting_of(&self, class: ClassKey) -> u64 {
+        self.classes[class.index()].waiting
+    }
+
     pub fn waiting(&self) -> u64 {
         self.waiting
     }

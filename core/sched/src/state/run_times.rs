@@ -16,6 +16,8 @@ const MAX_RATIO: f64 = 10.0;
 pub(crate) struct RunTimes {
     /// The moving mean of each job, seconds.
     of_job: Map<JobId, f64>,
+    /// No job has a longer mean, seconds.
+    longest: f64,
 }
 
 impl RunTimes {
@@ -25,10 +27,12 @@ impl RunTimes {
             Some(mean) => {
                 let ratio = (*mean > 0.0).then(|| seconds / *mean);
                 *mean = *mean * REMEMBERED + seconds * (1.0 - REMEMBERED);
+                self.longest = self.longest.max(*mean);
                 ratio
             }
             None => {
                 self.of_job.insert(job, seconds);
+                self.longest = self.longest.max(seconds);
                 None
             }
         }
@@ -41,6 +45,12 @@ impl RunTimes {
 
     pub(super) fn forget(&mut self, job: JobId) {
         self.of_job.remove(&job);
+        self.longest = self.of_job.values().copied().fold(0.0, f64::max);
+    }
+
+    /// Seconds that no job's tasks exceed on average.
+    pub fn longest(&self) -> f64 {
+        self.longest
     }
 
     /// Seconds that a task of the job computes on an executor whose tasks run `slowness` times as long as others'; 0

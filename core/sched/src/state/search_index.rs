@@ -63,7 +63,7 @@ impl SchedulerState {
 
     /// An executor has a replica. Whether it is new.
     pub(super) fn add_replica(&mut self, executor: ExecutorKey, key: ObjectKey) -> bool {
-        let object = self.catalog.get_mut(key);
+        let object = self.catalog.change_holders(key);
         let is_wanted = object.waiting.wanted() > 0;
         let progress = SearchProgress { is_alerted: is_wanted, ..SearchProgress::default() };
         let replica = HeldReplica { holder_index: object.holders.len() as u32, progress };
@@ -84,7 +84,7 @@ impl SchedulerState {
     /// An executor no longer has a replica that it had.
     pub(super) fn remove_replica(&mut self, executor: ExecutorKey, key: ObjectKey) {
         let replica = self.executors.get_mut(executor).replicas.remove(&key).expect("the caller has looked it up");
-        let object = self.catalog.get_mut(key);
+        let object = self.catalog.change_holders(key);
         object.holders.swap_remove(replica.holder_index as usize);
         if !replica.progress.is_alerted {
             object.waiting.remove_unalerted(executor);

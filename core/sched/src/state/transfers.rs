@@ -150,7 +150,7 @@ impl Transfers {
         let now = self.giving(from).saturating_sub(1);
         let others = (others + now) / 2;
         match (origin, from) {
-            (Origin::Peer, Some(from)) if !is_relayed => {
+            (Origin::Peer | Origin::Files { .. }, Some(from)) if !is_relayed => {
                 let distance = self.distance(from, executor);
                 self.rates.learn_peer(distance, bytes, others, seconds);
             }

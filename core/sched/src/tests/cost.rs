@@ -249,10 +249,15 @@ fn a_task_goes_where_most_parts_of_its_input_are() {
     }
     let parts: Vec<_> = (11..=15).map(|part| (object(part), 100 * MB)).collect();
     assert_eq!(cluster.0.bytes_held(&parts)[&ExecutorId(2)], 300 * MB);
-    let part = cluster.0.part_for_placement(&parts);
+    let part = cluster.0.part_for_placement(JobId(1), object(1), &parts);
     assert_eq!(part, Some((object(13), 100 * MB)), "no other executor has it");
     let inputs = [(object(1), 500 * MB), part.unwrap()].into();
     let given = assigned(&cluster.0.run(Event::TaskReady { task: task(0), inputs, need: Need::default() }));
     assert_eq!(given, [(2, 0)]);
-    assert_eq!(cluster.0.part_for_placement(&[(object(1), 1)]), None);
+    assert_eq!(cluster.0.part_for_placement(JobId(1), object(1), &[(object(1), 1)]), part, "it is remembered");
+    assert_eq!(cluster.0.part_for_placement(JobId(2), object(1), &[(object(1), 1)]), None);
+    // Then executor 1 has most of them.
+    [13, 14, 15].into_iter().for_each(|part| drop(cluster.store(1, part)));
+    let part = cluster.0.part_for_placement(JobId(1), object(1), &parts);
+    assert_eq!(part, Some((object(11), 100 * MB)), "no other executor has it");
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::WaitReason;
+use crate::{Mismatch, WaitReason};
 
 fn gpu() -> Resources {
     with_gpus(1, cpus(1000))
@@ -318,4 +318,79 @@ fn an_idle_executor_takes_what_it_holds_the_most_of_when_utilisation_falls() {
     assert_eq!(assigned(&scheduler.submit_with(101, &[1, 2, 3], gpu())), []);
     assert_eq!(assigned(&scheduler.finish(3, 2)), []);
     assert_eq!(assigned(&scheduler.finish(3, 3)), [(2, 101)]);
+}
+
+#[test]
+fn no_task_starts_that_would_not_end_before_its_executor_does() {
+    const SECOND_US: u64 = 1_000_000;
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        let is_near = |scheduler: &mut Scheduler, seconds: u64| {
+            let executors = [(ExecutorId(1), seconds * SECOND_US)].into();
+            assigned(&scheduler.run(Event::TimesLeft { executors }))
+        };
+        scheduler.join(1, 1);
+        is_near(&mut scheduler, 1);
+        // Its run time is not known. Then it is a second.
+        assert_eq!(assigned(&scheduler.submit(0, &[])), [(1, 0)], "{policy}");
+        scheduler.finish(1, 0);
+        is_near(&mut scheduler, 3);
+        assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}");
+        assert_eq!(is_near(&mut scheduler, 0), [], "{policy}");
+        scheduler.finish(1, 1);
+        assert_eq!(assigned(&scheduler.submit(2, &[])), [], "{policy}: it would be ended half-way");
+        assert_eq!(
+            scheduler.explain_task(task(2)).unwrap().waits,
+            Some(WaitReason::Unmatched(vec![(Mismatch::Time, 1)])),
+            "{policy}"
+        );
+        let waiting = |us: u64| scheduler.unstarted_by_need(us).iter().map(|class| class.tasks).sum::<u64>();
+        assert_eq!((waiting(SECOND_US), waiting(SECOND_US / 2)), (1, 0), "{policy}");
+        assert!(scheduler.lacks_time(ExecutorId(1)) && !scheduler.lacks_time(ExecutorId(2)));
+        // A task with a timeout ends sooner.
+        let need = Need { timeout_us: Some(SECOND_US / 100), ..Need::default() };
+        let executors = [(ExecutorId(1), SECOND_US / 10)].into();
+        scheduler.run(Event::TimesLeft { executors });
+        let short = Event::TaskReady { task: task(3), inputs: Box::default(), need };
+        assert_eq!(assigned(&scheduler.run(short)), [(1, 3)], "{policy}");
+        assert!(!scheduler.lacks_time(ExecutorId(2)));
+        scheduler.join(2, 1);
+        assert_eq!(scheduler.on(2), [2], "{policy}: another has time");
+    }
+}
+
+#[test]
+fn tasks_start_again_where_there_is_time_again() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        scheduler.join(1, 1);
+        scheduler.submit(0, &[]);
+        scheduler.finish(1, 0);
+        let executors = [(ExecutorId(1), 1000)].into();
+        scheduler.run(Event::TimesLeft { executors });
+        assert_eq!(assigned(&scheduler.submit(1, &[])), [], "{policy}");
+        assert_eq!(assigned(&scheduler.run(Event::TimesLeft { executors: Box::default() })), [(1, 1)], "{policy}");
+    }
+}
+
+#[test]
+fn tasks_behind_slots_have_not_started() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        let unstarted = |s: &Scheduler| s.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum::<u64>();
+        scheduler.join(1, 2);
+        (0..2).for_each(|index| drop(scheduler.submit(index, &[])));
+        assert_eq!((scheduler.has_unstarted(), unstarted(&scheduler)), (false, 0), "{policy}");
+        (2..4).for_each(|index| drop(scheduler.submit(index, &[])));
+        assert_eq!((scheduler.on(1).len(), scheduler.waiting()), (4, 0), "{policy}");
+        assert_eq!((scheduler.has_unstarted(), unstarted(&scheduler)), (true, 2), "{policy}");
+        scheduler.submit(4, &[]);
+        assert_eq!((scheduler.waiting(), unstarted(&scheduler)), (1, 3), "{policy}");
+        // Another node takes those that the first one has not started.
+        scheduler.join(2, 4);
+        while let Some(index) = scheduler.on(1).pop() {
+            scheduler.finish(1, index);
+        }
+        assert_eq!(unstarted(&scheduler), 0, "{policy}");
+    }
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPECT(call, expected) expect(call, expected, #call, __LINE__)
@@ -151,6 +152,9 @@ static void files(eyas_client *client)
     EXPECT(eyas_remove_folder(client, "/folder/deep"), EYAS_STATUS_OK);
     EXPECT(eyas_remove_folder(client, "/folder"), EYAS_STATUS_OK);
     EXPECT(eyas_list(client, "/", 1, &listing), EYAS_STATUS_OK);
+    /* A wrong place for the result costs no entry. */
+    EXPECT(eyas_listing_next(listing, &name, &info, 3), EYAS_STATUS_INVALID);
+    EXPECT(eyas_listing_next(listing, &name, NULL, sizeof info), EYAS_STATUS_INVALID);
     EXPECT(eyas_listing_next(listing, &name, &info, sizeof info), EYAS_STATUS_OK);
     EXPECT(eyas_listing_next(listing, &name, &info, sizeof info), EYAS_STATUS_END);
     EXPECT(eyas_listing_close(listing), EYAS_STATUS_OK);
@@ -222,6 +226,7 @@ static void jobs(eyas_client *client)
 
     EXPECT(eyas_submit_text(client, text, strlen(text), &id), EYAS_STATUS_OK);
     EXPECT(eyas_results_open(client, id, &results), EYAS_STATUS_OK);
+    EXPECT(eyas_results_next(results, EYAS_FOREVER, &result, 3), EYAS_STATUS_INVALID);
     EXPECT(eyas_results_next(results, EYAS_FOREVER, &result, sizeof result), EYAS_STATUS_OK);
     if (result.outcome != EYAS_OUTCOME_EXITED || result.code != 3 || strcmp(result.message, "exit code 3") ||
         strcmp(result.stdout_bytes, "out\n") || strcmp(result.stderr_bytes, "err\n") || result.stdout_length != 4)
@@ -231,7 +236,7 @@ static void jobs(eyas_client *client)
 
 static void blocks(eyas_client *client)
 {
-    const char *path = "/a", *absent = "/absent";
+    const char *path = "/a", *absent = "/absent", *output, *again;
     eyas_block *block;
     eyas_piece piece;
     eyas_run_info info;
@@ -251,6 +256,7 @@ static void blocks(eyas_client *client)
     EXPECT(eyas_block_close(block), EYAS_STATUS_OK);
     EXPECT(eyas_run_wait(run, 100, &info, sizeof info), EYAS_STATUS_TIMED_OUT);
     EXPECT(eyas_block_open(run, &block), EYAS_STATUS_OK);
+    EXPECT(eyas_block_next(block, EYAS_FOREVER, &piece, 3), EYAS_STATUS_INVALID);
     EXPECT(eyas_block_next(block, EYAS_FOREVER, &piece, sizeof piece), EYAS_STATUS_OK);
     if (strcmp(piece.bytes, "new") || piece.length != 3 || piece.offset || strcmp(piece.file, "/a"))
         abort();
@@ -260,36 +266,48 @@ static void blocks(eyas_client *client)
     EXPECT(eyas_block_next(block, 1000, &piece, sizeof piece), EYAS_STATUS_INVALID);
     EXPECT(eyas_block_close(block), EYAS_STATUS_OK);
     EXPECT(eyas_run_wait(run, 10000, &info, sizeof info), EYAS_STATUS_OK);
+    /* A text is valid until the run is closed, whatever other threads ask for. */
+    EXPECT(eyas_run_output(run, 0, &output), EYAS_STATUS_OK);
+    EXPECT(eyas_run_output(run, 0, &again), EYAS_STATUS_OK);
+    EXPECT(eyas_run_output(run, 1, &again), EYAS_STATUS_END);
+    if (output != again || strncmp(output, "/.eyas/", 7))
+        abort();
     EXPECT(eyas_run_end(run), EYAS_STATUS_OK);
+    EXPECT(eyas_run_output(run, 0, &again), EYAS_STATUS_NOT_FOUND);
     EXPECT(eyas_run_status(run, &info, sizeof info), EYAS_STATUS_NOT_FOUND);
     EXPECT(eyas_block_open(run, &block), EYAS_STATUS_NOT_FOUND);
     EXPECT(eyas_run_close(run), EYAS_STATUS_OK);
 }
 
-/* A program that gives up waiting, and asks again, gets each piece once. */
-static void impatience(eyas_client *client)
+/* A program that gives up waiting, and asks again, gets each piece once: also if it never waits as long as a chunk is
+   read. */
+static void impatience(eyas_client *client, const char *path, uint64_t chunk_bytes, uint64_t chunks,
+                       uint64_t longest_ms)
 {
-    const char *path = "/many";
     eyas_write_options options = {0};
     eyas_writer *writer;
     eyas_block *block;
     eyas_piece piece;
     eyas_status status;
     eyas_run *run;
-    uint64_t bytes = 0;
-    int i, timeouts = 0;
+    char lines[4000];
+    uint64_t bytes = 0, total = chunks * chunk_bytes / sizeof lines * sizeof lines;
+    time_t limit = time(NULL) + 60;
+    uint64_t written, timeouts = 0;
 
+    for (written = 0; written < sizeof lines; written++)
+        lines[written] = written % 4 == 3 ? '\n' : 'a';
     options.format = "lines";
-    options.chunk_bytes = 4096;
+    options.chunk_bytes = chunk_bytes;
     EXPECT(eyas_create(client, path, &options, sizeof options, &writer), EYAS_STATUS_OK);
-    for (i = 0; i < 100000; i++)
-        EXPECT(eyas_write(writer, "abc\n", 4), EYAS_STATUS_OK);
+    for (written = 0; written < total; written += sizeof lines)
+        EXPECT(eyas_write(writer, lines, sizeof lines), EYAS_STATUS_OK);
     EXPECT(eyas_writer_close(writer), EYAS_STATUS_OK);
     EXPECT(eyas_run_open(client, &path, 1, 1, 0, &run), EYAS_STATUS_OK);
     EXPECT(eyas_block_open(run, &block), EYAS_STATUS_OK);
     for (;;) {
-        status = eyas_block_next(block, (uint64_t)timeouts % 2, &piece, sizeof piece);
-        if (status == EYAS_STATUS_TIMED_OUT) {
+        status = eyas_block_next(block, timeouts % (longest_ms + 1), &piece, sizeof piece);
+        if (status == EYAS_STATUS_TIMED_OUT && time(NULL) < limit) {
             timeouts++;
             continue;
         }
@@ -298,8 +316,8 @@ static void impatience(eyas_client *client)
         EXPECT(status, EYAS_STATUS_OK);
         bytes += piece.length;
     }
-    if (bytes != 400000 || !timeouts) {
-        fprintf(stderr, "%lu bytes with %d timeouts\n", (unsigned long)bytes, timeouts);
+    if (bytes != total || !timeouts) {
+        fprintf(stderr, "%lu bytes with %lu timeouts\n", (unsigned long)bytes, (unsigned long)timeouts);
         exit(1);
     }
     EXPECT(eyas_block_commit(block, "x", 1), EYAS_STATUS_OK);
@@ -339,7 +357,8 @@ int main(void)
     files(client);
     jobs(client);
     blocks(client);
-    impatience(client);
+    impatience(client, "/many", 4096, 100, 1);
+    impatience(client, "/large", 16 << 20, 2, 0);
     child(client);
     /* What was made with a client outlives it. */
     EXPECT(eyas_client_close(client), EYAS_STATUS_OK);

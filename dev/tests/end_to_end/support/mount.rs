@@ -54,7 +54,7 @@ impl MountedFiles {
     #[track_caller]
     pub fn python(&self, script: &str) -> Done {
         let mut command = Command::new("python3");
-        command.args(["-c", script]).current_dir(&self.folder).stdin(Stdio::null());
+        command.args(["-I", "-c", script]).current_dir(&self.folder).stdin(Stdio::null());
         finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("Python can be started"))
     }
 

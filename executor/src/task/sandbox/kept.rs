@@ -298,6 +298,7 @@ mod tests {
                 let source = Name::from(format!("file:///{number}/{}", number % 3));
                 AssignedInput {
                     object: ObjectSpec { source, version, executable: false },
+                    part: None,
                     name: None,
                     holders: Vec::new(),
                 }

@@ -96,6 +96,11 @@ impl Executor {
         (LOOKAHEAD_US / mean_run_us.max(1)).max(fetching).clamp(1, MAX_LOOKAHEAD)
     }
 
+    /// Whether its tasks are so short that it is given many in advance.
+    pub fn is_given_many(&self) -> bool {
+        self.lookahead() > MAX_FETCH_LOOKAHEAD
+    }
+
     /// The number of tasks of one turn.
     pub(super) fn turn(&self) -> u64 {
         self.mean_run_us.map_or(1, |mean_run_us| (TURN_US / mean_run_us.max(1)).clamp(1, MAX_TURN))

@@ -1,0 +1,116 @@
+//! A real Grid Engine with nodes of two slots each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{BatchBed, is_tested};
+use crate::support::{Home, eyas};
+
+/// A Grid Engine, and a dispatcher on its head that submits to it.
+struct OnGridEngine {
+    folder: PathBuf,
+    // The last field, because it is dropped last: all processes must have ended by then.
+    home: Home,
+}
+
+fn testbed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/sge.sh")
+}
+
+impl BatchBed for OnGridEngine {
+    const SYSTEM: &'static str = "sge";
+
+    fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// On the head: other hosts do not reach its network.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut on_head = Command::new(testbed());
+        on_head.arg("exec").arg(&self.folder).arg(eyas());
+        self.home.command_of(on_head, words)
+    }
+
+    fn queue(&self) -> String {
+        self.engine(&["qstat"])
+    }
+}
+
+impl OnGridEngine {
+    /// `None` where no Grid Engine is to be tested.
+    fn start(nodes: &str) -> Option<Self> {
+        if !is_tested("a real Grid Engine") {
+            return None;
+        }
+        let home = Home::new();
+        let folder = home.path("sge");
+        let up = Command::new(testbed()).args(["up", "-n", nodes, "-c", "2"]).arg(&folder).output().unwrap();
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        let engine = OnGridEngine { folder, home };
+        engine.start_dispatcher(&["--interface", "bridge"], &[]);
+        Some(engine)
+    }
+
+    /// Runs a command of Grid Engine. Returns its standard output.
+    fn engine(&self, words: &[&str]) -> String {
+        let output = Command::new(testbed()).arg("exec").arg(&self.folder).args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn is_queue_empty(&self) -> bool {
+        self.engine(&["qstat"]).trim().is_empty()
+    }
+}
+
+impl Drop for OnGridEngine {
+    fn drop(&mut self) {
+        self.stop();
+        let down = Command::new(testbed()).arg("down").arg(&self.folder).status();
+        assert!(std::thread::panicking() || down.is_ok_and(|status| status.success()));
+    }
+}
+
+#[test]
+fn a_job_scales_out_and_back() {
+    let Some(engine) = OnGridEngine::start("3") else { return };
+    // Requests for two nodes are array jobs.
+    let nodes = ["--max-nodes", "4", "--nodes-per-request", "2", "--cpus", "1", "--provision", "all-at-once"];
+    engine.add_pool(&[&nodes[..], &["--idle-timeout", "1s", "--time-limit", "10min"]].concat());
+    let job = ["run", "--array", "1-30", "--", "sh", "-c", "sleep 0.1; echo {}"];
+    engine.run(&job).exits(0).says(&["30 of 30 tasks succeeded"]);
+    engine.wait_until("the nodes are given back", || engine.is_queue_empty());
+    let pool = engine.has_given_back_all();
+    assert!(pool["nodes_granted"].as_u64() >= Some(2), "{pool:#}");
+}
+
+#[test]
+fn what_grid_engine_refuses_is_said_at_once() {
+    let Some(engine) = OnGridEngine::start("1") else { return };
+    let refused = engine.run(&["pool", "add", "sge", "batch", "--", "-q", "nowhere.q"]).exits(1);
+    assert!(refused.stderr.contains("nowhere.q"), "{}", refused.stderr);
+    // A job whose output cannot be written gets into an error state. It is removed, and said.
+    engine.add_pool(&["--min-nodes", "1", "--", "-o", "/nonexistent/out"]);
+    engine.wait_until("a request has failed", || engine.pool()["failures"].as_u64() >= Some(1));
+    assert!(engine.run(&["pool", "show", "batch"]).exits(0).stdout.contains("error state"));
+    engine.run(&["pool", "remove", "batch"]).exits(0);
+    engine.wait_until("no job is left", || engine.is_queue_empty());
+}
+
+#[test]
+fn tasks_of_nodes_that_are_taken_away_run_again() {
+    let Some(engine) = OnGridEngine::start("2") else { return };
+    engine.add_pool(&["--max-nodes", "2", "--cpus", "1", "--idle-timeout", "1s"]);
+    let wait = "touch begun-$0; until [ -e go ]; do sleep 0.05; done; echo $0";
+    let task = format!(r#"{{"array": "1-2", "command": ["sh", "-c", "{wait}", "{{}}"], "retries": 0}}"#);
+    engine.home.write("job.jsonl", task);
+    engine.run(&["submit", "job.jsonl"]).exits(0);
+    engine.wait_until("both tasks run", || {
+        ["begun-1", "begun-2"].iter().all(|name| engine.home.work().join(name).exists())
+    });
+    engine.engine(&["qdel", "-u", "*"]);
+    engine.home.write("go", "");
+    engine.run(&["job", "wait", "1"]).exits(0);
+    engine.wait_until("the nodes are given back", || engine.is_queue_empty());
+    engine.wait_until_given_back();
+}

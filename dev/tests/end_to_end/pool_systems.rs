@@ -1,0 +1,129 @@
+//! Pools on PBS and HTCondor. Programs that answer as these systems do (`fake_batch.sh`) start nodes as processes on
+//! this machine.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Home, wait_until};
+
+/// A dispatcher that finds the programs of a batch system. It ends when this is dropped.
+struct OnFake(Home);
+
+impl OnFake {
+    #[track_caller]
+    fn start(variables: &[(&str, &str)]) -> Self {
+        let home = Home::new();
+        let (programs, jobs) = (home.path("programs"), home.path("jobs"));
+        fs::create_dir(&programs).unwrap();
+        fs::create_dir(&jobs).unwrap();
+        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/fake_batch.sh");
+        for name in ["qsub", "qstat", "qdel", "condor_submit", "condor_q", "condor_history", "condor_rm"] {
+            symlink(&fake, programs.join(name)).unwrap();
+        }
+        let start = ["start", "dispatcher", "--cluster", "test", "--listen", "127.0.0.1:0", "--detach"];
+        let mut dispatcher = home.command(&start);
+        let path = std::env::var("PATH").unwrap_or_default();
+        dispatcher.env("PATH", format!("{}:{path}", programs.display())).env("FAKE_BATCH", &jobs);
+        dispatcher.envs(variables.iter().copied());
+        home.finish(dispatcher).exits(0);
+        OnFake(home)
+    }
+
+    fn run(&self, words: &[&str]) -> crate::support::Done {
+        self.0.eyas(&[&["--cluster", "test"], words].concat())
+    }
+
+    fn pool(&self) -> Value {
+        self.run(&["--json", "pool", "show", "batch"]).exits(0).json("pools")[0].take()
+    }
+
+    /// A job scales out to several nodes of one request, and back.
+    #[track_caller]
+    fn scales_out_and_back(&self, system: &str, verbatim: &[&str]) {
+        let add = ["pool", "add", system, "batch", "--max-nodes", "4", "--nodes-per-request", "2", "--cpus", "1"];
+        let rest = ["--provision", "all-at-once", "--idle-timeout", "500ms", "--executor-option=--keep-free=10MB"];
+        self.run(&[&add[..], &rest, verbatim].concat()).exits(0).says(&["added pool batch"]);
+        let job = ["run", "--array", "1-20", "--", "sh", "-c", "sleep 0.1; echo {}"];
+        self.run(&job).exits(0).says(&["20 of 20 tasks succeeded"]);
+        wait_until("the nodes are given back", || {
+            let pool = self.pool();
+            let has_ended = |request: &Value| request["state"] == "ended";
+            pool["nodes"] == 0 && pool["requests"].as_array().unwrap().iter().all(has_ended)
+        });
+        let pool = self.pool();
+        assert!(pool["failures"] == 0 && pool["nodes_granted"] == pool["nodes_given_back"], "{pool:#}");
+        assert!(pool["nodes_granted"].as_u64() >= Some(2), "{pool:#}");
+        self.run(&["pool", "remove", "batch"]).exits(0);
+        wait_until("the pool is gone", || self.run(&["pool", "show", "batch"]).code == 1);
+    }
+}
+
+impl Drop for OnFake {
+    fn drop(&mut self) {
+        let _ = self.0.command(&["--cluster", "test", "stop"]).output();
+    }
+}
+
+#[test]
+fn a_job_scales_out_and_back_on_pbs() {
+    let pbs = OnFake::start(&[]);
+    pbs.scales_out_and_back("pbs", &["--", "-q", "workq"]);
+    pbs.run(&["pool", "add", "pbs", "bad", "--min-nodes", "1", "--", "-q", "nowhere"]).exits(0);
+    wait_until("a request has failed", || pbs.run(&["pool", "show", "bad"]).stdout.contains("Unknown queue"));
+}
+
+#[test]
+fn a_batch_system_that_is_gone_pauses_the_pool_and_keeps_its_nodes() {
+    let pbs = OnFake::start(&[]);
+    let add = ["pool", "add", "pbs", "batch", "--max-nodes", "2", "--cpus", "1", "--executor-option=--keep-free=10MB"];
+    pbs.run(&[&add[..], &["--min-nodes", "1"]].concat()).exits(0);
+    wait_until("a node has joined", || pbs.pool()["nodes"] == 1);
+    for name in ["qsub", "qstat", "qdel", "condor_submit"] {
+        fs::remove_file(pbs.0.path("programs").join(name)).unwrap();
+    }
+    let job = ["run", "--array", "1-20", "--", "sh", "-c", "sleep 0.1; echo {}"];
+    pbs.run(&job).exits(0).says(&["20 of 20 tasks succeeded"]);
+    // The machine may have the programs of another batch system under the names of those of PBS.
+    pbs.run(&["pool", "add", "htcondor", "other"]).exits(1).says(&["there is no program `condor_submit` here"]);
+    let pool = pbs.pool();
+    assert!(pool["nodes"].as_u64() >= Some(1), "a node without a batch system still works: {pool:#}");
+}
+
+#[test]
+fn a_job_scales_out_and_back_on_torque() {
+    OnFake::start(&[("FAKE_BATCH_TEXT", "1")]).scales_out_and_back("pbs", &[]);
+}
+
+#[test]
+fn a_kubernetes_cluster_that_is_not_reached_is_named() {
+    let fake = OnFake::start(&[]);
+    let add = |words: &[&str]| {
+        let add = ["pool", "add", "kubernetes", "k8s", "--cpus", "1", "--kubeconfig", "kubeconfig"];
+        fake.run(&[&add, words].concat()).exits(1)
+    };
+    let image = ["--image", "registry/eyas"];
+    add(&image).says(&["cannot read", "work/kubeconfig: No such file"]);
+    let server = "clusters:\n- {name: one, cluster: {server: 'http://127.0.0.1:1'}}\n";
+    let contexts = "contexts:\n- {name: lab, context: {cluster: one}}\ncurrent-context: lab\n";
+    fake.0.write("kubeconfig", format!("{server}{contexts}"));
+    add(&image).says(&["the API server http://127.0.0.1:1 does not answer", "Connection refused"]);
+    add(&[&image[..], &["--context", "other"]].concat()).says(&["no context `other`: its contexts are lab"]);
+    add(&[]).says(&["--image names the container image of the nodes"]);
+    add(&[&image[..], &["--", "--queue=a"]].concat()).says(&["use --template"]);
+    fake.0.write("pods.yaml", "kind: Service");
+    add(&[&image[..], &["--template", "pods.yaml"]].concat()).says(&["it is a Service, not a PodTemplate"]);
+    let other = fake.run(&["pool", "add", "local", "here", "--image", "registry/eyas"]).exits(1);
+    assert!(other.stderr.contains("which are for Kubernetes"), "{}", other.stderr);
+}
+
+#[test]
+fn a_job_scales_out_and_back_on_htcondor() {
+    let condor = OnFake::start(&[]);
+    condor.scales_out_and_back("htcondor", &["--", "accounting_group = astro"]);
+    let add = ["pool", "add", "htcondor", "bad", "--min-nodes", "1", "--no-try", "--", "nonsense"];
+    condor.run(&add).exits(0);
+    wait_until("a request has failed", || condor.run(&["pool", "show", "bad"]).stdout.contains("ERROR: nonsense"));
+}

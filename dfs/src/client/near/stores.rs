@@ -1,0 +1,227 @@
+//! Finding the stores of the nodes on this machine, and remembering which of their chunks are undamaged.
+//!
+//! A task learns the folder of the store from its executor. Any other client asks the nodes that have the address of
+//! this machine. A node may be in a container and name a folder that is another one here, so the client compares the
+//! folder with what the node sees: the kernel, the device and the inode.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, NodeId};
+use rustix::io::{ReadWriteFlags, preadv2};
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+
+use crate::client::DfsClient;
+use crate::protocol::{Member, RequestBody, ResponseBody};
+
+/// Maximum number of chunks that are remembered. When it is reached, all of them are forgotten.
+const MAX_CHUNKS: usize = 1 << 14;
+
+/// The folder of a node's store, as the node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoreFolder {
+    path: PathBuf,
+    /// Identifies the running kernel.
+    boot: String,
+    device: u64,
+    inode: u64,
+}
+
+impl StoreFolder {
+    /// The folder at `path`, as this process sees it.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let found = std::fs::metadata(path)?;
+        if path.to_str().is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, "the path is not UTF-8"));
+        }
+        Ok(StoreFolder { path: path.to_owned(), boot, device: found.dev(), inode: found.ino() })
+    }
+
+    /// The path, if this process sees the same folder there.
+    fn here(self) -> Option<PathBuf> {
+        (StoreFolder::of(&self.path).ok()? == self).then_some(self.path)
+    }
+}
+
+/// The stores of the nodes on this machine, and their chunks.
+#[derive(Default)]
+pub(crate) struct NearStores {
+    folders: Mutex<HashMap<NodeId, Arc<OnceCell<Option<PathBuf>>>>>,
+    /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
+    only_read: Mutex<BTreeSet<NodeId>>,
+    chunks: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
+}
+
+/// A chunk in a store on this machine.
+#[derive(Default)]
+pub(crate) struct NearChunk {
+    /// The state of the file when it matched the checksum; `None` if it did not, or cannot be read.
+    pub checked: OnceCell<Option<FileState>>,
+    /// Number of parts that were read before the chunk was checked.
+    parts: AtomicU32,
+    /// Their bytes.
+    bytes: AtomicU64,
+}
+
+/// What differs after a program has written to a file of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    inode: u64,
+    size_bytes: u64,
+    modified_s: i64,
+    modified_ns: i64,
+}
+
+impl NearChunk {
+    pub fn was_checked(&self) -> bool {
+        self.checked.initialized()
+    }
+
+    /// Counts a part. Returns the number of parts, and their bytes.
+    pub fn count_part(&self, bytes: u64) -> (u32, u64) {
+        let parts = self.parts.fetch_add(1, Ordering::Relaxed) + 1;
+        (parts, self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes)
+    }
+}
+
+impl FileState {
+    pub fn of(file: &File) -> Option<Self> {
+        let found = file.metadata().ok()?;
+        let (modified_s, modified_ns) = (found.mtime(), found.mtime_nsec());
+        Some(FileState { inode: found.ino(), size_bytes: found.len(), modified_s, modified_ns })
+    }
+}
+
+impl NearStores {
+    /// What is known of a chunk.
+    pub fn chunk(&self, object: ObjectId) -> Arc<NearChunk> {
+        let mut chunks = lock(&self.chunks);
+        if chunks.len() >= MAX_CHUNKS && !chunks.contains_key(&object) {
+            chunks.clear();
+        }
+        chunks.entry(object).or_default().clone()
+    }
+
+    pub fn forget(&self, object: ObjectId) {
+        lock(&self.chunks).remove(&object);
+    }
+
+    /// The nodes are asked again: they may have been started with other folders.
+    pub fn forget_folders(&self) {
+        lock(&self.folders).clear();
+        lock(&self.only_read).clear();
+    }
+
+    /// Nothing more is handed over to a node.
+    pub fn only_read(&self, node: NodeId) {
+        lock(&self.only_read).insert(node);
+    }
+}
+
+impl DfsClient {
+    /// The store of a node on this machine that has a chunk, or that may have it.
+    pub(super) async fn store_near(&self, chunk: &Chunk) -> Option<PathBuf> {
+        if let Some(near) = &self.0.near {
+            return near.store.clone();
+        }
+        let known = self.known();
+        for member in chunk.replicas.iter().filter_map(|node| known.members.get(node)) {
+            if let Some(folder) = self.folder_near(member).await {
+                return Some(folder);
+            }
+        }
+        None
+    }
+
+    /// The first of these nodes that is on this machine and whose store this process may write to: its place in the
+    /// list, and the folder of the store.
+    pub(crate) async fn writable_near(&self, members: &[&Member]) -> Option<(usize, PathBuf)> {
+        for (place, member) in members.iter().enumerate() {
+            if lock(&self.0.near_stores.only_read).contains(&member.node) {
+                continue;
+            }
+            let folder = match &self.0.near {
+                Some(near) => near.store.clone().filter(|_| near.node == member.node),
+                None => self.folder_near(member).await,
+            };
+            if let Some(folder) = folder {
+                return Some((place, folder));
+            }
+        }
+        None
+    }
+
+    /// The folder of a node's store, if this process sees it.
+    async fn folder_near(&self, member: &Member) -> Option<PathBuf> {
+        let address = member.transfer.ip();
+        if !address.is_loopback() && self.0.own_address != Some(address) {
+            return None;
+        }
+        let folder = lock(&self.0.near_stores.folders).entry(member.node).or_default().clone();
+        folder.get_or_init(|| self.ask_store(member)).await.clone()
+    }
+
+    /// Asks a node for the folder of its store; `None` if this process does not see the folder.
+    async fn ask_store(&self, member: &Member) -> Option<PathBuf> {
+        match self.0.calls.ask_once(member.address, RequestBody::StoreFolder).await {
+            Ok(ResponseBody::StoreFolder(folder)) => folder?.here(),
+            answered => {
+                tracing::debug!(node = %member.node, ?answered, "a node on this machine does not name its store");
+                None
+            }
+        }
+    }
+}
+
+/// Reads from a file what is in the memory of the system; `None` if the disk has to be waited for.
+pub(super) fn read_cached(file: &File, into: &mut [u8], offset: u64) -> Option<()> {
+    let mut filled = 0;
+    while filled < into.len() {
+        let mut rest = [io::IoSliceMut::new(&mut into[filled..])];
+        match preadv2(file, &mut rest, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) | Err(_) => return None,
+            Ok(read) => filled += read,
+        }
+    }
+    Some(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No update of the maps behind these locks panics half-way.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_the_one_of_the_node_only_if_all_of_it_is_equal() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = StoreFolder::of(folder.path()).unwrap();
+        assert_eq!(seen.clone().here().as_deref(), Some(folder.path()));
+        assert_eq!(StoreFolder { inode: seen.inode + 1, ..seen.clone() }.here(), None);
+        assert_eq!(StoreFolder { device: seen.device + 1, ..seen.clone() }.here(), None);
+        assert_eq!(StoreFolder { boot: String::new(), ..seen.clone() }.here(), None);
+        assert_eq!(StoreFolder { path: folder.path().join("other"), ..seen }.here(), None);
+    }
+
+    #[test]
+    fn the_known_chunks_are_bounded() {
+        let near = NearStores::default();
+        for number in 0..=MAX_CHUNKS as u32 {
+            let mut object = ObjectId([0; 16]);
+            object.0[..4].copy_from_slice(&number.to_le_bytes());
+            near.chunk(object);
+        }
+        assert_eq!(lock(&near.chunks).len(), 1);
+    }
+}

@@ -1,0 +1,192 @@
+//! Commands of batch systems: each has a deadline, a bounded output and messages in English.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use crate::systems::KubernetesError;
+
+/// A command that has not ended after this time is killed.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
+/// Most bytes of output that are read.
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+/// Most bytes of a message that are shown.
+const MAX_MESSAGE_BYTES: usize = 2_000;
+
+/// A command of a batch system did not do its work.
+#[derive(Clone, Debug, Error)]
+pub enum BatchError {
+    /// It is not installed.
+    #[error("there is no program `{program}` here: start the dispatcher on a host that can submit to the batch system")]
+    Missing {
+        /// Name of the program.
+        program: String,
+    },
+    /// It could not be started.
+    #[error("`{program}` cannot be started: {why}")]
+    NotStarted {
+        /// Name of the program.
+        program: String,
+        /// The error of the system.
+        why: String,
+    },
+    /// It did not end in time, and was killed.
+    #[error("`{program}` did not answer within {} s", COMMAND_DEADLINE.as_secs())]
+    Slow {
+        /// Name of the program.
+        program: String,
+    },
+    /// It failed.
+    #[error("`{program}` failed: {says}")]
+    Failed {
+        /// Name of the program.
+        program: String,
+        /// What it has printed.
+        says: String,
+    },
+    /// Its output is not understood.
+    #[error("`{program}` answered in a form that is not known: {says}")]
+    Unknown {
+        /// Name of the program.
+        program: String,
+        /// What it has printed.
+        says: String,
+    },
+    /// A file of the request could not be written or read.
+    #[error("cannot use {path}: {why}")]
+    File {
+        /// The path.
+        path: String,
+        /// The error of the system.
+        why: String,
+    },
+    /// The pool has options of another batch system.
+    #[error(
+        "pools of `{system}` have none of the options --image, --namespace, --service-account, --template, \
+         --kubeconfig and --context, which are for Kubernetes"
+    )]
+    ForeignOptions {
+        /// The pool's batch system.
+        system: String,
+    },
+    /// A Kubernetes cluster refuses a request, or is not reached.
+    #[error(transparent)]
+    Kubernetes(#[from] KubernetesError),
+}
+
+impl BatchError {
+    /// A file or folder cannot be used.
+    pub(crate) fn file(path: &std::path::Path, why: &io::Error) -> Self {
+        BatchError::File { path: path.display().to_string(), why: why.to_string() }
+    }
+
+    /// The output of `program` is not understood.
+    pub(crate) fn unknown(program: &str, says: &str) -> Self {
+        BatchError::Unknown { program: program.into(), says: shortened(says) }
+    }
+}
+
+/// The output of a command that has ended.
+#[derive(Debug)]
+pub(crate) struct BatchOutput {
+    pub is_success: bool,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl BatchOutput {
+    /// What the command says of a failure: standard error, or else standard output.
+    pub fn message(&self) -> String {
+        let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        shortened(text)
+    }
+}
+
+/// Runs a program of a batch system to its end.
+///
+/// # Errors
+/// If it cannot be started or does not end in time. A failure that it reports itself is not an error here.
+pub(crate) async fn run(program: &str, words: &[String]) -> Result<BatchOutput, BatchError> {
+    run_within(program, words, COMMAND_DEADLINE).await
+}
+
+async fn run_within(program: &str, words: &[String], deadline: Duration) -> Result<BatchOutput, BatchError> {
+    let mut command = Command::new(program);
+    command.args(words).env("LC_ALL", "C").env_remove("EYAS_ACCESS").env_remove("EYAS_CLUSTER");
+    if std::env::var_os("SLURM_JOB_ID").is_some() {
+        // A dispatcher in a job: the sizes of its own job are not those of the nodes that it requests.
+        let of_job = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("SLURM_") && !matches!(&*name, "SLURM_CONF" | "SLURM_CLUSTERS")
+        });
+        of_job.for_each(|name| _ = command.env_remove(name));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound => BatchError::Missing { program: program.into() },
+        _ => BatchError::NotStarted { program: program.into(), why: why.to_string() },
+    })?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let ended = async { tokio::join!(child.wait(), text_of(stdout), text_of(stderr)) };
+    let (status, stdout, stderr) =
+        tokio::time::timeout(deadline, ended).await.map_err(|_| BatchError::Slow { program: program.into() })?;
+    let is_success = status.is_ok_and(|status| status.success());
+    Ok(BatchOutput { is_success, stdout, stderr })
+}
+
+/// Runs a program of a batch system, which must succeed. Returns its standard output.
+pub(crate) async fn run_ok(program: &str, words: &[String]) -> Result<String, BatchError> {
+    let output = run(program, words).await?;
+    if output.is_success {
+        return Ok(output.stdout);
+    }
+    Err(BatchError::Failed { program: program.into(), says: output.message() })
+}
+
+async fn text_of(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        let _ = (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes).await;
+        // A program that prints more must not be blocked by a full pipe.
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The end of a message, on one line.
+fn shortened(text: &str) -> String {
+    let line = text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let mut first = line.len().saturating_sub(MAX_MESSAGE_BYTES);
+    while !line.is_char_boundary(first) {
+        first += 1;
+    }
+    match &line[first..] {
+        "" => "it printed no message".into(),
+        text => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_command_says_is_kept() {
+        let words = ["-c", "echo a; echo b >&2; exit 3"].map(String::from);
+        let output = run("sh", &words).await.unwrap();
+        assert!(!output.is_success && output.stdout == "a\n" && output.message() == "b");
+        let error = run_ok("sh", &words).await.unwrap_err();
+        assert_eq!(error.to_string(), "`sh` failed: b");
+        assert!(matches!(run("no-such-program", &[]).await, Err(BatchError::Missing { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_hangs_is_given_up() {
+        let error = run_within("sleep", &["1000".to_owned()], Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(error.to_string(), "`sleep` did not answer within 60 s");
+    }
+}

@@ -1,0 +1,35 @@
+//! Pools: nodes that are requested from batch systems when tasks wait, and given back when they are idle.
+//!
+//! The shell of [`eyas_provision`], which decides. One task, the owner ([`PoolsHandle::start`]), has the state of all
+//! pools. Commands of batch systems run in tasks of their own and send their results to the owner, so no command delays
+//! another pool or the dispatcher. The dispatcher publishes its state and receives orders ([`ClusterState`],
+//! [`PoolOrder`]).
+//!
+//! It must never decide where a task runs, nor how many nodes the work is worth.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `cluster` | what pools and the dispatcher tell each other |
+//! | `owner` | all pools: answers to clients, states of requests, the work that each pool is told |
+//! | `pool` | one pool: the decider's events and effects, nodes, limits |
+//! | `request`, `script` | one request, its folder and its script |
+//! | `lone_job` | a batch job for a dispatcher |
+//! | `systems`, `batch_command` | the batch systems and their commands |
+
+#![forbid(unsafe_code)]
+
+mod batch_command;
+mod clock;
+mod cluster;
+mod lone_job;
+mod owner;
+mod pool;
+mod request;
+mod script;
+mod store;
+mod systems;
+
+pub use batch_command::BatchError;
+pub use cluster::{ClusterState, FittingWork, MAX_POOLS, NodeShape, PoolNodeState, PoolOrder};
+pub use lone_job::{LoneCommand, LoneJob, LoneState};
+pub use owner::{PoolsConfig, PoolsError, PoolsHandle};

@@ -1,0 +1,145 @@
+//! A batch job that runs one command and belongs to no pool: a dispatcher that must not run on a login node.
+
+use std::fmt::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_wire::pool::PoolOptions;
+
+use crate::batch_command::BatchError;
+use crate::request::{BatchJob, RequestPlan, write_private};
+use crate::script::quoted;
+use crate::systems::{self, BatchState, BatchSystem};
+
+/// File in the job's folder with the exit code of the command.
+const STATUS: &str = "status";
+
+/// What the job runs, and where.
+pub struct LoneCommand {
+    /// Name of the job in the batch system.
+    pub name: String,
+    /// The words of the command.
+    pub words: Vec<String>,
+    /// The command's working folder.
+    pub working_folder: PathBuf,
+    /// The command's environment, beside what the batch system passes on.
+    pub variables: Vec<(String, String)>,
+}
+
+/// A submitted job.
+pub struct LoneJob {
+    system: Arc<dyn BatchSystem>,
+    job: BatchJob,
+}
+
+/// The state of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoneState {
+    /// It waits, and what the batch system says of that.
+    Waits(Option<String>),
+    /// It runs.
+    Runs,
+    /// It has ended, and how; or the batch system does not know it.
+    Ended(String),
+}
+
+impl LoneJob {
+    /// Submits a job with the time limit, size and verbatim options of `options`. Script and output are in `folder`,
+    /// which the batch system's hosts must share.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or the batch system refuses the job.
+    pub async fn submit(folder: &Path, command: &LoneCommand, options: PoolOptions) -> Result<Self, BatchError> {
+        let unknown = || BatchError::Missing { program: options.system.clone() };
+        let system = systems::of(&options).ok_or_else(unknown)?;
+        let plan = RequestPlan {
+            pool: command.name.clone(),
+            number: 0,
+            nodes: 1,
+            options: Arc::new(options),
+            excluded: Vec::new(),
+            folder: folder.to_owned(),
+            eyas: PathBuf::new(),
+        };
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|why| BatchError::file(folder, &why))?;
+        let text = script(&plan, command, &*system);
+        write_private(&plan.script(), text.as_bytes(), 0o700).map_err(|why| BatchError::file(&plan.script(), &why))?;
+        let job = system.submit(&plan).await?;
+        Ok(LoneJob { system, job })
+    }
+
+    /// The batch system's id of the job.
+    pub fn id(&self) -> &str {
+        &self.job.id
+    }
+
+    /// Time between two questions for the state.
+    pub fn ask_every(&self) -> Duration {
+        self.system.ask_every()
+    }
+
+    /// Asks the batch system for the state.
+    ///
+    /// # Errors
+    /// If the batch system does not answer.
+    pub async fn state(&self) -> Result<LoneState, BatchError> {
+        let reports = self.system.states(std::slice::from_ref(&self.job)).await?;
+        Ok(match reports.into_iter().next().map(|report| report.state) {
+            Some(BatchState::Pending(says)) => LoneState::Waits(says),
+            Some(BatchState::Running | BatchState::Starting(_)) => LoneState::Runs,
+            Some(BatchState::Ended(end)) => LoneState::Ended(end.says),
+            Some(BatchState::Unknown) | None => LoneState::Ended("the batch system does not know it".into()),
+        })
+    }
+
+    /// Ends the job.
+    ///
+    /// # Errors
+    /// If the batch system refuses, or does not answer.
+    pub async fn withdraw(&self) -> Result<(), BatchError> {
+        self.system.withdraw(std::slice::from_ref(&self.job)).await
+    }
+
+    /// The exit code of the command, once it has ended.
+    pub fn exit_code(&self) -> Option<u8> {
+        std::fs::read_to_string(self.job.folder.join(STATUS)).ok()?.trim().parse().ok()
+    }
+
+    /// File with the standard output of the command.
+    pub fn stdout(&self) -> PathBuf {
+        self.job.folder.join("stdout")
+    }
+
+    /// File with the standard error of the command.
+    pub fn stderr(&self) -> PathBuf {
+        self.job.folder.join("stderr")
+    }
+}
+
+fn script(plan: &RequestPlan, command: &LoneCommand, system: &dyn BatchSystem) -> String {
+    let mut script = String::from("#!/bin/sh\n");
+    let mut line = |text: &str| _ = writeln!(script, "{text}");
+    system.directives(plan).iter().for_each(|directive| line(directive));
+    let folder = quoted(&command.working_folder.display().to_string());
+    line(&format!("cd {folder} || exit 1"));
+    for (name, value) in &command.variables {
+        line(&format!("export {name}={}", quoted(value)));
+    }
+    let words = command.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let warning = system.warning();
+    match warning {
+        None => line(&format!("{words} &")),
+        Some(signal) => line(&format!("( trap '' {signal}; exec {words} ) &")),
+    }
+    line("command=$!");
+    line(&format!("trap 'kill -TERM $command 2>/dev/null' TERM INT HUP {}", warning.unwrap_or_default()));
+    line("wait $command; status=$?");
+    line("while kill -0 $command 2>/dev/null; do wait $command; status=$?; done");
+    let status = quoted(&plan.folder.join(STATUS).display().to_string());
+    line(&format!("echo $status >{status}.new && mv {status}.new {status}"));
+    line("exit $status");
+    script
+}

@@ -1,0 +1,522 @@
+//! The owner of all pools: one task that answers clients, asks batch systems for states, and tells each pool its work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_provision::Event;
+use eyas_wire::client::ToClient;
+use eyas_wire::pool::{PoolOptions, PoolsRequest, RequestFile};
+use eyas_wire::view::pool::PoolView;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::batch_command::BatchError;
+use crate::clock::PoolClock;
+use crate::cluster::{ClusterState, FittingWork, MAX_POOLS, PoolNodeState, PoolOrder};
+use crate::pool::{Pool, PoolAction, PoolStatus};
+use crate::request::{BatchJob, RequestPlan};
+use crate::store::{self, PoolFolder};
+use crate::systems::{self, BatchReport, BatchSystem};
+
+mod answers;
+
+/// Requests of clients that wait for the owner.
+const MAX_WAITING: usize = 64;
+/// Commands that submit or withdraw requests at the same time.
+const MAX_COMMANDS: usize = 4;
+/// Length of a pool's name.
+const MAX_NAME: usize = 64;
+/// Bytes of a log that are sent, from its end.
+const MAX_LOG_BYTES: u64 = 1 << 20;
+/// Time to withdraw requests when the cluster stops.
+const STOP_DEADLINE: Duration = Duration::from_secs(30);
+/// Time between two looks whether all commands have ended, when the cluster stops.
+const COMMANDS_PAUSE: Duration = Duration::from_millis(10);
+/// Time after which deadlines of requests are checked.
+const TICK_US: u64 = 1_000_000;
+/// Number of the request in the plan that is tried and never submitted.
+const TRIED: u64 = 0;
+
+/// An access file for a new node.
+pub type AccessIssuer = Arc<dyn Fn() -> Result<String, Box<dyn Error + Send + Sync>> + Send + Sync>;
+
+/// What pools need of the dispatcher's process.
+pub struct PoolsConfig {
+    /// The folder of all pools.
+    pub folder: PathBuf,
+    /// The `eyas` program, at the same path on all nodes.
+    pub eyas: PathBuf,
+    /// Writes the content of an access file with which executors join.
+    pub issue_access: AccessIssuer,
+}
+
+/// Why a request about pools cannot be done.
+#[derive(Debug, Error)]
+pub enum PoolsError {
+    /// There is no pool with this name.
+    #[error("there is no pool `{0}`: `eyas pool list` shows the pools that there are")]
+    NoSuchPool(String),
+    /// The name is in use.
+    #[error("there is a pool `{0}` already: choose another name, or remove that pool first (`eyas pool remove {0}`)")]
+    Exists(String),
+    /// The name cannot be that of a folder.
+    #[error("`{0}` cannot be the name of a pool: use 1 to {MAX_NAME} letters, digits, `-` and `_`")]
+    Name(String),
+    /// The batch system is not known.
+    #[error("there is no batch system `{name}`: eyas knows {known}")]
+    NoSuchSystem {
+        /// The name.
+        name: String,
+        /// The names that are known.
+        known: String,
+    },
+    /// Options contradict each other.
+    #[error("{0}")]
+    Options(&'static str),
+    /// There are too many pools.
+    #[error("there are {MAX_POOLS} pools already, which is the most that a cluster can have: remove one first")]
+    TooMany,
+    /// The pool has no such request.
+    #[error("pool `{pool}` has no request {request}: `eyas pool show {pool}` lists its requests")]
+    NoSuchRequest {
+        /// Name of the pool.
+        pool: String,
+        /// Number of the request.
+        request: u64,
+    },
+    /// The pool has not requested any nodes.
+    #[error("pool `{0}` has not requested any nodes yet")]
+    NoRequest(String),
+    /// The batch system refuses requests of the pool.
+    #[error("the pool was not added: {0}. To add it all the same, use --no-try")]
+    Refused(BatchError),
+    /// A command or a file failed.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The dispatcher is ending.
+    #[error("the cluster is stopping")]
+    Stopping,
+}
+
+type Reply = oneshot::Sender<Result<ToClient, PoolsError>>;
+
+/// A connection to the owner.
+#[derive(Clone)]
+pub struct PoolsHandle {
+    inbox: mpsc::Sender<(PoolsRequest, Reply)>,
+    views: watch::Receiver<Vec<PoolView>>,
+}
+
+impl PoolsHandle {
+    /// Starts the owner, and takes up the pools in the folder. The task ends after the sender of `state` was dropped,
+    /// or the cluster stops.
+    pub fn start(
+        config: PoolsConfig,
+        state: watch::Receiver<ClusterState>,
+        orders: mpsc::Sender<PoolOrder>,
+    ) -> (Self, JoinHandle<()>) {
+        let (inbox, requests) = mpsc::channel(MAX_WAITING);
+        let (show, views) = watch::channel(Vec::new());
+        let (finished, results) = mpsc::unbounded_channel();
+        let owner = Owner {
+            config,
+            clock: PoolClock::new(),
+            pools: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            orders,
+            finished,
+            commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
+            shapes: 0,
+            told: Vec::new(),
+            show,
+            adding: BTreeSet::new(),
+        };
+        // The owner writes files, so it has a thread of its own: a slow disk must not delay the dispatcher.
+        let runtime = Handle::current();
+        let work = tokio::task::spawn_blocking(move || runtime.block_on(owner.run(requests, results, state)));
+        (PoolsHandle { inbox, views }, work)
+    }
+
+    /// Has a request of a client done.
+    ///
+    /// # Errors
+    /// If it cannot be done.
+    pub async fn ask(&self, request: PoolsRequest) -> Result<ToClient, PoolsError> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send((request, reply)).await.map_err(|_| PoolsError::Stopping)?;
+        answer.await.map_err(|_| PoolsError::Stopping)?
+    }
+
+    /// The pools as they are now, without their requests.
+    pub fn views(&self) -> Vec<PoolView> {
+        self.views.borrow().clone()
+    }
+}
+
+/// What a task of a batch command has found. There is at most one of each kind for each request.
+enum Finished {
+    Submitted {
+        pool: String,
+        number: u64,
+        answer: Result<BatchJob, BatchError>,
+        /// Hosts that were passed over, and why.
+        failed_hosts: Vec<(String, String)>,
+    },
+    States {
+        scope: Scope,
+        asked: Vec<(String, u64)>,
+        answer: Result<Vec<BatchReport>, BatchError>,
+    },
+    Tried {
+        name: String,
+        options: Box<PoolOptions>,
+        answer: Result<String, BatchError>,
+        reply: Reply,
+    },
+}
+
+/// Requests that are asked for together: a batch system, and what its pools have in common.
+type Scope = (String, String);
+
+/// When the states of a scope are asked for.
+#[derive(Default)]
+struct Ask {
+    next_us: u64,
+    is_running: bool,
+}
+
+/// Requests of one scope whose states are asked for.
+struct OpenJobs {
+    system: Arc<dyn BatchSystem>,
+    /// Pool and number of each request.
+    asked: Vec<(String, u64)>,
+    jobs: Vec<BatchJob>,
+}
+
+impl OpenJobs {
+    fn of(system: &Arc<dyn BatchSystem>) -> Self {
+        OpenJobs { system: system.clone(), asked: Vec::new(), jobs: Vec::new() }
+    }
+}
+
+struct Owner {
+    config: PoolsConfig,
+    clock: PoolClock,
+    pools: BTreeMap<String, Pool>,
+    asks: BTreeMap<Scope, Ask>,
+    orders: mpsc::Sender<PoolOrder>,
+    finished: mpsc::UnboundedSender<Finished>,
+    commands: Arc<Semaphore>,
+    /// The version of the shapes, and the shapes, that the dispatcher was told last.
+    shapes: u64,
+    told: Vec<crate::cluster::NodeShape>,
+    show: watch::Sender<Vec<PoolView>>,
+    /// Names of pools whose options are being tried.
+    adding: BTreeSet<String>,
+}
+
+impl Owner {
+    async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<(PoolsRequest, Reply)>,
+        mut results: mpsc::UnboundedReceiver<Finished>,
+        mut state: watch::Receiver<ClusterState>,
+    ) {
+        self.take_up();
+        loop {
+            self.ask_states();
+            self.close_removed();
+            self.tell_shapes().await;
+            let now_us = self.clock.now_us();
+            let views = self.pools.values().map(|pool| pool.view(now_us, false)).collect();
+            self.show.send_replace(views);
+            let due_us = self.next_due_us();
+            let due = async {
+                match due_us {
+                    Some(due_us) => {
+                        tokio::time::sleep(Duration::from_micros(due_us.saturating_sub(self.clock.now_us()))).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            let mut actions = Vec::new();
+            tokio::select! {
+                request = requests.recv() => match request {
+                    Some((request, reply)) => self.answer(request, reply, &mut actions),
+                    // The handles are gone with the dispatcher.
+                    None => break,
+                },
+                Some(finished) = results.recv() => self.finished(finished, &mut actions),
+                changed = state.changed() => {
+                    let now = state.borrow_and_update().clone();
+                    if changed.is_err() || now.is_stopping {
+                        break;
+                    }
+                    self.see(&now, &mut actions);
+                }
+                () = due => self.time_passed(&mut actions),
+            }
+            self.act(actions).await;
+        }
+        if tokio::time::timeout(STOP_DEADLINE, self.withdraw_all(&mut results)).await.is_err() {
+            tracing::warn!("some requests for nodes are not withdrawn in time");
+        }
+    }
+
+    /// Reads the pools from disk.
+    fn take_up(&mut self) {
+        let now_us = self.clock.now_us();
+        for name in store::names(&self.config.folder) {
+            let loaded = PoolFolder::of(&self.config.folder, &name).load();
+            let stored = match loaded {
+                Ok(stored) => stored,
+                Err(why) => {
+                    tracing::warn!("pool {name} is left out: {why}");
+                    continue;
+                }
+            };
+            let Some(system) = systems::of(&stored.options) else {
+                tracing::warn!("pool {name} is left out: there is no batch system `{}`", stored.options.system);
+                continue;
+            };
+            let pool = Pool::load(&self.config.folder, &name, stored, system, &self.config.eyas, now_us);
+            self.pools.insert(name, pool);
+        }
+    }
+
+    // ---- facts
+
+    fn finished(&mut self, finished: Finished, actions: &mut Vec<(String, PoolAction)>) {
+        let now_us = self.clock.now_us();
+        match finished {
+            Finished::Submitted { pool, number, answer, failed_hosts } => {
+                if let Some(pool) = self.pools.get_mut(&pool) {
+                    pool.pass_over(now_us, failed_hosts);
+                    with(pool, actions, |pool, actions| pool.submitted(now_us, number, answer, actions));
+                }
+            }
+            Finished::States { scope, asked, answer } => {
+                if let Some(ask) = self.asks.get_mut(&scope) {
+                    ask.is_running = false;
+                }
+                match answer {
+                    Ok(reports) => {
+                        for ((name, number), report) in asked.into_iter().zip(reports) {
+                            let Some(pool) = self.pools.get_mut(&name) else { continue };
+                            with(pool, actions, |pool, actions| pool.see_state(now_us, number, report, actions));
+                        }
+                    }
+                    Err(why) => {
+                        let names: BTreeSet<_> = asked.into_iter().map(|(name, _)| name).collect();
+                        for name in names {
+                            let Some(pool) = self.pools.get_mut(&name) else { continue };
+                            pool.states_unknown(now_us, &why);
+                        }
+                    }
+                }
+            }
+            Finished::Tried { name, options, answer, reply } => {
+                self.adding.remove(&name);
+                let added = match (answer, systems::of(&options)) {
+                    (Err(why), _) => Err(PoolsError::Refused(why)),
+                    (Ok(_), Some(system)) => self.add(&name, *options, system),
+                    (Ok(_), None) => Err(PoolsError::NoSuchPool(name)),
+                };
+                let _ = reply.send(added);
+            }
+        }
+    }
+
+    /// Takes note of the dispatcher's state: which nodes are there, and what work there is.
+    fn see(&mut self, state: &ClusterState, actions: &mut Vec<(String, PoolAction)>) {
+        let now_us = self.clock.now_us();
+        let mut of_pool: BTreeMap<&str, Vec<&PoolNodeState>> = BTreeMap::new();
+        for node in &state.nodes {
+            of_pool.entry(&node.pool).or_default().push(node);
+        }
+        for pool in self.pools.values_mut() {
+            let nodes = of_pool.remove(pool.name.as_str()).unwrap_or_default();
+            with(pool, actions, |pool, actions| pool.see_nodes(now_us, &nodes, actions));
+        }
+        // Nodes of pools that are forgotten are of no use to a pool, and would stay for ever.
+        for node in of_pool.into_values().flatten() {
+            let order = PoolOrder::Release { executor: node.executor };
+            actions.push((node.pool.clone(), PoolAction::Order(order)));
+        }
+        if state.shapes == self.shapes {
+            self.share_work(now_us, state, actions);
+        }
+    }
+
+    /// Tells each pool the tasks that it should have nodes for: the cheapest pool first. A pool that cannot get more
+    /// nodes leaves the tasks to the next pool that they fit.
+    fn share_work(&mut self, now_us: u64, state: &ClusterState, actions: &mut Vec<(String, PoolAction)>) {
+        let mut left = state.work.clone();
+        let mut order: Vec<_> = self.pools.values_mut().enumerate().collect();
+        order.sort_by(|(_, one), (_, other)| one.options.price.total_cmp(&other.options.price));
+        for (bit, pool) in order {
+            let mut fitting = FittingWork::default();
+            for group in left.iter_mut().filter(|group| group.fits & (1 << bit) != 0) {
+                fitting.add(group);
+                if pool.can_grow(now_us) {
+                    *group = FittingWork::default();
+                }
+            }
+            with(pool, actions, |pool, actions| pool.see_work(now_us, fitting, state.measured, actions));
+        }
+    }
+
+    fn time_passed(&mut self, actions: &mut Vec<(String, PoolAction)>) {
+        let now_us = self.clock.now_us();
+        for pool in self.pools.values_mut() {
+            if pool.next_timeout().is_some_and(|due_us| due_us <= now_us) {
+                with(pool, actions, |pool, actions| pool.tell(now_us, Event::TimePassed, actions));
+            }
+        }
+    }
+
+    /// When something is due, microseconds since 1970.
+    fn next_due_us(&self) -> Option<u64> {
+        let timeouts = self.pools.values().filter_map(Pool::next_timeout);
+        let asks = self.asks.values().filter(|ask| !ask.is_running).map(|ask| ask.next_us);
+        let closing = self.pools.values().any(|pool| *pool.status() == PoolStatus::Closing);
+        let tick = closing.then(|| self.clock.now_us() + TICK_US);
+        timeouts.chain(asks).chain(tick).min()
+    }
+
+    // ---- what follows
+
+    async fn act(&mut self, actions: Vec<(String, PoolAction)>) {
+        for (name, action) in actions {
+            match action {
+                PoolAction::Order(order) => _ = self.orders.send(order).await,
+                PoolAction::Submit(plan) => self.submit(name, plan),
+                PoolAction::Withdraw(jobs) => self.withdraw(&name, jobs),
+            }
+        }
+    }
+
+    fn submit(&self, pool: String, plan: RequestPlan) {
+        let Some(system) = self.pools.get(&pool).map(|pool| pool.system.clone()) else { return };
+        let (finished, commands, issue) =
+            (self.finished.clone(), self.commands.clone(), self.config.issue_access.clone());
+        tokio::spawn(async move {
+            // It is closed when the cluster stops.
+            let Ok(_turn) = commands.acquire().await else { return };
+            let number = plan.number;
+            let answer = submit_one(&*system, plan, issue).await;
+            let failed_hosts = system.take_failed_hosts();
+            let _ = finished.send(Finished::Submitted { pool, number, answer, failed_hosts });
+        });
+    }
+
+    fn withdraw(&self, pool: &str, jobs: Vec<BatchJob>) {
+        let Some(system) = self.pools.get(pool).map(|pool| pool.system.clone()) else { return };
+        let (pool, commands) = (pool.to_owned(), self.commands.clone());
+        tokio::spawn(async move {
+            let Ok(_turn) = commands.acquire().await else { return };
+            if let Err(why) = system.withdraw(&jobs).await {
+                tracing::warn!("requests of pool {pool} are not withdrawn: {why}");
+            }
+        });
+    }
+
+    /// Asks for the states of all requests of the scopes that are due, with one command for each scope.
+    fn ask_states(&mut self) {
+        let now_us = self.clock.now_us();
+        let (mut scopes, mut due) = (BTreeSet::new(), BTreeMap::<Scope, OpenJobs>::new());
+        // This is called after every event, so requests are listed only when they are asked for.
+        for pool in self.pools.values().filter(|pool| pool.open_jobs().next().is_some()) {
+            let scope = (pool.options.system.clone(), pool.system.scope(&pool.options));
+            let next_us = now_us + pool.system.ask_every().as_micros() as u64;
+            let ask = self.asks.entry(scope.clone()).or_insert(Ask { next_us, is_running: false });
+            if !ask.is_running && ask.next_us <= now_us {
+                let jobs = due.entry(scope.clone()).or_insert_with(|| OpenJobs::of(&pool.system));
+                for (number, job) in pool.open_jobs() {
+                    jobs.asked.push((pool.name.clone(), number));
+                    jobs.jobs.push(job.clone());
+                }
+            }
+            scopes.insert(scope);
+        }
+        self.asks.retain(|scope, ask| ask.is_running || scopes.contains(scope));
+        for (scope, OpenJobs { system, asked, jobs }) in due {
+            let next_us = now_us + system.ask_every().as_micros() as u64;
+            self.asks.insert(scope.clone(), Ask { next_us, is_running: true });
+            let finished = self.finished.clone();
+            tokio::spawn(async move {
+                let answer = system.states(&jobs).await;
+                let _ = finished.send(Finished::States { scope, asked, answer });
+            });
+        }
+    }
+
+    /// Forgets pools that were removed and have given everything back.
+    fn close_removed(&mut self) {
+        let closed: Vec<_> =
+            self.pools.values().filter(|pool| pool.is_closed()).map(|pool| pool.name.clone()).collect();
+        for name in closed {
+            if let Some(pool) = self.pools.remove(&name)
+                && let Err(why) = pool.folder().remove()
+            {
+                tracing::warn!("the folder of pool {name} is left: {why}");
+            }
+        }
+    }
+
+    /// Tells the dispatcher for which nodes it counts work, if that has changed.
+    async fn tell_shapes(&mut self) {
+        let shapes: Vec<_> = self.pools.values().map(Pool::shape).collect();
+        if shapes != self.told {
+            self.told.clone_from(&shapes);
+            self.shapes += 1;
+            let _ = self.orders.send(PoolOrder::Shapes { version: self.shapes, shapes }).await;
+        }
+    }
+
+    /// Withdraws the requests that have no nodes, because the cluster stops. Its executors are told to stop by the
+    /// dispatcher.
+    async fn withdraw_all(&mut self, results: &mut mpsc::UnboundedReceiver<Finished>) {
+        self.commands.close();
+        while self.commands.available_permits() < MAX_COMMANDS {
+            tokio::time::sleep(COMMANDS_PAUSE).await;
+        }
+        while let Ok(finished) = results.try_recv() {
+            self.finished(finished, &mut Vec::new());
+        }
+        for pool in self.pools.values_mut() {
+            let jobs = pool.jobs_without_nodes();
+            if !jobs.is_empty()
+                && let Err(why) = pool.system.withdraw(&jobs).await
+            {
+                tracing::warn!("requests of pool {} are not withdrawn: {why}", pool.name);
+            }
+            pool.end_all();
+        }
+    }
+}
+
+/// Has a pool do something, and collects what follows.
+fn with(pool: &mut Pool, actions: &mut Vec<(String, PoolAction)>, work: impl FnOnce(&mut Pool, &mut Vec<PoolAction>)) {
+    let mut own = Vec::new();
+    work(pool, &mut own);
+    actions.extend(own.into_iter().map(|action| (pool.name.clone(), action)));
+}
+
+async fn submit_one(system: &dyn BatchSystem, plan: RequestPlan, issue: AccessIssuer) -> Result<BatchJob, BatchError> {
+    let (script, access) = (plan.script(), plan.access());
+    // Keys are written to the disk.
+    let issued = tokio::task::spawn_blocking(move || issue()).await;
+    let content = match issued {
+        Ok(Ok(content)) => content,
+        Ok(Err(why)) => return Err(BatchError::File { path: access.display().to_string(), why: why.to_string() }),
+        Err(why) => return Err(BatchError::File { path: script.display().to_string(), why: why.to_string() }),
+    };
+    plan.write(system, &content)?;
+    system.submit(&plan).await
+}

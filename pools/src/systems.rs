@@ -1,0 +1,182 @@
+//! Batch systems: how nodes are requested from each. Adding one touches its own file and [`SYSTEMS`].
+
+mod htcondor;
+mod kubernetes;
+mod local;
+mod pbs;
+mod sge;
+mod slurm;
+mod ssh;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use eyas_wire::pool::PoolOptions;
+
+use crate::batch_command::BatchError;
+use crate::request::{BatchJob, RequestPlan};
+
+pub use self::kubernetes::KubernetesError;
+
+/// Makes a batch system for one pool.
+type SystemMaker = fn(&PoolOptions) -> Arc<dyn BatchSystem>;
+
+/// The only batch system with options of its own.
+const KUBERNETES: &str = "kubernetes";
+
+/// Every batch system, in the order in which help lists them.
+const SYSTEMS: &[(&str, SystemMaker)] = &[
+    ("slurm", |_| Arc::new(slurm::Slurm)),
+    ("sge", |_| Arc::new(sge::GridEngine)),
+    ("pbs", |_| Arc::new(pbs::Pbs::default())),
+    ("htcondor", |_| Arc::new(htcondor::HtCondor)),
+    (KUBERNETES, |options| Arc::new(kubernetes::Kubernetes::new(options))),
+    ("ssh", |_| Arc::new(ssh::Ssh::default())),
+    ("local", |_| Arc::new(local::LocalSystem)),
+];
+
+/// The names of all batch systems.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    SYSTEMS.iter().map(|(name, _)| *name)
+}
+
+/// The batch system of a pool with these options.
+pub(crate) fn of(options: &PoolOptions) -> Option<Arc<dyn BatchSystem>> {
+    SYSTEMS.iter().find(|(known, _)| *known == options.system).map(|(_, make)| make(options))
+}
+
+/// Checks the options of a new pool that not all batch systems have, and completes them.
+pub(crate) fn settle(options: &mut PoolOptions) -> Result<(), BatchError> {
+    if options.system == KUBERNETES {
+        return Ok(kubernetes::settle(options)?);
+    }
+    match options.kubernetes {
+        Some(_) => Err(BatchError::ForeignOptions { system: options.system.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Where a node has what its script needs.
+#[derive(Debug)]
+pub(crate) struct NodePaths {
+    /// The `eyas` program.
+    pub eyas: PathBuf,
+    /// The access file.
+    pub access: PathBuf,
+    /// The executor's folder, if it is not the usual one.
+    pub folder: Option<PathBuf>,
+}
+
+/// A batch system. Methods run commands that may take a minute, so they are called in tasks of their own.
+#[async_trait]
+pub(crate) trait BatchSystem: Send + Sync {
+    /// Time between two questions for the states of requests.
+    fn ask_every(&self) -> Duration;
+
+    /// Pools with the same scope are asked for together.
+    fn scope(&self, _options: &PoolOptions) -> String {
+        String::new()
+    }
+
+    /// Lines at the beginning of a script, which the batch system reads.
+    fn directives(&self, _plan: &RequestPlan) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What tells the nodes of a request apart, for a shell on a node. Empty if the executor finds a name by itself.
+    fn node_number(&self) -> &'static str {
+        ""
+    }
+
+    /// Where a node has what its script needs. Usually the dispatcher's files are on all nodes.
+    fn node_paths(&self, plan: &RequestPlan) -> NodePaths {
+        NodePaths { eyas: plan.eyas.clone(), access: plan.access(), folder: None }
+    }
+
+    /// A signal other than SIGTERM with which the batch system warns a node before it ends it.
+    fn warning(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Words before the command that starts an executor, so that it starts on each node of the request.
+    fn launcher(&self, _plan: &RequestPlan) -> String {
+        String::new()
+    }
+
+    /// Submits a request, whose script has been written.
+    async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError>;
+
+    /// The states of requests of one scope, in the same order.
+    async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError>;
+
+    /// Hosts that the last submissions passed over because they could not start a node there, and why. Each is reported
+    /// once.
+    fn take_failed_hosts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Ends requests, whether they have been granted or not.
+    async fn withdraw(&self, jobs: &[BatchJob]) -> Result<(), BatchError>;
+
+    /// Asks whether a request would be accepted, without submitting it. Returns what the batch system says.
+    async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError>;
+
+    /// Brings what the nodes of an open request have printed into the request's folder, if they do not write there.
+    async fn bring_log(&self, _job: &BatchJob) -> Result<(), BatchError> {
+        Ok(())
+    }
+}
+
+/// What a batch system says of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BatchReport {
+    pub state: BatchState,
+    /// The host on which it runs or ran, if the batch system says it and it is one host.
+    pub host: Option<String>,
+}
+
+impl From<BatchState> for BatchReport {
+    fn from(state: BatchState) -> Self {
+        BatchReport { state, host: None }
+    }
+}
+
+/// The state of a request in its batch system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BatchState {
+    /// It waits, perhaps for a reason that is known.
+    Pending(Option<String>),
+    /// It was granted, and its nodes do not run yet, perhaps for a reason that is known.
+    Starting(Option<String>),
+    /// Its nodes run.
+    Running,
+    /// It is over.
+    Ended(BatchEnd),
+    /// The batch system does not know it. It may have ended long ago, or is not known yet.
+    Unknown,
+}
+
+/// The state of a request that is several jobs.
+fn together(states: impl IntoIterator<Item = BatchState>) -> BatchState {
+    let mut states: Vec<_> = states.into_iter().collect();
+    let order = |state: &BatchState| match state {
+        BatchState::Running => 0,
+        BatchState::Starting(_) => 1,
+        BatchState::Pending(_) => 2,
+        BatchState::Unknown => 3,
+        BatchState::Ended(_) => 4,
+    };
+    states.sort_by_key(order);
+    states.into_iter().next().unwrap_or(BatchState::Unknown)
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BatchEnd {
+    /// The batch system's own word.
+    pub says: String,
+    /// Whether a fault of the node, or a decision of the batch system, ended it: it says nothing against the request.
+    pub is_of_node: bool,
+}
