@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(crate) struct Mounted {
     pub notifier: OnceLock<Notifier>,
     pub known_space: KnownSpace,
     pub chunks: ChunkCache,
+    /// Number of threads that wait for a disk, of those that take the kernel's requests.
+    pub waiting_for_disk: AtomicUsize,
     pub unpublished_files: UnpublishedFiles,
     pub early: EarlyPlaces,
     /// Held while an entry is renamed. An entry that was not found meanwhile is looked for again.
@@ -69,6 +71,7 @@ impl Mounted {
             notifier: OnceLock::new(),
             known_space: KnownSpace::default(),
             chunks: ChunkCache::default(),
+            waiting_for_disk: AtomicUsize::new(0),
             unpublished_files: UnpublishedFiles::default(),
             early: EarlyPlaces::default(),
             naming: RwLock::default(),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_dfs::{File, FilesError};
@@ -15,6 +16,7 @@ use tokio::sync::OnceCell;
 use crate::failure::MountFailure;
 use crate::mounted::Mounted;
 use crate::nodes::Inode;
+use crate::session::THREADS;
 
 /// Maximum size of all chunks in memory. Above it, the chunks that were used longest ago are dropped.
 const MAX_CACHE_BYTES: u64 = 64 << 20;
@@ -30,6 +32,10 @@ const SMALL_BYTES: u64 = 64 << 10;
 
 /// A read within this distance of the end of the last one is sequential: the kernel reads ahead in several requests.
 const NEAR_BYTES: u64 = 2 << 20;
+
+/// Maximum number of threads that wait for a disk at the same time, of those that take the kernel's requests. Other
+/// reads wait in the background, which costs more.
+const MAX_WAITING: usize = THREADS / 2;
 
 /// A chunk that is in memory or is being fetched.
 type CachedChunk = Arc<OnceCell<Vec<u8>>>;
@@ -97,6 +103,38 @@ impl CachedChunks {
 }
 
 impl Mounted {
+    /// Reads from a chunk that a node on this machine has and whose file is open. Waits for the disk, if not too many
+    /// threads do so already. `None` if the bytes are elsewhere.
+    pub fn read_at_hand(self: &Arc<Self>, node: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
+        let file = {
+            let state = node.state();
+            if state.draft.is_some() {
+                return None;
+            }
+            state.readable(state.file.as_ref())?
+        };
+        let (mut start, mut place) = (0, 0);
+        let chunk = loop {
+            let chunk = file.record.chunks.get(place)?;
+            if offset < start + chunk.size_bytes {
+                break chunk;
+            }
+            (start, place) = (start + chunk.size_bytes, place + 1);
+        };
+        let is_last = place + 1 == file.record.chunks.len();
+        let (end, chunk_end) = (offset.saturating_add(length), start + chunk.size_bytes);
+        if end > chunk_end && !is_last {
+            return None;
+        }
+        let end = end.min(chunk_end);
+        let waiting = Waiting::begin(&self.waiting_for_disk);
+        let read = self.namespace.dfs.part_at_hand(chunk, offset - start..end - start, waiting.is_some())?;
+        if node.is_read_on(offset, end) {
+            self.read_ahead(node, &file, place + 1);
+        }
+        Some(read)
+    }
+
     /// Reads up to `length` bytes of a version of a file.
     pub async fn read_version(
         self: &Arc<Self>,
@@ -105,11 +143,7 @@ impl Mounted {
         offset: u64,
         length: u64,
     ) -> Result<Vec<u8>, MountFailure> {
-        let is_sequential = {
-            let mut state = node.state();
-            let before = std::mem::replace(&mut state.read_to, offset.saturating_add(length));
-            offset.abs_diff(before) <= NEAR_BYTES
-        };
+        let is_sequential = node.is_read_on(offset, offset.saturating_add(length));
         let (mut read, mut start) = (Vec::new(), 0);
         let end = offset.saturating_add(length);
         for (place, chunk) in file.record.chunks.iter().enumerate() {
@@ -183,6 +217,31 @@ impl Mounted {
             self.chunks.forget(file.record.chunks[place].object);
         }
         content
+    }
+}
+
+impl Inode {
+    /// Notes a read. Returns whether it continues the one before.
+    fn is_read_on(&self, offset: u64, end: u64) -> bool {
+        let before = std::mem::replace(&mut self.state().read_to, end);
+        offset.abs_diff(before) <= NEAR_BYTES
+    }
+}
+
+/// A thread that takes the kernel's requests, while it waits for a disk.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    /// `None` if not enough threads would be left for other requests.
+    fn begin(threads: &'a AtomicUsize) -> Option<Self> {
+        let more = |waiting| (waiting < MAX_WAITING).then_some(waiting + 1);
+        threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Waiting(threads))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::guardian::{MountGuardian, is_mounted};
 use crate::mounted::Mounted;
 
 /// Number of threads that receive requests of the kernel.
-const THREADS: usize = 4;
+pub(crate) const THREADS: usize = 4;
 
 /// Number of KiB that the kernel reads ahead of a program, in requests of up to 1 MiB.
 const READ_AHEAD_KB: u32 = 1024;

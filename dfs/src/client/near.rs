@@ -13,6 +13,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use eyas_blocks::format::{PieceCutter, piece_ends};
 use eyas_store::{Checksum, HandedOver, Hasher, object_path};
@@ -20,7 +21,7 @@ use eyas_types::dfs::{Chunk, Format, NodeId};
 use tokio::time::timeout;
 
 use self::mapped::MappedBytes;
-use self::stores::{FileState, read_cached};
+use self::stores::{CheckedFile, FileState, read_range};
 pub(crate) use self::stores::{NearStores, StoreFolder};
 use crate::client::error::FilesError;
 use crate::client::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
@@ -106,6 +107,10 @@ impl DfsClient {
             }
             return self.read_store(chunk, |store, chunk| read_verified(store, chunk, false)).await;
         }
+        let open = self.0.near_stores.open_file(chunk.object);
+        if let Some(part) = open.as_ref().and_then(|open| open.read(range.clone(), true)) {
+            return Some(part);
+        }
         let known = self.0.near_stores.chunk(chunk.object);
         if !known.was_checked() && !reads_on {
             let (parts, bytes) = known.count_part(range.end - range.start);
@@ -115,16 +120,26 @@ impl DfsClient {
         }
         let checked = known.checked.get_or_init(|| self.read_store(chunk, check));
         let state = (*checked.await)?;
-        if let Some(part) = read_part(&store, chunk, state, range.clone(), true) {
-            return Some(part);
-        }
-        // The disk has to be waited for; or the file has changed or was deleted.
-        let read = move |store: &Path, chunk: &Chunk| read_part(store, chunk, state, range, false);
-        let part = self.read_store(chunk, read).await;
-        if part.is_none() {
+        let read = move |store: &Path, chunk: &Chunk| {
+            let file = match open {
+                Some(open) => open,
+                None => Arc::new(CheckedFile { file: open_chunk_file(store, chunk)?, state }),
+            };
+            Some((file.read(range, false)?, file))
+        };
+        let Some((part, file)) = self.read_store(chunk, read).await else {
+            // The file has changed or was deleted.
             self.0.near_stores.forget(chunk.object);
-        }
-        part
+            return None;
+        };
+        self.keep_open(chunk.object, file);
+        Some(part)
+    }
+
+    /// Reads a part of a chunk that is in a store on this machine and was read shortly before; `None` if it was not, or
+    /// if the disk has to be waited for and `may_block` is not set.
+    pub fn part_at_hand(&self, chunk: &Chunk, range: Range<u64>, may_block: bool) -> Option<Vec<u8>> {
+        self.0.near_stores.open_file(chunk.object)?.read(range, !may_block)
     }
 
     /// Checks a chunk in the store of a node on this machine, so that its parts can be read. Returns whether it is
@@ -181,36 +196,19 @@ impl DfsClient {
 
 /// Reads a whole chunk and checks it. With `at_once`, only if it is in the memory of the system.
 fn read_verified(store: &Path, chunk: &Chunk, at_once: bool) -> Option<Vec<u8>> {
-    let content = read_range(&open(store, chunk)?, 0..chunk.size_bytes, at_once)?;
+    let content = read_range(&open_chunk_file(store, chunk)?, 0..chunk.size_bytes, at_once)?;
     (Checksum::of(&content).0 == chunk.checksum).then_some(content)
 }
 
 /// Checks a chunk, and returns the state of its file then.
 fn check(store: &Path, chunk: &Chunk) -> Option<FileState> {
-    let state = FileState::of(&open(store, chunk)?)?;
+    let state = FileState::of(&open_chunk_file(store, chunk)?)?;
     let (checked, _) = open_verified(store, chunk, Format::Whole, 1, false)?;
     (FileState::of(&checked)? == state).then_some(state)
 }
 
-/// Reads a part of a chunk whose file has not changed since it was checked. With `at_once`, only if it is in the memory
-/// of the system.
-fn read_part(store: &Path, chunk: &Chunk, checked: FileState, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
-    let file = open(store, chunk)?;
-    let part = read_range(&file, range, at_once)?;
-    (FileState::of(&file)? == checked).then_some(part)
-}
-
-fn read_range(file: &File, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
-    let mut part = vec![0; (range.end - range.start) as usize];
-    match at_once {
-        true => read_cached(file, &mut part, range.start)?,
-        false => file.read_exact_at(&mut part, range.start).ok()?,
-    }
-    Some(part)
-}
-
 /// The file of a chunk, if it has the right size.
-fn open(store: &Path, chunk: &Chunk) -> Option<File> {
+fn open_chunk_file(store: &Path, chunk: &Chunk) -> Option<File> {
     let path = object_path(store, chunk.object, chunk.size_bytes, Checksum(chunk.checksum));
     let file = File::open(path).ok()?;
     (file.metadata().ok()?.len() == chunk.size_bytes).then_some(file)
@@ -225,7 +223,7 @@ fn open_verified(
     pieces: u32,
     may_map: bool,
 ) -> Option<(File, Vec<usize>)> {
-    let file = open(store, chunk)?;
+    let file = open_chunk_file(store, chunk)?;
     let (size_bytes, mut hasher) = (chunk.size_bytes as usize, Hasher::new());
     let mut cutter = Ok(PieceCutter::new(format, size_bytes, pieces));
     let mut check = |bytes: &[u8]| {

@@ -370,8 +370,10 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     let files = cluster.files().await;
     assert_eq!(content_of(&files, "/a").await, content);
     let chunk = &written.record.chunks[0];
+    assert_eq!(files.part_at_hand(chunk, 5..10, true), None, "its file is not open");
     assert!(files.check_near(chunk).await);
     assert_eq!(files.part_near(chunk, 5..10, false).await.as_deref(), Some(&content[5..10]));
+    assert_eq!(files.part_at_hand(chunk, 5..10, true).as_deref(), Some(&content[5..10]));
     // Small parts of an unknown chunk are requested until there are many of them.
     let other = &written.record.chunks[1];
     assert_eq!(files.part_near(other, 5..10, false).await, None);
@@ -396,6 +398,18 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
                 false => {}
             }
         }
+        assert_eq!(files.part_at_hand(chunk, 5..10, true), None);
         assert_eq!(files.part_near(chunk, 5..10, true).await, None);
     }
+
+    // A file that is not read any more is closed, so that a deleted chunk does not keep its space.
+    let last = &written.record.chunks[2];
+    assert!(files.check_near(last).await && files.part_at_hand(last, 0..1, true).is_some());
+    let is_open = || {
+        let links =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        links.into_iter().any(|path| path.to_string_lossy().contains(&last.object.to_string()))
+    };
+    assert!(is_open());
+    eventually("the file is closed", async || !is_open()).await;
 }

@@ -7,22 +7,33 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, NodeId};
 use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
+use tokio::time::sleep;
 
 use crate::client::DfsClient;
 use crate::protocol::{Member, RequestBody, ResponseBody};
 
 /// Maximum number of chunks that are remembered. When it is reached, all of them are forgotten.
 const MAX_CHUNKS: usize = 1 << 14;
+
+/// Files of chunks stay open while they are this part of the descriptors that the process may have. Further ones are
+/// opened for each read.
+const OPEN_SHARE: usize = 8;
+
+/// A file of a chunk that no program has read for this time is closed, as it keeps the space of a deleted chunk.
+const OPEN_UNUSED: Duration = Duration::from_secs(2);
 
 /// The folder of a node's store, as the node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +69,8 @@ pub(crate) struct NearStores {
     /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
     only_read: Mutex<BTreeSet<NodeId>>,
     chunks: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
+    /// Files of chunks whose parts are being read, and when they were last used.
+    open: Mutex<HashMap<ObjectId, (Arc<CheckedFile>, Instant)>>,
 }
 
 /// A chunk in a store on this machine.
@@ -80,6 +93,13 @@ pub(crate) struct FileState {
     modified_ns: i64,
 }
 
+/// The open file of a chunk that matched its checksum.
+pub(crate) struct CheckedFile {
+    pub file: File,
+    /// The state of the file then.
+    pub state: FileState,
+}
+
 impl NearChunk {
     pub fn was_checked(&self) -> bool {
         self.checked.initialized()
@@ -93,10 +113,21 @@ impl NearChunk {
 }
 
 impl FileState {
+    /// `None` if the file was deleted.
     pub fn of(file: &File) -> Option<Self> {
         let found = file.metadata().ok()?;
         let (modified_s, modified_ns) = (found.mtime(), found.mtime_nsec());
-        Some(FileState { inode: found.ino(), size_bytes: found.len(), modified_s, modified_ns })
+        let state = FileState { inode: found.ino(), size_bytes: found.len(), modified_s, modified_ns };
+        (found.nlink() > 0).then_some(state)
+    }
+}
+
+impl CheckedFile {
+    /// Reads a part; `None` if the file has changed since it was checked. With `at_once`, only if the part is in the
+    /// memory of the system.
+    pub fn read(&self, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
+        let part = read_range(&self.file, range, at_once)?;
+        (FileState::of(&self.file)? == self.state).then_some(part)
     }
 }
 
@@ -112,6 +143,33 @@ impl NearStores {
 
     pub fn forget(&self, object: ObjectId) {
         lock(&self.chunks).remove(&object);
+        lock(&self.open).remove(&object);
+    }
+
+    /// The file of a chunk, if it is open.
+    pub fn open_file(&self, object: ObjectId) -> Option<Arc<CheckedFile>> {
+        let mut open = lock(&self.open);
+        let (file, used) = open.get_mut(&object)?;
+        *used = Instant::now();
+        Some(file.clone())
+    }
+
+    /// Keeps a file open, if there are not too many. Returns whether it is the only one.
+    fn keep_open(&self, object: ObjectId, file: Arc<CheckedFile>) -> bool {
+        let mut open = lock(&self.open);
+        if open.len() >= max_open() {
+            return false;
+        }
+        let is_only = open.is_empty();
+        open.insert(object, (file, Instant::now()));
+        is_only
+    }
+
+    /// Closes the files that were not used for some time. Returns whether others are open.
+    fn close_unused(&self) -> bool {
+        let mut open = lock(&self.open);
+        open.retain(|_, (_, used)| used.elapsed() < OPEN_UNUSED);
+        !open.is_empty()
     }
 
     /// The nodes are asked again: they may have been started with other folders.
@@ -139,6 +197,21 @@ impl DfsClient {
             }
         }
         None
+    }
+
+    /// Keeps the file of a chunk open for the next reads.
+    pub(super) fn keep_open(&self, object: ObjectId, file: Arc<CheckedFile>) {
+        if !self.0.near_stores.keep_open(object, file) {
+            return;
+        }
+        let client = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let mut are_open = true;
+            while are_open {
+                sleep(OPEN_UNUSED).await;
+                are_open = client.upgrade().is_some_and(|client| client.near_stores.close_unused());
+            }
+        });
     }
 
     /// The first of these nodes that is on this machine and whose store this process may write to: its place in the
@@ -181,8 +254,22 @@ impl DfsClient {
     }
 }
 
+fn max_open() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |descriptors| descriptors as usize) / OPEN_SHARE
+}
+
+/// Reads a range of a file. With `at_once`, only if it is in the memory of the system.
+pub(super) fn read_range(file: &File, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
+    let mut part = vec![0; (range.end - range.start) as usize];
+    match at_once {
+        true => read_cached(file, &mut part, range.start)?,
+        false => file.read_exact_at(&mut part, range.start).ok()?,
+    }
+    Some(part)
+}
+
 /// Reads from a file what is in the memory of the system; `None` if the disk has to be waited for.
-pub(super) fn read_cached(file: &File, into: &mut [u8], offset: u64) -> Option<()> {
+fn read_cached(file: &File, into: &mut [u8], offset: u64) -> Option<()> {
     let mut filled = 0;
     while filled < into.len() {
         let mut rest = [io::IoSliceMut::new(&mut into[filled..])];
