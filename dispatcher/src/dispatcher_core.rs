@@ -418,7 +418,7 @@ impl DispatcherCore {
         let silence = self.executors.next_loss_us(silence_us);
         let stop = self.stopping_us.map(|since_us| since_us + STOP_DEADLINE_US + 1);
         let pushes = self.pushes.are_shown().then_some(self.ticked_us + SHOW_PUSHES_EVERY_US);
-        let report = self.pools.next_report_us(self.scheduler.has_unstarted());
+        let report = self.pools.next_report_us(&self.scheduler);
         let due = [self.jobs.next_timeout(), self.jobs.next_tick(), silence, stop, pushes, report];
         let due_us = due.into_iter().flatten().min()?;
         Some(due_us.max(self.ticked_us + MIN_PAUSE_US))

@@ -57,6 +57,7 @@ pub(crate) struct NewEntry {
 
 impl Mounted {
     pub fn new(dfs: DfsClient, scratch: PathBuf, timeout: Duration, chunk_bytes: u64, replication: u8) -> Self {
+        dfs.keep_files_open();
         let namespace = Namespace::new(dfs);
         Mounted {
             nodes: Nodes::new(&namespace.root()),

@@ -1,6 +1,8 @@
 //! What pools and the dispatcher tell each other. The dispatcher publishes a [`ClusterState`] about once a second, of
 //! which only the latest counts, so it never waits for pools. Pools send [`PoolOrder`]s.
 
+use std::collections::BTreeMap;
+
 use eyas_provision::OutstandingWork;
 use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, Resources};
@@ -13,8 +15,8 @@ pub const MAX_POOLS: usize = 64;
 pub struct ClusterState {
     /// The version of the shapes for which `work` was counted.
     pub shapes: u64,
-    /// Waiting tasks that may run now, by the pools whose nodes they fit. Tasks that wait for other tasks are not
-    /// counted.
+    /// Tasks that may run now and have not started, by the pools whose nodes they fit: those that wait, and those that
+    /// a node was given beyond its slots and does not start soon. Tasks that wait for other tasks are not counted.
     pub work: Vec<FittingWork>,
     /// The measured part of the work: how long tasks take. The same for all pools.
     pub measured: OutstandingWork,
@@ -25,7 +27,7 @@ pub struct ClusterState {
 }
 
 /// Tasks that fit the nodes of the same pools.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FittingWork {
     /// A bit for each shape, in the order of [`PoolOrder::Shapes`].
     pub fits: u64,
@@ -35,6 +37,8 @@ pub struct FittingWork {
     pub cpus_milli: u64,
     /// Memory that the tasks need together.
     pub memory_bytes: u64,
+    /// What the tasks need together of each named resource, such as `gpu`.
+    pub named: BTreeMap<String, u64>,
 }
 
 impl FittingWork {
@@ -42,6 +46,10 @@ impl FittingWork {
         self.tasks += other.tasks;
         self.cpus_milli += other.cpus_milli;
         self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        for (name, amount) in &other.named {
+            let sum = self.named.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
     }
 }
 

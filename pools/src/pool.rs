@@ -13,7 +13,7 @@ use eyas_wire::view::pool::{DepartedNodeView, PoolEventView};
 
 use crate::batch_command::BatchError;
 use crate::cluster::{FittingWork, NodeShape, PoolNodeState, PoolOrder};
-use crate::request::{BatchJob, PoolRequest, RequestPhase, RequestPlan};
+use crate::request::{BatchJob, HOST_FILE, PoolRequest, RequestPhase, RequestPlan};
 use crate::store::{PoolCounts, PoolFolder, StoredPool};
 use crate::systems::{BatchReport, BatchState, BatchSystem};
 use hosts::FailedHosts;
@@ -473,11 +473,15 @@ impl Pool {
         let shape = self.shape().capacity;
         let slots = self.slots();
         let by_cpus = fitting.cpus_milli.div_ceil(1000);
-        let by_memory = shape.as_ref().map_or(0, |shape| {
-            (u128::from(fitting.memory_bytes) * u128::from(slots)).div_ceil(u128::from(shape.memory_bytes.max(1)))
-                as u64
+        // The slots of as many nodes as have enough of another resource.
+        let slots_for = |needed: u64, of_node: u64| {
+            (u128::from(needed) * u128::from(slots)).div_ceil(u128::from(of_node.max(1))) as u64
+        };
+        let by_others = shape.as_ref().map_or(0, |shape| {
+            let named = fitting.named.iter().map(|(name, needed)| slots_for(*needed, shape.amount_of(name)));
+            named.fold(slots_for(fitting.memory_bytes, shape.memory_bytes), u64::max)
         });
-        let mut waiting = by_cpus.max(by_memory).max(u64::from(fitting.tasks > 0));
+        let mut waiting = by_cpus.max(by_others).max(u64::from(fitting.tasks > 0));
         if shape.is_none() {
             // What a node can run is known once the first node has joined. Until then one node is enough.
             waiting = waiting.min(slots);

@@ -16,6 +16,9 @@ use crate::systems::BatchSystem;
 /// File with the state of a request.
 const STATE: &str = "request.toml";
 
+/// File with the name of the host of a request, which its script writes if the batch system does not name it.
+pub(crate) const HOST_FILE: &str = "host";
+
 /// What is requested.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestPlan {
@@ -40,6 +43,11 @@ impl RequestPlan {
     /// Path of the script.
     pub fn script(&self) -> PathBuf {
         self.folder.join("script.sh")
+    }
+
+    /// Path of the file with the name of the host.
+    pub fn host_file(&self) -> PathBuf {
+        self.folder.join(HOST_FILE)
     }
 
     /// Path of the access file for the nodes.

@@ -13,6 +13,9 @@ pub(crate) fn text(plan: &RequestPlan, system: &dyn BatchSystem) -> String {
     system.directives(plan).iter().for_each(|directive| line(directive));
     line(&format!("# Request {} of the eyas pool {}.", plan.number, plan.pool));
     line("unset EYAS_ACCESS EYAS_CLUSTER");
+    if plan.nodes == 1 && !system.names_hosts() {
+        line(&format!("uname -n > {}", quoted(&plan.host_file().display().to_string())));
+    }
     let node = one_node(plan, system.node_number(), system.node_paths(plan));
     let command = match system.launcher(plan) {
         launcher if launcher.is_empty() => node,

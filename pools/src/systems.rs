@@ -100,6 +100,11 @@ pub(crate) trait BatchSystem: Send + Sync {
         None
     }
 
+    /// Whether reports name the host of a request. Otherwise the script writes it to [`RequestPlan::host_file`].
+    fn names_hosts(&self) -> bool {
+        true
+    }
+
     /// Words before the command that starts an executor, so that it starts on each node of the request.
     fn launcher(&self, _plan: &RequestPlan) -> String {
         String::new()

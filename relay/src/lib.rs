@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_session::{Door, PROOF_DEADLINE, Proven, keep_alive, relay};
+use eyas_session::{Door, PROOF_DEADLINE, Proven, has_spoken, keep_alive, relay};
 use thiserror::Error;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
@@ -121,8 +121,7 @@ pub async fn serve(listener: TcpListener, targets: Targets) {
         let (mut targets, permits) = (targets.clone(), permits.clone());
         tokio::spawn(async move {
             let request = async {
-                // An error shows again when the stream is read.
-                let _ = stream.readable().await;
+                has_spoken(&stream).await;
                 guest.spoke();
                 let target = timeout(PROOF_DEADLINE, relay::read_request(&mut stream)).await.ok()?.ok()?;
                 // The targets have doors of their own, and see the address of the relay.

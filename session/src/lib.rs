@@ -41,7 +41,7 @@ pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
-pub use listener::Listener;
+pub use listener::{Listener, has_spoken};
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, WeakOutbox, outbox};
 pub use ports::{InterfaceError, ListenPlace, PortRange, PortRangeError, interface_address, listen};
 pub use relay::Relay;

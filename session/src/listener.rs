@@ -106,12 +106,19 @@ impl Arrived {
     }
 
     async fn has_spoken(&self) {
-        // A stream may be reported as readable without a byte. An error shows again when the stream is read.
-        let _ = match self {
-            Arrived::Tcp(stream, _) => stream.async_io(Interest::READABLE, || peek(stream)).await,
-            Arrived::Local(stream, _) => stream.async_io(Interest::READABLE, || peek(stream)).await,
-        };
+        match self {
+            Arrived::Tcp(stream, _) => has_spoken(stream).await,
+            // An error shows again when the stream is read.
+            Arrived::Local(stream, _) => drop(stream.async_io(Interest::READABLE, || peek(stream)).await),
+        }
     }
+}
+
+/// Waits until a peer has sent a byte, or has closed the connection. Takes nothing from the stream. (A stream may be
+/// reported as readable without a byte.)
+pub async fn has_spoken(stream: &TcpStream) {
+    // An error shows again when the stream is read.
+    let _ = stream.async_io(Interest::READABLE, || peek(stream)).await;
 }
 
 /// Looks at the first byte, without taking it.

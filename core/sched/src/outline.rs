@@ -10,6 +10,9 @@ use eyas_types::{Need, Resources};
 use crate::scheduler::Scheduler;
 use crate::state::{ExecutorKey, SchedulerState, TaskKey};
 
+/// Tasks that start within this time where they are need no further node.
+const SOON_US: u64 = 1_000_000;
+
 /// A node that is not there, as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeOutline {
@@ -75,20 +78,21 @@ impl Scheduler {
     }
 
     /// Tasks that have not started, by their needs, without those that run for longer than `within_us`: those that
-    /// wait, and those that executors were given beyond their slots. Tasks that are so short that an executor is given
-    /// many of them in advance count only while they wait.
+    /// wait, and those that executors were given beyond their slots. Where the slots are soon free, only tasks that
+    /// wait count.
     pub fn unstarted_by_need(&self, within_us: u64) -> Vec<UnstartedClass<'_>> {
         let state = self.state();
         let queue = &state.queue;
         let within_s = within_us as f64 / 1e6;
-        let ends_within = |task: TaskKey| state.expected_seconds(task, 1.0) <= within_s;
+        let all_end_within = state.run_times.longest() <= within_s;
+        let ends_within = |task: TaskKey| all_end_within || state.expected_seconds(task, 1.0) <= within_s;
         let mut given: BTreeMap<_, u64> = BTreeMap::new();
         for executor in state.executors.overbooked() {
             for task in state.behind_slots(*executor).filter(|task| ends_within(*task)) {
                 *given.entry(queue[task].class).or_default() += 1;
             }
         }
-        let waiting = |key| match state.run_times.longest() <= within_s {
+        let waiting = |key| match all_end_within {
             true => queue.waiting_of(key),
             false => queue.waiting_in(key).filter(|task| ends_within(*task)).count() as u64,
         };
@@ -113,15 +117,23 @@ impl Scheduler {
 }
 
 impl SchedulerState {
-    /// The tasks for which an executor has no slot now: of those that it was given, the newest, as it starts them last.
-    fn behind_slots(&self, executor: ExecutorKey) -> impl Iterator<Item = TaskKey> {
-        let executor = &self.executors[executor];
-        let mut excess_milli = if executor.is_given_many() { 0 } else { executor.excess_milli() };
+    /// The tasks that wait on an executor until a slot is free: of those that it was given, the newest, as it starts
+    /// them last. Tasks that it did not return when they were recalled have started.
+    fn behind_slots(&self, key: ExecutorKey) -> impl Iterator<Item = TaskKey> {
+        let executor = &self.executors[key];
+        let is_long = executor.newest_waits(SOON_US);
+        let mut rest = executor.usage().clone();
         let newest_first = executor.in_flight.iter().rev().map(|given| given.task);
-        newest_first.take_while(move |task| {
-            let is_behind = excess_milli > 0;
-            excess_milli = excess_milli.saturating_sub(u64::from(self.resources_of(*task).cpus_milli).max(1));
-            is_behind
-        })
+        let tasks = newest_first.take_while(move |_| is_long);
+        let behind = tasks.map_while(move |task| {
+            let resources = self.resources_of(task);
+            let is_behind = rest.exceeds_with(resources, &executor.capacity);
+            let is_done = !rest.exceeds(&executor.capacity);
+            if is_behind {
+                rest.subtract(resources);
+            }
+            (!is_done).then_some((task, is_behind))
+        });
+        behind.filter(|(task, is_behind)| *is_behind && self.may_return(*task)).map(|(task, _)| task)
     }
 }

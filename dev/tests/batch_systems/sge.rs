@@ -98,6 +98,25 @@ fn what_grid_engine_refuses_is_said_at_once() {
 }
 
 #[test]
+fn a_bad_host_is_excluded_and_the_job_runs_on_another() {
+    let Some(engine) = OnGridEngine::start("2") else { return };
+    let bad = r#"if [ "$(uname -n)" = n1 ]; then echo no scratch disk >&2; exit 3; fi"#;
+    engine.add_pool(&["--cpus", "2", "--max-nodes", "1", "--idle-timeout", "1s", "--start-command", bad]);
+    engine.engine(&["qmod", "-d", "*@n2"]);
+    engine.home.write("job.jsonl", r#"{"array": "1-4", "command": ["true"]}"#);
+    engine.run(&["submit", "job.jsonl"]).exits(0);
+    engine.wait_until("the bad host is excluded", || engine.pool()["excluded"][0]["host"] == "n1");
+    // Both hosts are free now, and the request does not accept the first.
+    engine.wait_until("the next request waits", || engine.engine(&["qstat"]).contains(" qw "));
+    assert!(engine.engine(&["qstat", "-j", "*"]).contains("hostname=!n1"));
+    engine.engine(&["qmod", "-e", "*@n2"]);
+    engine.run(&["job", "wait", "1"]).exits(0).says(&["4 of 4 tasks succeeded"]);
+    let pool = engine.pool();
+    assert!(pool["state"] == "active" && pool["excluded"][0]["why"].as_str().unwrap().contains("scratch"), "{pool:#}");
+    engine.wait_until("the nodes are given back", || engine.is_queue_empty());
+}
+
+#[test]
 fn tasks_of_nodes_that_are_taken_away_run_again() {
     let Some(engine) = OnGridEngine::start("2") else { return };
     engine.add_pool(&["--max-nodes", "2", "--cpus", "1", "--idle-timeout", "1s"]);

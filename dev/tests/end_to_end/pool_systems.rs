@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -59,6 +60,28 @@ impl OnFake {
         self.run(&["pool", "remove", "batch"]).exits(0);
         wait_until("the pool is gone", || self.run(&["pool", "show", "batch"]).code == 1);
     }
+
+    /// The host starts no node at first. It is excluded, and the pool goes on. Returns the host, and the folder of the
+    /// last request.
+    #[track_caller]
+    fn goes_on_after_failures_on_one_host(&self, system: &str) -> (String, PathBuf) {
+        let host = Command::new("uname").arg("-n").output().unwrap().stdout;
+        let host = String::from_utf8(host).unwrap().trim().to_owned();
+        let bad = self.0.write("bad", "");
+        let start = format!("if [ -e '{}' ]; then echo no scratch disk >&2; exit 3; fi", bad.display());
+        let add = ["pool", "add", system, "batch", "--max-nodes", "1", "--cpus", "1", "--start-command", &start];
+        self.run(&[&add[..], &["--executor-option=--keep-free=10MB"]].concat()).exits(0);
+        self.0.write("job.jsonl", r#"{"array": "1-2", "command": ["true"]}"#);
+        self.run(&["submit", "job.jsonl"]).exits(0);
+        wait_until("the bad host is known", || self.pool()["excluded"][0]["host"] == host.as_str());
+        fs::remove_file(bad).unwrap();
+        // These programs grant the host again, whatever the request says.
+        self.run(&["job", "wait", "1"]).exits(0).says(&["2 of 2 tasks succeeded"]);
+        let pool = self.pool();
+        assert!(pool["state"] == "active" && pool["failures"].as_u64() >= Some(2), "{pool:#}");
+        let last = pool["requests"].as_array().unwrap().last().unwrap()["request"].to_string();
+        (host, self.0.path("home/clusters/test/pools/batch/requests").join(last))
+    }
 }
 
 impl Drop for OnFake {
@@ -73,6 +96,19 @@ fn a_job_scales_out_and_back_on_pbs() {
     pbs.scales_out_and_back("pbs", &["--", "-q", "workq"]);
     pbs.run(&["pool", "add", "pbs", "bad", "--min-nodes", "1", "--", "-q", "nowhere"]).exits(0);
     wait_until("a request has failed", || pbs.run(&["pool", "show", "bad"]).stdout.contains("Unknown queue"));
+}
+
+#[test]
+fn a_bad_host_does_not_pause_a_pool_on_pbs() {
+    OnFake::start(&[]).goes_on_after_failures_on_one_host("pbs");
+}
+
+#[test]
+fn a_bad_host_is_excluded_on_htcondor() {
+    let condor = OnFake::start(&[]);
+    let (host, request) = condor.goes_on_after_failures_on_one_host("htcondor");
+    let description = fs::read_to_string(request.join("request.sub")).unwrap();
+    assert!(description.contains(&format!("requirements = !regexp(\"^{}", host.replace('.', "[.]"))), "{description}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! connection.
 //!
 //! The file of a chunk is read once against its checksum before it is used, so damaged content reaches no reader. The
-//! client remembers that, as long as no program has written to the file since. An open file keeps its content if the
-//! node deletes the chunk meanwhile. If the file is missing, damaged or not readable for this process, the chunk is
-//! requested from the nodes, which report damaged replicas.
+//! client remembers that, as long as no program has written to the file since. A chunk that was opened as a file keeps
+//! its content if the node deletes it meanwhile. If the file is missing, damaged or not readable for this process, the
+//! chunk is requested from the nodes, which report damaged replicas.
 
 mod mapped;
 mod stores;
@@ -107,39 +107,53 @@ impl DfsClient {
             }
             return self.read_store(chunk, |store, chunk| read_verified(store, chunk, false)).await;
         }
-        let open = self.0.near_stores.open_file(chunk.object);
-        if let Some(part) = open.as_ref().and_then(|open| open.read(range.clone(), true)) {
+        let file = match self.0.near_stores.open_file(chunk.object) {
+            Some(open) => open,
+            None => {
+                let known = self.0.near_stores.chunk(chunk.object);
+                if !known.was_checked() && !reads_on {
+                    let (parts, bytes) = known.count_part(range.end - range.start);
+                    if parts <= SMALL_PARTS && bytes < chunk.size_bytes / MIN_SHARE {
+                        return None;
+                    }
+                }
+                let checked = known.checked.get_or_init(|| self.read_store(chunk, check));
+                let state = (*checked.await)?;
+                let Some(file) = open_chunk_file(&store, chunk) else {
+                    self.0.near_stores.forget(chunk.object);
+                    return None;
+                };
+                let file = Arc::new(CheckedFile { file, state });
+                self.keep_open(chunk.object, file.clone());
+                file
+            }
+        };
+        if let Some(part) = file.read(range.clone(), true) {
             return Some(part);
         }
-        let known = self.0.near_stores.chunk(chunk.object);
-        if !known.was_checked() && !reads_on {
-            let (parts, bytes) = known.count_part(range.end - range.start);
-            if parts <= SMALL_PARTS && bytes < chunk.size_bytes / MIN_SHARE {
-                return None;
-            }
-        }
-        let checked = known.checked.get_or_init(|| self.read_store(chunk, check));
-        let state = (*checked.await)?;
-        let read = move |store: &Path, chunk: &Chunk| {
-            let file = match open {
-                Some(open) => open,
-                None => Arc::new(CheckedFile { file: open_chunk_file(store, chunk)?, state }),
-            };
-            Some((file.read(range, false)?, file))
-        };
-        let Some((part, file)) = self.read_store(chunk, read).await else {
-            // The file has changed or was deleted.
+        // The disk has to be waited for; or the file has changed or was deleted.
+        let part = self.read_store(chunk, move |_, _| file.read(range, false)).await;
+        if part.is_none() {
             self.0.near_stores.forget(chunk.object);
-            return None;
-        };
-        self.keep_open(chunk.object, file);
-        Some(part)
+        }
+        part
     }
 
-    /// Reads a part of a chunk that is in a store on this machine and was read shortly before; `None` if it was not, or
-    /// if the disk has to be waited for and `may_block` is not set.
+    /// Files of chunks stay open while they are read, so that [`part_at_hand`](DfsClient::part_at_hand) finds them. For
+    /// processes that do nothing else: it uses a part of their descriptors.
+    pub fn keep_files_open(&self) {
+        self.0.near_stores.keep_files_open();
+    }
+
+    /// Reads a part of a chunk whose file is open; `None` if it is not, or if the disk has to be waited for and
+    /// `may_block` is not set.
     pub fn part_at_hand(&self, chunk: &Chunk, range: Range<u64>, may_block: bool) -> Option<Vec<u8>> {
-        self.0.near_stores.open_file(chunk.object)?.read(range, !may_block)
+        let part = self.0.near_stores.open_file(chunk.object)?.read(range, !may_block);
+        if part.is_none() && may_block {
+            // The file has changed or was deleted.
+            self.0.near_stores.forget(chunk.object);
+        }
+        part
     }
 
     /// Checks a chunk in the store of a node on this machine, so that its parts can be read. Returns whether it is

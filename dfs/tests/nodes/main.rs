@@ -370,6 +370,7 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     let files = cluster.files().await;
     assert_eq!(content_of(&files, "/a").await, content);
     let chunk = &written.record.chunks[0];
+    files.keep_files_open();
     assert_eq!(files.part_at_hand(chunk, 5..10, true), None, "its file is not open");
     assert!(files.check_near(chunk).await);
     assert_eq!(files.part_near(chunk, 5..10, false).await.as_deref(), Some(&content[5..10]));
@@ -402,7 +403,7 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
         assert_eq!(files.part_near(chunk, 5..10, true).await, None);
     }
 
-    // A file that is not read any more is closed, so that a deleted chunk does not keep its space.
+    // A file that is no longer read is closed, so that a deleted chunk does not keep its space.
     let last = &written.record.chunks[2];
     assert!(files.check_near(last).await && files.part_at_hand(last, 0..1, true).is_some());
     let is_open = || {

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use eyas_jobs::{self as jobs, Job, Phase};
 use eyas_pools::{ClusterState, FittingWork, NodeShape, PoolNodeState, PoolOrder, PoolsHandle};
 use eyas_provision::{OutstandingWork, WorkMeter};
-use eyas_sched::{Event, NodeOutline};
+use eyas_sched::{Event, NodeOutline, Scheduler};
 use eyas_types::{ExecutorId, Need, ObjectId, Origin, Outcome, Status};
 use eyas_wire::view::pool::PoolView;
 use tokio::sync::watch;
 
 use super::DispatcherCore;
 
-/// Time between two reports to the pools, and the shortest time, when nodes join or leave or there is work again.
+/// Time between two reports to the pools, and the shortest time, when nodes join or leave or tasks begin to wait.
 const REPORT_EVERY_US: u64 = 1_000_000;
 const REPORT_PAUSE_US: u64 = 50_000;
 /// Rate of a node's link, which is not measured: a gigabit Ethernet's.
@@ -39,8 +39,8 @@ pub(crate) struct CorePools {
     reported_us: u64,
     /// Whether something has happened that pools should know soon.
     is_news: bool,
-    /// Whether there were tasks that had not started when pools were told last.
-    had_work: bool,
+    /// Whether tasks waited when pools were told last.
+    had_waiting: bool,
     /// Whether pools had nodes then.
     had_nodes: bool,
     /// Whether the scheduler was told then that an executor ends at a known time.
@@ -59,7 +59,7 @@ impl CorePools {
             meter: WorkMeter::default(),
             reported_us: 0,
             is_news: false,
-            had_work: false,
+            had_waiting: false,
             had_nodes: false,
             had_limits: false,
         }
@@ -116,11 +116,11 @@ impl CorePools {
     }
 
     /// When the pools are told the next time, microseconds since 1970.
-    pub fn next_report_us(&self, has_work: bool) -> Option<u64> {
-        let is_news = self.is_news || has_work != self.had_work;
+    pub fn next_report_us(&self, scheduler: &Scheduler) -> Option<u64> {
+        let is_news = self.is_news || (scheduler.waiting() > 0 && !self.had_waiting);
         let pause_us = if is_news { REPORT_PAUSE_US } else { REPORT_EVERY_US };
         // Without work and without nodes, nothing changes.
-        let may_change = is_news || has_work || self.had_nodes;
+        let may_change = is_news || self.had_nodes || scheduler.has_unstarted();
         (self.are_on() && may_change).then_some(self.reported_us + pause_us)
     }
 
@@ -161,8 +161,7 @@ impl DispatcherCore {
     /// Tells the pools how much work there is and how their nodes are, if it is time.
     pub(super) fn report_to_pools(&mut self) {
         let now_us = self.clock.now_us();
-        let has_work = self.scheduler.has_unstarted();
-        if self.pools.next_report_us(has_work).is_none_or(|due_us| now_us < due_us) {
+        if self.pools.next_report_us(&self.scheduler).is_none_or(|due_us| now_us < due_us) {
             return;
         }
         self.tell_times_left(now_us);
@@ -173,7 +172,7 @@ impl DispatcherCore {
         let pools = &mut self.pools;
         pools.had_nodes = !nodes.is_empty();
         let measured = pools.meter.report(passed_us, staying, LINK_BYTES_PER_S, OutstandingWork::default());
-        (pools.reported_us, pools.is_news, pools.had_work) = (now_us, false, has_work);
+        (pools.reported_us, pools.is_news, pools.had_waiting) = (now_us, false, self.scheduler.waiting() > 0);
         let shapes = pools.version;
         let is_stopping = self.stopping_us.is_some();
         pools.state.send_replace(ClusterState { shapes, work, measured, nodes, is_stopping });
@@ -205,6 +204,10 @@ impl DispatcherCore {
             group.cpus_milli += class.tasks * u64::from(class.need.resources.cpus_milli);
             let memory = class.tasks.saturating_mul(class.need.resources.memory_bytes);
             group.memory_bytes = group.memory_bytes.saturating_add(memory);
+            for (name, amount) in &class.need.resources.named {
+                let sum = group.named.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(class.tasks.saturating_mul(*amount));
+            }
         }
         groups.into_values().collect()
     }

@@ -159,8 +159,9 @@ impl Pool {
 
     /// The batch system has ended a request.
     fn ended(&mut self, now_us: u64, number: u64, says: String, counts: bool, actions: &mut Vec<PoolAction>) {
-        let tail = self.tail(number);
+        let (tail, host) = (self.tail(number), self.written_host(number));
         let Some(request) = self.requests.get_mut(&number) else { return };
+        request.host = request.host.take().or(host);
         request.says = Some(says.clone());
         if request.joined > 0 || request.is_withdrawn {
             let missing = request.missing();
@@ -272,6 +273,12 @@ impl Pool {
         text.lines().rev().take(3).map(str::trim).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("; ")
     }
 
+    /// The host that the script of a request has written, if it has.
+    fn written_host(&self, number: u64) -> Option<String> {
+        let host = std::fs::read_to_string(self.folder.request(number).join(HOST_FILE)).ok()?;
+        Some(host.trim().to_owned()).filter(|host| is_host_name(host))
+    }
+
     /// Reads the requests from disk when the dispatcher starts.
     pub(super) fn take_up_requests(&mut self, now_us: u64) {
         self.requests = self.folder.load_requests();
@@ -296,4 +303,8 @@ impl Pool {
             self.provisioner.handle(now_us, found, &mut Vec::new());
         }
     }
+}
+
+fn is_host_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
 }

@@ -86,7 +86,7 @@ impl World {
         self.now_us += 60 * SECOND_US;
         let mut actions = Vec::new();
         self.pool.see_nodes(self.now_us, nodes, &mut actions);
-        let work = FittingWork { fits: 1, tasks, cpus_milli: 1000 * tasks, memory_bytes: 0 };
+        let work = FittingWork { fits: 1, tasks, cpus_milli: 1000 * tasks, ..FittingWork::default() };
         self.pool.see_work(self.now_us, work, OutstandingWork::default(), &mut actions);
         actions
     }

@@ -25,6 +25,10 @@ impl BatchSystem for HtCondor {
         Duration::from_secs(10)
     }
 
+    fn names_hosts(&self) -> bool {
+        false
+    }
+
     fn node_number(&self) -> &'static str {
         "$EYAS_NODE"
     }
@@ -128,8 +132,21 @@ fn description(plan: &RequestPlan) -> String {
     for word in &options.verbatim {
         let _ = writeln!(text, "{}", word.replace('\n', " "));
     }
+    if !plan.excluded.is_empty() {
+        let _ = writeln!(text, "requirements = {}", requirements(&options.verbatim, &plan.excluded));
+    }
     let _ = writeln!(text, "queue {}", plan.nodes);
     text
+}
+
+/// The requirements of the user, and that the job runs on none of these hosts. A machine may have a domain in its name.
+fn requirements(verbatim: &[String], excluded: &[String]) -> String {
+    let of_user = verbatim.iter().rev().find_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("requirements").then(|| format!("({})", value.trim()))
+    });
+    let is_other = |host: &String| format!("!regexp(\"^{}([.]|$)\", Machine)", host.replace('.', "[.]"));
+    of_user.into_iter().chain(excluded.iter().map(is_other)).collect::<Vec<_>>().join(" && ")
 }
 
 /// What `-terse` prints: the first and the last job, `5.0 - 5.1`.
@@ -210,6 +227,15 @@ mod tests {
         assert_eq!(states[2..], [end("held: no such file"), end("exit code 0")]);
         assert!(read_jobs("condor_q", "\n").unwrap().is_empty());
         assert!(read_jobs("condor_q", "-- Failed to fetch ads").is_err());
+    }
+
+    #[test]
+    fn bad_hosts_are_excluded_besides_what_the_user_requires() {
+        let hosts = ["n1".to_owned(), "n2.site".to_owned()];
+        let excluded = r#"!regexp("^n1([.]|$)", Machine) && !regexp("^n2[.]site([.]|$)", Machine)"#;
+        assert_eq!(requirements(&[], &hosts), excluded);
+        let of_user = [r#"Requirements = Arch == "X86_64" || HasGpu"#.to_owned()];
+        assert_eq!(requirements(&of_user, &hosts), format!(r#"(Arch == "X86_64" || HasGpu) && {excluded}"#));
     }
 
     #[test]

@@ -50,6 +50,10 @@ impl BatchSystem for Pbs {
         words.iter().map(|word| format!("#PBS {word}")).collect()
     }
 
+    fn names_hosts(&self) -> bool {
+        false
+    }
+
     fn node_number(&self) -> &'static str {
         "$PBS_JOBID"
     }

@@ -38,6 +38,10 @@ impl BatchSystem for GridEngine {
         words.iter().map(|word| format!("#$ {word}")).collect()
     }
 
+    fn names_hosts(&self) -> bool {
+        false
+    }
+
     fn node_number(&self) -> &'static str {
         "$SGE_TASK_ID"
     }
@@ -115,8 +119,19 @@ fn submission(plan: &RequestPlan, mode: &[&str]) -> Vec<String> {
     let folder = plan.folder.parent().unwrap_or(&plan.folder).display().to_string();
     words.extend(["-o".into(), file("stdout"), "-e".into(), file("stderr"), "-wd".into(), folder]);
     words.extend(plan.options.verbatim.iter().cloned());
+    // It would replace hosts that the user names.
+    if !plan.excluded.is_empty() && !names_hosts(&plan.options.verbatim) {
+        let others: Vec<_> = plan.excluded.iter().map(|host| format!("!{host}")).collect();
+        words.extend(["-l".to_owned(), format!("hostname={}", others.join("&"))]);
+    }
     words.push(plan.script().display().to_string());
     words
+}
+
+/// Whether options of `qsub` request hosts.
+fn names_hosts(words: &[String]) -> bool {
+    let is_host = |resource: &str| resource.starts_with("h=") || resource.starts_with("hostname=");
+    words.iter().any(|word| word.split(',').any(is_host))
 }
 
 fn time_limit(us: u64) -> String {
@@ -227,6 +242,13 @@ mod tests {
         for letters in ["qw", "hqw", "hRwq", "x"] {
             assert_eq!(parse_state(letters), BatchState::Pending(Some(letters.into())), "{letters}");
         }
+    }
+
+    #[test]
+    fn hosts_of_the_user_are_not_replaced() {
+        let names = |words: &[&str]| names_hosts(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert!(names(&["-l", "mem=1G,h=a*"]) && names(&["-l", "hostname=!b"]));
+        assert!(!names(&["-l", "h_vmem=1G", "-q", "all.q"]));
     }
 
     #[test]

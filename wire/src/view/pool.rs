@@ -23,7 +23,7 @@ pub struct PoolView {
     pub waits: Option<String>,
     /// Nodes that the work is worth.
     pub wanted: u32,
-    /// Tasks that wait and that fit the nodes of the pool.
+    /// Tasks that fit the nodes of the pool and wait, in the queue or behind the slots of a node.
     pub waiting: u64,
     /// Number of nodes that the pool has even without tasks.
     pub min_nodes: u32,

@@ -19,8 +19,6 @@ use crate::state::{ExecutorKey, PlacementLevel, PlacementState, SchedulerState, 
 const STEAL_LOOKS: usize = 16;
 /// Parked executors that have room and are asked for a task.
 const IDLE_LOOKS: usize = 64;
-/// Most times that a task is recalled: its taker may no longer take it when it is back, and it waits elsewhere again.
-const MAX_RETURNS: u8 = 4;
 
 pub(super) struct Stealing {
     /// The last executor from which tasks were recalled.
@@ -56,21 +54,28 @@ impl Stealing {
                 break;
             }
             self.last = executor;
-            let mut excess_milli = state.executors[executor].excess_milli();
+            let (mut rest, capacity) = {
+                let executor = &state.executors[executor];
+                (executor.usage().clone(), executor.capacity.clone())
+            };
             for index in (0..state.executors[executor].in_flight.len()).rev() {
                 let task = state.executors[executor].in_flight[index].task;
                 let need_milli = u64::from(state.resources_of(task).cpus_milli).max(1);
-                if looks == 0 || excess_milli < need_milli || idle_milli < need_milli {
+                if looks == 0 || idle_milli < need_milli || !rest.exceeds(&capacity) {
                     break;
                 }
+                // Others wait here for a resource that it does not need.
+                if !rest.exceeds_with(state.resources_of(task), &capacity) {
+                    continue;
+                }
                 // To pass a task over is no look: it costs little, and no more are passed over than wait here.
-                if state.is_recalled(task) || state.queue[task].returns >= MAX_RETURNS {
-                    excess_milli -= need_milli;
+                if !state.may_return(task) {
+                    rest.subtract(state.resources_of(task));
                     continue;
                 }
                 looks -= 1;
                 if idle_taker(state, policy, homes, task).is_some() {
-                    excess_milli -= need_milli;
+                    rest.subtract(state.resources_of(task));
                     idle_milli -= need_milli;
                     recall(state, task, effects);
                 }

@@ -49,6 +49,9 @@ const ESTIMATE_LOOKS: usize = 4;
 /// wait there for a slot, and it may be slow.
 const AMPLE_TIME: f64 = 4.0;
 
+/// Most times that a task is recalled: its taker may no longer take it when it is back, and it waits elsewhere again.
+const MAX_RETURNS: u8 = 4;
+
 /// See the [module's](self) documentation.
 pub(crate) struct SchedulerState {
     pub queue: TaskQueue,
@@ -328,6 +331,11 @@ impl SchedulerState {
     /// Whether the task is assigned and was recalled.
     pub fn is_recalled(&self, task: TaskKey) -> bool {
         matches!(self.queue[task].state, PlacementState::Assigned { recalled: true, .. })
+    }
+
+    /// Whether an assigned task can be recalled, as far as is known: it was not before, or has come back.
+    pub fn may_return(&self, task: TaskKey) -> bool {
+        !self.is_recalled(task) && self.queue[task].returns < MAX_RETURNS
     }
 
     /// Whether every executor that is large enough for the task has refused it, and there is such an executor.

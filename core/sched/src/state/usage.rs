@@ -25,8 +25,8 @@ impl Utilisation {
 }
 
 /// The sum of what assigned tasks hold; more than the capacity where tasks wait behind the slots.
-#[derive(Default)]
-pub(super) struct ResourceUsage {
+#[derive(Clone, Default)]
+pub(crate) struct ResourceUsage {
     pub cpus_milli: u64,
     memory_bytes: u64,
     disk_bytes: u64,
@@ -81,14 +81,34 @@ impl ResourceUsage {
         loads.into_iter().chain(named).max().unwrap_or(LoadPpm::NONE)
     }
 
+    /// Whether there is more of a resource than the capacity, and `resources` is a part of that.
+    pub fn exceeds_with(&self, resources: &Resources, capacity: &Resources) -> bool {
+        let exceeds = |sum: u64, need: u64, capacity: u64| need > 0 && sum > capacity;
+        exceeds(self.cpus_milli, resources.cpus_milli.into(), capacity.cpus_milli.into())
+            || exceeds(self.memory_bytes, resources.memory_bytes, capacity.memory_bytes)
+            || exceeds(self.disk_bytes, resources.disk_bytes, capacity.disk_bytes)
+            || resources.named.iter().any(|(name, need)| exceeds(self.sum_of(name), *need, capacity.amount_of(name)))
+    }
+
+    /// Whether there is more of any resource than the capacity.
+    pub fn exceeds(&self, capacity: &Resources) -> bool {
+        self.cpus_milli > capacity.cpus_milli.into()
+            || self.memory_bytes > capacity.memory_bytes
+            || self.disk_bytes > capacity.disk_bytes
+            || self.named.iter().any(|(name, sum)| *sum > capacity.amount_of(name))
+    }
+
+    fn sum_of(&self, name: &str) -> u64 {
+        self.named.iter().find(|(n, _)| n == name).map_or(0, |(_, sum)| *sum)
+    }
+
     /// Whether `resources` more are within `stretch` times the capacity. A resource that is not asked for does not
     /// matter.
     pub fn fits_with(&self, resources: &Resources, capacity: &Resources, stretch: u64) -> bool {
         let fits = |sum: u64, need: u64, capacity: u64| need == 0 || sum + need <= capacity.saturating_mul(stretch);
-        let sum_of = |name: &str| self.named.iter().find(|(n, _)| n == name).map_or(0, |(_, sum)| *sum);
         fits(self.cpus_milli, resources.cpus_milli.into(), capacity.cpus_milli.into())
             && fits(self.memory_bytes, resources.memory_bytes, capacity.memory_bytes)
             && fits(self.disk_bytes, resources.disk_bytes, capacity.disk_bytes)
-            && resources.named.iter().all(|(name, amount)| fits(sum_of(name), *amount, capacity.amount_of(name)))
+            && resources.named.iter().all(|(name, amount)| fits(self.sum_of(name), *amount, capacity.amount_of(name)))
     }
 }

@@ -394,3 +394,20 @@ fn tasks_behind_slots_have_not_started() {
         assert_eq!(unstarted(&scheduler), 0, "{policy}");
     }
 }
+
+#[test]
+fn a_task_that_waits_for_a_gpu_moves_to_a_free_one() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        let node = || with_gpus(1, cpus(16_000));
+        scheduler.join_with(1, node());
+        (0..2).for_each(|index| drop(scheduler.submit_with(index, &[], gpu())));
+        // There is a processor for it.
+        scheduler.submit(2, &[]);
+        assert_eq!(scheduler.on(1), [0, 1, 2], "{policy}");
+        let unstarted: u64 = scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
+        assert_eq!(unstarted, 1, "{policy}");
+        let effects = scheduler.join_with(2, node());
+        assert_eq!(effects, [Effect::Recall { executor: ExecutorId(1), task: task(1) }], "{policy}");
+    }
+}

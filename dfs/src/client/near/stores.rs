@@ -28,7 +28,7 @@ use crate::protocol::{Member, RequestBody, ResponseBody};
 /// Maximum number of chunks that are remembered. When it is reached, all of them are forgotten.
 const MAX_CHUNKS: usize = 1 << 14;
 
-/// Files of chunks stay open while they are this part of the descriptors that the process may have. Further ones are
+/// Up to this part of the descriptors that a process may have are used for open files of chunks. Further files are
 /// opened for each read.
 const OPEN_SHARE: usize = 8;
 
@@ -69,8 +69,18 @@ pub(crate) struct NearStores {
     /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
     only_read: Mutex<BTreeSet<NodeId>>,
     chunks: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
-    /// Files of chunks whose parts are being read, and when they were last used.
-    open: Mutex<HashMap<ObjectId, (Arc<CheckedFile>, Instant)>>,
+    open: Mutex<OpenFiles>,
+}
+
+/// Files of chunks whose parts are being read.
+#[derive(Default)]
+struct OpenFiles {
+    /// Maximum number of files; 0 if none stays open.
+    max: usize,
+    /// The files, and when they were last used.
+    files: HashMap<ObjectId, (Arc<CheckedFile>, Instant)>,
+    /// Whether a task closes files that are no longer used.
+    are_closed: bool,
 }
 
 /// A chunk in a store on this machine.
@@ -143,33 +153,41 @@ impl NearStores {
 
     pub fn forget(&self, object: ObjectId) {
         lock(&self.chunks).remove(&object);
-        lock(&self.open).remove(&object);
+        let open = lock(&self.open).files.remove(&object);
+        drop(open);
     }
 
     /// The file of a chunk, if it is open.
     pub fn open_file(&self, object: ObjectId) -> Option<Arc<CheckedFile>> {
         let mut open = lock(&self.open);
-        let (file, used) = open.get_mut(&object)?;
+        let (file, used) = open.files.get_mut(&object)?;
         *used = Instant::now();
         Some(file.clone())
     }
 
-    /// Keeps a file open, if there are not too many. Returns whether it is the only one.
-    fn keep_open(&self, object: ObjectId, file: Arc<CheckedFile>) -> bool {
-        let mut open = lock(&self.open);
-        if open.len() >= max_open() {
-            return false;
-        }
-        let is_only = open.is_empty();
-        open.insert(object, (file, Instant::now()));
-        is_only
+    /// Files of chunks stay open from now on while they are read.
+    pub fn keep_files_open(&self) {
+        let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |descriptors| descriptors as usize);
+        lock(&self.open).max = descriptors / OPEN_SHARE;
     }
 
-    /// Closes the files that were not used for some time. Returns whether others are open.
-    fn close_unused(&self) -> bool {
+    /// Keeps a file open, if there are not too many. Returns whether a task has to be started that closes files.
+    fn keep_open(&self, object: ObjectId, file: Arc<CheckedFile>) -> bool {
         let mut open = lock(&self.open);
-        open.retain(|_, (_, used)| used.elapsed() < OPEN_UNUSED);
-        !open.is_empty()
+        if open.files.len() >= open.max {
+            return false;
+        }
+        open.files.insert(object, (file, Instant::now()));
+        !std::mem::replace(&mut open.are_closed, true)
+    }
+
+    /// The files that were not used for some time. `None` if no file is open, and the task ends.
+    fn take_unused(&self) -> Option<Vec<Arc<CheckedFile>>> {
+        let mut open = lock(&self.open);
+        open.are_closed = !open.files.is_empty();
+        let unused = open.files.extract_if(|_, (_, used)| used.elapsed() >= OPEN_UNUSED);
+        let unused: Vec<_> = unused.map(|(_, (file, _))| file).collect();
+        open.are_closed.then_some(unused)
     }
 
     /// The nodes are asked again: they may have been started with other folders.
@@ -206,10 +224,11 @@ impl DfsClient {
         }
         let client = Arc::downgrade(&self.0);
         tokio::spawn(async move {
-            let mut are_open = true;
-            while are_open {
+            loop {
                 sleep(OPEN_UNUSED).await;
-                are_open = client.upgrade().is_some_and(|client| client.near_stores.close_unused());
+                let Some(unused) = client.upgrade().and_then(|client| client.near_stores.take_unused()) else { break };
+                // To close the file of a deleted chunk may take long.
+                let _ = tokio::task::spawn_blocking(move || drop(unused)).await;
             }
         });
     }
@@ -252,10 +271,6 @@ impl DfsClient {
             }
         }
     }
-}
-
-fn max_open() -> usize {
-    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |descriptors| descriptors as usize) / OPEN_SHARE
 }
 
 /// Reads a range of a file. With `at_once`, only if it is in the memory of the system.

@@ -96,9 +96,12 @@ impl Executor {
         (LOOKAHEAD_US / mean_run_us.max(1)).max(fetching).clamp(1, MAX_LOOKAHEAD)
     }
 
-    /// Whether its tasks are so short that it is given many in advance.
-    pub fn is_given_many(&self) -> bool {
-        self.lookahead() > MAX_FETCH_LOOKAHEAD
+    /// Whether the newest of its tasks waits for a slot for `wait_us`, or it is not known how long tasks run.
+    pub fn newest_waits(&self, wait_us: u64) -> bool {
+        self.mean_run_us.is_none_or(|mean_run_us| {
+            let excess = self.load().saturating_sub(LoadPpm::WHOLE).as_wholes();
+            excess * mean_run_us as f64 >= wait_us as f64
+        })
     }
 
     /// The number of tasks of one turn.
@@ -151,13 +154,18 @@ impl Executor {
         self.usage.cpus_milli < self.capacity.cpus_milli.into()
     }
 
-    /// Whether tasks wait behind its slots.
+    /// Whether tasks wait behind its slots, for a processor or for another resource.
     pub fn is_overbooked(&self) -> bool {
-        self.excess_milli() > 0
+        self.takes_tasks() && self.usage.exceeds(&self.capacity)
+    }
+
+    /// What its assigned tasks hold.
+    pub fn usage(&self) -> &ResourceUsage {
+        &self.usage
     }
 
     /// Processors that are missing for the tasks behind its slots, in thousandths.
-    pub fn excess_milli(&self) -> u64 {
+    fn excess_milli(&self) -> u64 {
         let excess = self.usage.cpus_milli.saturating_sub(self.capacity.cpus_milli.into());
         if self.takes_tasks() { excess } else { 0 }
     }
