@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
 
@@ -76,6 +77,8 @@ impl SlowDisk {
     /// Sets the duration of a seek.
     pub fn seek_ms(&self, ms: u64) {
         let state = std::fs::OpenOptions::new().write(true).open(self.state()).expect("it has been mounted");
+        // Without the lock, a request that is being served may write the earlier number back. It ends with the file.
+        flock(&state, FlockOperation::LockExclusive).expect("our own file");
         // The second number of its state; see `slow-disk/state.rs`.
         state.write_all_at(&(ms * 1_000_000).to_le_bytes(), 8).expect("our own file");
     }
