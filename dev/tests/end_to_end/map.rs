@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
+use crate::dfs::joined;
 use crate::support::{Cluster, eyas, finish, signal, wait_for, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
@@ -21,6 +22,8 @@ const WAITER: &str = "touch ran-$PPID-$$; until [ -e begin ]; do sleep 0.02; don
 /// A cluster of `nodes` with a file `/text` of many chunks; the working folder has the same file as `text`.
 fn cluster(nodes: usize) -> Cluster {
     let cluster = Cluster::start(&vec![NODE; nodes]);
+    // A run is divided among the nodes that are members when it begins.
+    joined(&cluster, nodes);
     cluster.write("text", text());
     put(&cluster, "text", "/text");
     cluster
