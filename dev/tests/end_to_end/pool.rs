@@ -71,6 +71,17 @@ fn no_node_is_requested_for_tasks_that_wait_for_others_or_never_fit() {
 }
 
 #[test]
+fn a_request_is_withdrawn_when_its_job_is_cancelled() {
+    let cluster = without_nodes();
+    cluster.add_pool(&["--idle-timeout", "200ms", "--start-command", "sleep 300"]);
+    cluster.write("job.jsonl", r#"{"command": ["true"]}"#);
+    cluster.submit("job.jsonl");
+    wait_until("a node is requested", || cluster.pool("mine")["requested"] == 1);
+    cluster.run(&["job", "cancel", "1"]).exits(0);
+    wait_until("the request is withdrawn", || is_empty(&cluster.pool("mine")));
+}
+
+#[test]
 fn a_node_is_requested_for_a_task_behind_a_busy_slot() {
     let cluster = without_nodes();
     cluster.add_pool(&["--min-nodes", "1", "--max-nodes", "2"]);

@@ -41,6 +41,8 @@ pub(crate) struct CorePools {
     is_news: bool,
     /// Whether tasks waited when pools were told last.
     had_waiting: bool,
+    /// Whether any task had not started then.
+    had_work: bool,
     /// Whether pools had nodes then.
     had_nodes: bool,
     /// Whether the scheduler was told then that an executor ends at a known time.
@@ -60,6 +62,7 @@ impl CorePools {
             reported_us: 0,
             is_news: false,
             had_waiting: false,
+            had_work: false,
             had_nodes: false,
             had_limits: false,
         }
@@ -120,7 +123,7 @@ impl CorePools {
         let is_news = self.is_news || (scheduler.waiting() > 0 && !self.had_waiting);
         let pause_us = if is_news { REPORT_PAUSE_US } else { REPORT_EVERY_US };
         // Without work and without nodes, nothing changes.
-        let may_change = is_news || self.had_nodes || scheduler.has_unstarted();
+        let may_change = is_news || self.had_work || self.had_nodes || scheduler.has_unstarted();
         (self.are_on() && may_change).then_some(self.reported_us + pause_us)
     }
 
@@ -172,7 +175,8 @@ impl DispatcherCore {
         let pools = &mut self.pools;
         pools.had_nodes = !nodes.is_empty();
         let measured = pools.meter.report(passed_us, staying, LINK_BYTES_PER_S, OutstandingWork::default());
-        (pools.reported_us, pools.is_news, pools.had_waiting) = (now_us, false, self.scheduler.waiting() > 0);
+        (pools.reported_us, pools.is_news) = (now_us, false);
+        (pools.had_waiting, pools.had_work) = (self.scheduler.waiting() > 0, self.scheduler.has_unstarted());
         let shapes = pools.version;
         let is_stopping = self.stopping_us.is_some();
         pools.state.send_replace(ClusterState { shapes, work, measured, nodes, is_stopping });
