@@ -435,7 +435,12 @@ impl Pool {
         let Some(node) = self.nodes.remove(&id) else { return };
         self.counts.node_seconds += now_us.saturating_sub(node.counted_us) as f64 / 1e6;
         self.ended_before += node.ended;
-        let how = if node.is_released { "was given back" } else { "is gone" };
+        // It joined while the batch system ended its request, which was withdrawn.
+        let is_withdrawn = self.requests.get(&node.request).is_some_and(|request| request.is_withdrawn);
+        if is_withdrawn && !node.is_released {
+            self.counts.nodes_given_back += 1;
+        }
+        let how = if node.is_released || is_withdrawn { "was given back" } else { "is gone" };
         self.note(now_us, format!("node {} of request {} {how}", node.name, node.request));
         if self.departed.len() == MAX_DEPARTED {
             self.departed.pop_front();
