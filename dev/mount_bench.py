@@ -7,6 +7,9 @@ caches, 4 KiB reads at random, small files created by four threads, `ls -l` of t
 `git clone`, `make` of a C project, and transactions of `sqlite3`. Prints the medians, and the ratio of the mount to
 the local folder in the same round. `git clone` reads a pack, as from a server: a clone of a local folder would make
 hard links, which the mount does not have. Cold caches need root.
+
+If `bindfs` is installed, it takes its turn, too: it passes the kernel's requests on to a local folder and does nothing
+else, so what it loses is what FUSE costs, without any cluster.
 """
 
 from __future__ import annotations
@@ -179,8 +182,9 @@ def main() -> None:
         def call(*words: str) -> None:
             subprocess.run([command, *words], env=environment, check=True, stderr=subprocess.DEVNULL)
 
-        repository, mount = place / "repository", place / "mnt"
+        repository, mount, bound = place / "repository", place / "mnt", place / "bound"
         mount.mkdir()
+        bound.mkdir()
         source = Path(__file__).resolve().parent.parent
         if asked.tiny:
             source = place / "source"
@@ -193,21 +197,30 @@ def main() -> None:
             make_many(place / "many", asked.many)
             call("dfs", "put", "-r", str(place / "many"), "/many", "--cluster", "default")
             call("mount", str(mount), "--detach", "--cluster", "default")
+            places = {"local": place, "mount": mount}
+            if shutil.which("bindfs"):
+                run("bindfs", "--multithreaded", str(place), str(bound), cwd=place)
+                places["bindfs"] = bound
             rounds = []
             for number in range(asked.rounds):
-                one = measure(place / f"local{number}", asked, repository)
-                rounds.append((one, measure(mount / f"round{number}", asked, repository)))
+                turns = {}
+                for system, folder in places.items():
+                    turns[system] = measure(folder / f"{system}{number}", asked, repository)
+                rounds.append(turns)
                 print(f"round {number + 1} of {asked.rounds}", file=sys.stderr)
         finally:
-            subprocess.run(["umount", str(mount)], check=False)
+            for folder in mount, bound:
+                subprocess.run(["umount", str(folder)], check=False)
             call("stop")
-    print("| operation | local | mount | ratio | wanted |")
-    print("| --- | --- | --- | --- | --- |")
-    for what in rounds[0][0]:
-        local = statistics.median(local[what] for local, _ in rounds)
-        mounted = statistics.median(mounted[what] for _, mounted in rounds)
-        ratio = statistics.median(mounted[what] / local[what] for local, mounted in rounds)
-        print(f"| {what} | {local:.2f} | {mounted:.2f} | {ratio:.2f} | {GOALS.get(what, '')} |")
+    others = [system for system in places if system != "local"]
+    print(f"| operation | local | {' | ratio | '.join(others)} | ratio | wanted |")
+    print(f"| --- | --- | {'--- | --- | ' * len(others)}--- |")
+    for what in rounds[0]["local"]:
+        cells = [f"{statistics.median(turns['local'][what] for turns in rounds):.2f}"]
+        for system in others:
+            cells.append(f"{statistics.median(turns[system][what] for turns in rounds):.2f}")
+            cells.append(f"{statistics.median(turns[system][what] / turns['local'][what] for turns in rounds):.2f}")
+        print(f"| {what} | {' | '.join(cells)} | {GOALS.get(what, '')} |")
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def first(asked: argparse.Namespace, folder: Path) -> bool:
         for turn in range(asked.runs + 1):
             found = {}
             ways = ["sbatch", "run", "pool", *(system for system, why in peers.items() if not why)]
-            # What a way leaves in Slurm must not be always before the same other way.
+            # Slurm remembers earlier jobs. In a random order, this favours none of the ways.
             for way in random.sample(ways, len(ways)):
                 settle(slurm)
                 if way == "sbatch":

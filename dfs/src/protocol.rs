@@ -253,7 +253,7 @@ pub(crate) enum SmallContent {
 pub(crate) struct LogPosition {
     /// The time when the node has opened its log.
     pub opened_us: u64,
-    /// Bytes of the log before the place, with those of files that are gone.
+    /// The number of bytes that were ever logged before the place, also in log files that were deleted.
     pub offset: u64,
 }
 

@@ -60,8 +60,8 @@ impl Default for EarlyPlaces {
 }
 
 impl EarlyPlaces {
-    /// Begins to store the first `bytes` of a scratch file, and those that follow. They replace `replaced_bytes` of the
-    /// cluster. `None` if too many files are stored.
+    /// Begins to store a scratch file: its first `bytes`, and then what is appended. The content replaces
+    /// `replaced_bytes` in the cluster. `None` if too many files are being stored.
     pub fn begin(
         &self,
         (dfs, runtime): (&DfsClient, &Handle),

@@ -445,8 +445,11 @@ impl Pool {
         if self.departed.len() == MAX_DEPARTED {
             self.departed.pop_front();
         }
-        let why =
-            node.leaves.unwrap_or_else(|| "its connection was lost: the batch system or its host ended it".into());
+        let otherwise = match is_withdrawn {
+            true => "its request was withdrawn",
+            false => "its connection was lost: the batch system or its host ended it",
+        };
+        let why = node.leaves.unwrap_or_else(|| otherwise.into());
         let (name, request, unix_ms) = (node.name, node.request, now_us / 1000);
         self.departed.push_back(DepartedNodeView { node: name, request, unix_ms, why });
         if !node.is_released {

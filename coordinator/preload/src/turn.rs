@@ -9,7 +9,7 @@ use crate::agent::now_us;
 use crate::bypass::TimedCall;
 use crate::waiting::WantedTurn;
 
-/// What a call does before it proceeds: nothing, or it waits for its turn.
+/// Whether a call proceeds at once or waits for its turn.
 #[must_use = "the call waits when this is used"]
 pub(crate) enum CallTurn {
     /// The call proceeds, and the agent is not told about its end.

@@ -88,7 +88,7 @@ impl Scheduler {
         let ends_within = |task: TaskKey| all_end_within || state.expected_seconds(task, 1.0) <= within_s;
         let mut given: BTreeMap<_, u64> = BTreeMap::new();
         for executor in state.executors.overbooked() {
-            for task in state.behind_slots(*executor).filter(|task| ends_within(*task)) {
+            for task in state.behind_slots(*executor).into_iter().filter(|task| ends_within(*task)) {
                 *given.entry(queue[task].class).or_default() += 1;
             }
         }
@@ -117,23 +117,25 @@ impl Scheduler {
 }
 
 impl SchedulerState {
-    /// The tasks that wait on an executor until a slot is free: of those that it was given, the newest, as it starts
-    /// them last. Tasks that it did not return when they were recalled have started.
-    fn behind_slots(&self, key: ExecutorKey) -> impl Iterator<Item = TaskKey> {
+    /// The tasks that wait for a slot of an executor: the newest of its tasks, because it starts them last. A task that
+    /// was recalled and did not come back has started.
+    fn behind_slots(&self, key: ExecutorKey) -> Vec<TaskKey> {
         let executor = &self.executors[key];
-        let is_long = executor.newest_waits(SOON_US);
+        let mut behind = Vec::new();
+        if !executor.newest_waits(SOON_US) {
+            return behind;
+        }
         let mut rest = executor.usage().clone();
-        let newest_first = executor.in_flight.iter().rev().map(|given| given.task);
-        let tasks = newest_first.take_while(move |_| is_long);
-        let behind = tasks.map_while(move |task| {
-            let resources = self.resources_of(task);
-            let is_behind = rest.exceeds_with(resources, &executor.capacity);
-            let is_done = !rest.exceeds(&executor.capacity);
-            if is_behind {
-                rest.subtract(resources);
+        for task in executor.in_flight.iter().rev().map(|given| given.task) {
+            if !rest.exceeds(&executor.capacity) {
+                break;
             }
-            (!is_done).then_some((task, is_behind))
-        });
-        behind.filter(|(task, is_behind)| *is_behind && self.may_return(*task)).map(|(task, _)| task)
+            let resources = self.resources_of(task);
+            if rest.exceeds_with(resources, &executor.capacity) {
+                rest.subtract(resources);
+                behind.extend(self.may_return(task).then_some(task));
+            }
+        }
+        behind
     }
 }

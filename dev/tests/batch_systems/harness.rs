@@ -1,5 +1,6 @@
 //! What the tests of all batch systems have in common: a dispatcher that submits to the batch system, and one pool.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,41 @@ pub fn is_tested(system: &str) -> bool {
         eprintln!("not tested: `make judges` runs this with {system}");
     }
     is_tested
+}
+
+/// A batch system that a script of `dev/testbed` has started in a folder. It ends when this is dropped.
+pub struct Testbed {
+    script: &'static str,
+    pub folder: PathBuf,
+}
+
+impl Testbed {
+    /// The script as a program.
+    pub fn program(script: &str) -> Command {
+        Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed").join(script))
+    }
+
+    /// Starts the batch system with `up`, the script with its words for that but the folder.
+    #[track_caller]
+    pub fn start(script: &'static str, folder: PathBuf, up: &mut Command) -> Self {
+        let up = up.arg(&folder).output().unwrap();
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        Testbed { script, folder }
+    }
+
+    /// The script with a word that says what to do in the folder.
+    pub fn command(&self, word: &str) -> Command {
+        let mut command = Testbed::program(self.script);
+        command.arg(word).arg(&self.folder);
+        command
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        let down = self.command("down").status();
+        assert!(std::thread::panicking() || down.is_ok_and(|status| status.success()));
+    }
 }
 
 /// A batch system, and a dispatcher of the cluster `test` that submits to it.

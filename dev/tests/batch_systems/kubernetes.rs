@@ -1,22 +1,18 @@
 //! Kubernetes: the mock server of the fabric8 project, with a controller whose Pods are processes of this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{BatchBed, is_tested};
+use crate::harness::{BatchBed, Testbed, is_tested};
 use crate::support::{Home, can_use, eyas, is_alive, signal, wait_until};
 
 /// An API server, and a dispatcher that makes Jobs there.
 struct OnKubernetes {
-    folder: PathBuf,
+    bed: Testbed,
     // The last field, because it is dropped last: all processes must have ended by then.
     home: Home,
-}
-
-fn testbed() -> Command {
-    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/kubernetes.sh"))
 }
 
 impl BatchBed for OnKubernetes {
@@ -44,20 +40,19 @@ impl OnKubernetes {
             return None;
         }
         let home = Home::new();
-        let folder = home.path("kubernetes");
         // The programs of this machine are in all images.
         let programs = eyas().parent().unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-        let mut up = home.command_of(testbed(), &["up", "-c", cpus]);
-        let up = up.arg(&folder).env("PATH", path).output().unwrap();
-        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
-        let kubernetes = OnKubernetes { folder, home };
+        let script = "kubernetes.sh";
+        let mut up = home.command_of(Testbed::program(script), &["up", "-c", cpus]);
+        let bed = Testbed::start(script, home.path("kubernetes"), up.env("PATH", path));
+        let kubernetes = OnKubernetes { bed, home };
         kubernetes.start_dispatcher(&["--listen", "127.0.0.1:0"], &[]);
         Some(kubernetes)
     }
 
     fn kubeconfig(&self) -> PathBuf {
-        self.folder.join("kubeconfig")
+        self.bed.folder.join("kubeconfig")
     }
 
     /// Adds the pool with an image that every node has.
@@ -68,8 +63,7 @@ impl OnKubernetes {
 
     /// Asks the API server as an administrator.
     fn api(&self, method: &str, path: &str) -> Value {
-        let mut ask = testbed();
-        let output = ask.arg("api").arg(&self.folder).args([method, path]).output().unwrap();
+        let output = self.bed.command("api").args([method, path]).output().unwrap();
         assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -99,8 +93,6 @@ impl OnKubernetes {
 impl Drop for OnKubernetes {
     fn drop(&mut self) {
         self.stop();
-        let down = testbed().arg("down").arg(&self.folder).status();
-        assert!(std::thread::panicking() || down.is_ok_and(|status| status.success()));
     }
 }
 

@@ -1,20 +1,15 @@
 //! A real Grid Engine with nodes of two slots each.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{BatchBed, is_tested};
+use crate::harness::{BatchBed, Testbed, is_tested};
 use crate::support::{Home, eyas};
 
 /// A Grid Engine, and a dispatcher on its head that submits to it.
 struct OnGridEngine {
-    folder: PathBuf,
+    bed: Testbed,
     // The last field, because it is dropped last: all processes must have ended by then.
     home: Home,
-}
-
-fn testbed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/sge.sh")
 }
 
 impl BatchBed for OnGridEngine {
@@ -26,8 +21,8 @@ impl BatchBed for OnGridEngine {
 
     /// On the head: other hosts do not reach its network.
     fn command(&self, words: &[&str]) -> Command {
-        let mut on_head = Command::new(testbed());
-        on_head.arg("exec").arg(&self.folder).arg(eyas());
+        let mut on_head = self.bed.command("exec");
+        on_head.arg(eyas());
         self.home.command_of(on_head, words)
     }
 
@@ -43,17 +38,17 @@ impl OnGridEngine {
             return None;
         }
         let home = Home::new();
-        let folder = home.path("sge");
-        let up = Command::new(testbed()).args(["up", "-n", nodes, "-c", "2"]).arg(&folder).output().unwrap();
-        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
-        let engine = OnGridEngine { folder, home };
+        let script = "sge.sh";
+        let mut up = Testbed::program(script);
+        let bed = Testbed::start(script, home.path("sge"), up.args(["up", "-n", nodes, "-c", "2"]));
+        let engine = OnGridEngine { bed, home };
         engine.start_dispatcher(&["--interface", "bridge"], &[]);
         Some(engine)
     }
 
     /// Runs a command of Grid Engine. Returns its standard output.
     fn engine(&self, words: &[&str]) -> String {
-        let output = Command::new(testbed()).arg("exec").arg(&self.folder).args(words).output().unwrap();
+        let output = self.bed.command("exec").args(words).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -66,8 +61,6 @@ impl OnGridEngine {
 impl Drop for OnGridEngine {
     fn drop(&mut self) {
         self.stop();
-        let down = Command::new(testbed()).arg("down").arg(&self.folder).status();
-        assert!(std::thread::panicking() || down.is_ok_and(|status| status.success()));
     }
 }
 

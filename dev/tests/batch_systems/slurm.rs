@@ -1,20 +1,22 @@
 //! A real Slurm with nodes of two processors each.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{BatchBed, is_tested};
+use crate::harness::{BatchBed, Testbed, is_tested};
 use crate::support::Home;
 
 /// A Slurm, and a dispatcher that submits to it.
 pub struct OnSlurm {
-    pub folder: PathBuf,
+    bed: Testbed,
     // The last field, because it is dropped last: all processes must have ended by then.
     home: Home,
 }
 
-pub fn testbed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/slurm.sh")
+/// Starts a Slurm with this number of nodes.
+pub fn start_slurm(home: &Home, nodes: &str) -> Testbed {
+    let script = "slurm.sh";
+    Testbed::start(script, home.path("slurm"), Testbed::program(script).args(["up", "-n", nodes, "-c", "2"]))
 }
 
 impl BatchBed for OnSlurm {
@@ -36,19 +38,20 @@ impl OnSlurm {
             return None;
         }
         let home = Home::new();
-        let folder = home.path("slurm");
-        let up = Command::new(testbed()).args(["up", "-n", nodes, "-c", "2"]).arg(&folder).output().unwrap();
-        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
-        let slurm = OnSlurm { folder, home };
-        let configuration = slurm.folder.join("slurm.conf").display().to_string();
+        let slurm = OnSlurm { bed: start_slurm(&home, nodes), home };
+        let configuration = slurm.configuration().display().to_string();
         slurm.start_dispatcher(&["--listen", "127.0.0.1:0"], &[("SLURM_CONF", configuration)]);
         Some(slurm)
+    }
+
+    pub fn configuration(&self) -> PathBuf {
+        self.bed.folder.join("slurm.conf")
     }
 
     /// Runs a command of Slurm. Returns its standard output.
     pub fn slurm(&self, program: &str, words: &[&str]) -> String {
         let mut command = Command::new(program);
-        let output = command.args(words).env("SLURM_CONF", self.folder.join("slurm.conf")).output().unwrap();
+        let output = command.args(words).env("SLURM_CONF", self.configuration()).output().unwrap();
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -61,8 +64,6 @@ impl OnSlurm {
 impl Drop for OnSlurm {
     fn drop(&mut self) {
         self.stop();
-        let down = Command::new(testbed()).arg("down").arg(&self.folder).status();
-        assert!(std::thread::panicking() || down.is_ok_and(|status| status.success()));
     }
 }
 

@@ -12,7 +12,7 @@ fn run(slurm: &OnSlurm, array: &str, command: &str) -> Command {
     let options = "--cpus 1 --max-nodes 2 --idle-timeout 1s --executor-option=--keep-free=10MB";
     let words = ["run", "--pool", "slurm", "--dispatcher-in-job", "--pool-options", options, "--array", array];
     let mut run = slurm.home().command(&[&words[..], &["--no-append", "--", "sh", "-c", command]].concat());
-    run.env("SLURM_CONF", slurm.folder.join("slurm.conf"));
+    run.env("SLURM_CONF", slurm.configuration());
     run
 }
 

@@ -1,15 +1,15 @@
 //! Pools on PBS, by Slurm's own commands of TORQUE, which answer in TORQUE's text and submit to a real Slurm.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{BatchBed, is_tested};
-use crate::slurm;
+use crate::harness::{BatchBed, Testbed, is_tested};
+use crate::slurm::start_slurm;
 use crate::support::Home;
 
 /// A Slurm, the commands of TORQUE, and a dispatcher that uses them.
 struct OnTorque {
-    folder: PathBuf,
+    bed: Testbed,
     // The last field, because it is dropped last: all processes must have ended by then.
     home: Home,
 }
@@ -36,11 +36,8 @@ impl OnTorque {
             eprintln!("not tested: the packages of Slurm's commands of TORQUE cannot be loaded");
             return None;
         }
-        let folder = home.path("slurm");
-        let up = Command::new(slurm::testbed()).args(["up", "-n", "2", "-c", "2"]).arg(&folder).output().unwrap();
-        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
-        let torque = OnTorque { folder, home };
-        let configuration = torque.folder.join("slurm.conf").display().to_string();
+        let torque = OnTorque { bed: start_slurm(&home, "2"), home };
+        let configuration = torque.bed.folder.join("slurm.conf").display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{path}", commands.join("bin").display());
         torque.start_dispatcher(&["--listen", "127.0.0.1:0"], &[("SLURM_CONF", configuration), ("PATH", path)]);
@@ -51,8 +48,6 @@ impl OnTorque {
 impl Drop for OnTorque {
     fn drop(&mut self) {
         self.stop();
-        let down = Command::new(slurm::testbed()).arg("down").arg(&self.folder).status();
-        assert!(std::thread::panicking() || down.is_ok_and(|status| status.success()));
     }
 }
 

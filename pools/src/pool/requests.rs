@@ -53,7 +53,7 @@ impl Pool {
     pub(super) fn withdraw(&mut self, now_us: u64, number: u64, actions: &mut Vec<PoolAction>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.is_withdrawn = true;
-        // The nodes of a request end together: those that have joined are given back one by one instead.
+        // To withdraw a request ends all of its nodes. If some have joined, they are given back one by one instead.
         if request.present == 0
             && let Some(job) = &request.job
         {

@@ -237,6 +237,39 @@ fn a_request_that_is_withdrawn_before_it_is_submitted_is_ended_afterwards() {
 }
 
 #[test]
+fn a_node_that_joins_while_its_request_is_withdrawn_is_given_back() {
+    let mut world = World::new(0);
+    assert_eq!(submissions(&world.report(2, &[])), [0]);
+    world.submitted(0);
+    world.report(0, &[]);
+    world.report(0, &[]);
+    assert!(world.pool.requests[&0].is_withdrawn);
+    world.report(0, &[&node(0, 0)]);
+    // The batch system ends it before the pool releases it.
+    world.report(0, &[]);
+    let view = world.view();
+    assert_eq!((view.nodes_granted, view.nodes_given_back, view.failures), (1, 1, 0), "{view:?}");
+    assert_eq!(view.departed[0].why, "its request was withdrawn");
+}
+
+#[test]
+fn nodes_are_requested_for_the_resource_that_is_scarcest() {
+    let mut world = World::new(0);
+    let capacity = Resources { named: vec![("gpu".into(), 1)], ..node(0, 0).capacity };
+    assert_eq!(submissions(&world.report(1, &[])), [0]);
+    world.submitted(0);
+    world.report(1, &[&PoolNodeState { capacity, ..node(0, 0) }]);
+    let wanted = |world: &mut World, gpus: u64| {
+        let named = [("gpu".to_owned(), gpus)].into();
+        // Three processors are two nodes.
+        let work = FittingWork { fits: 1, tasks: 3, cpus_milli: 3000, memory_bytes: 0, named };
+        world.pool.see_work(world.now_us, work, OutstandingWork::default(), &mut Vec::new());
+        world.view().wanted
+    };
+    assert_eq!((wanted(&mut world, 0), wanted(&mut world, 3)), (2, 3));
+}
+
+#[test]
 fn a_request_that_the_batch_system_has_lost_is_made_again() {
     let mut world = World::new(1);
     world.report(0, &[]);

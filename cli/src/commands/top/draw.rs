@@ -14,7 +14,7 @@ use super::rows::{self, UNKNOWN, cpus, number, read_rates};
 use super::screen::{Disconnection, Pane, Screen};
 use super::table::{self, Cell, Column};
 
-/// Number of lines above the panes, without those of pools.
+/// Number of lines above the panes. Lines about pools come in addition.
 const HEAD: u16 = 3;
 /// Maximum number of lines about pools.
 const MAX_POOL_LINES: usize = 4;

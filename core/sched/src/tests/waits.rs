@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use super::*;
 use crate::{Mismatch, WaitReason};
 
+const SECOND_US: u64 = 1_000_000;
+
 fn gpu() -> Resources {
     with_gpus(1, cpus(1000))
 }
@@ -322,7 +324,6 @@ fn an_idle_executor_takes_what_it_holds_the_most_of_when_utilisation_falls() {
 
 #[test]
 fn no_task_starts_that_would_not_end_before_its_executor_does() {
-    const SECOND_US: u64 = 1_000_000;
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         let is_near = |scheduler: &mut Scheduler, seconds: u64| {
@@ -409,5 +410,21 @@ fn a_task_that_waits_for_a_gpu_moves_to_a_free_one() {
         assert_eq!(unstarted, 1, "{policy}");
         let effects = scheduler.join_with(2, node());
         assert_eq!(effects, [Effect::Recall { executor: ExecutorId(1), task: task(1) }], "{policy}");
+    }
+}
+
+#[test]
+fn short_tasks_behind_slots_need_no_further_node() {
+    for (ran_us, expected) in [(SECOND_US / 10, 0), (SECOND_US * 10, 1)] {
+        let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+        scheduler.join(1, 1);
+        scheduler.submit(0, &[]);
+        let ended =
+            Event::TaskEnded { executor: ExecutorId(1), task: task(0), ended: Ended::Finished, ran_us: Some(ran_us) };
+        scheduler.run(ended);
+        (1..3).for_each(|index| drop(scheduler.submit(index, &[])));
+        assert_eq!(scheduler.on(1), [1, 2]);
+        let unstarted: u64 = scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
+        assert_eq!(unstarted, expected, "after {ran_us} us");
     }
 }
