@@ -7,7 +7,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs \
-        generate headline install-capi judges clean need
+        generate headline install-capi wheel judges python clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ help: ## Say what there is
 demo: need ## Stack a small sky survey under two policies, and compare them
 	@dev/demo.sh
 
-test: check unit bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
+test: check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
 	@echo 'make test: all of it passed'
 
 soak: need ## Simulated faults, seed after seed, and the model on many scenarios: make soak MINUTES=60
@@ -43,9 +43,13 @@ install-capi: need ## Build the C library and install it: make install-capi PREF
 	$(if $(ARCHIVE),,$(CARGO) build --locked --release -p eyas-capi)
 	capi/install.sh $(or $(ARCHIVE),$(TARGET)/release/libeyas_capi.a) $(or $(PREFIX),/usr/local) $(DESTDIR)
 
+wheel: need ## The Python package as a wheel for Linux with glibc 2.17 or later, in target/python/wheels
+	@dev/wheel.sh release
+
 judges: need ## Pools on a real Slurm; test suites of others on the mount (pjdfstest, fsx, fio, git …); needs root, FUSE
 	$(CARGO) build --locked --workspace
 	EYAS_BIN=$(TARGET)/debug/eyas CARGO=$(CARGO) dev/judges.sh
+	dev/python_tests.sh --judges
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli
@@ -79,6 +83,9 @@ unit: need
 	@dev/need_in_ci.sh
 	$(CARGO) build --locked --workspace
 	EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace
+
+python: need
+	dev/python_tests.sh
 
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: need

@@ -30,11 +30,11 @@ mod top;
 mod worker;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 
 /// Runs many short tasks over shared data: tasks run where their data is, and nodes pass on the data that they have

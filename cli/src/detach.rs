@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::CliError;
 use crate::global::GlobalArgs;
-use crate::own_process::{READY, own_path};
+use crate::own_process::{READY, own_path, own_words};
 use crate::{log, print};
 
 /// A process has this long to start.
@@ -64,7 +64,7 @@ pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, Cl
     let before = log.metadata().map_err(cannot)?.len();
     let mut command = Command::new(own_path()?);
     // In a process group of its own, the process gets no interrupts of the terminal.
-    command.args(std::env::args_os().skip(1).filter(|word| word != "--detach")).process_group(0);
+    command.args(own_words().filter(|word| word != "--detach")).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone()?);
     match wait_until_ready(&mut command.spawn()?).await {
         Ok(messages) => Ok(Detached { log: log_path, messages }),

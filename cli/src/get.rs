@@ -1,7 +1,6 @@
 //! `eyas job get` and `eyas task get`: copies outputs that are kept in the cluster to files on this machine.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::types::units::format_count;
@@ -10,6 +9,7 @@ use eyas_client::{Client, GetProgress, GetRequest};
 use eyas_store::name_of;
 
 use crate::error::{CliError, INTERRUPTED, ValueError};
+use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::interrupted;
 use crate::print::{self, say};

@@ -1,7 +1,9 @@
 //! This process, and the other processes of eyas that it starts.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -15,9 +17,23 @@ const REMOVE_TRIES: usize = 100;
 /// Time between two attempts to remove a folder.
 const REMOVE_EVERY: Duration = Duration::from_millis(10);
 
+/// The command line, and the path of the program if it is not the file that this process executes.
+static OWN: OnceLock<(Vec<OsString>, Option<PathBuf>)> = OnceLock::new();
+
+/// Remembers the command line, with the name of the program, and the path of the program if it is not the file that
+/// this process executes. A process has one command line.
+pub(crate) fn set_own(words: &[OsString], path: Option<PathBuf>) {
+    let _ = OWN.set((words.to_vec(), path));
+}
+
+/// The words after the name of the program.
+pub(crate) fn own_words() -> impl Iterator<Item = OsString> {
+    OWN.get().into_iter().flat_map(|(words, _)| words.iter().skip(1).cloned())
+}
+
 /// The path of this program, for the other processes that it starts.
 pub(crate) fn own_path() -> Result<String, CliError> {
-    let path = env::current_exe()?;
+    let path = OWN.get().and_then(|(_, path)| path.clone()).map_or_else(env::current_exe, Ok)?;
     path.into_os_string().into_string().map_err(|path| format!("the path {path:?} of eyas is not valid UTF-8").into())
 }
 

@@ -9,12 +9,12 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::ExitCode;
 
 use eyas_client::types::{shown, shown_lines};
 use serde::Serialize;
 
 use crate::error::{BROKEN_PIPE, CliError};
+use crate::exit_code::ExitCode;
 use crate::log;
 
 /// A result could not be written to standard output.

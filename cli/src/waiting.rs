@@ -2,7 +2,6 @@
 //! never run, and messages after an interrupt.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
@@ -14,6 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::unexpected;
 use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::print::say;

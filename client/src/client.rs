@@ -202,6 +202,11 @@ impl Client {
         Ok(DfsClient::connect(self.access.clone(), nodes, near, patience).await?)
     }
 
+    /// The connection, and messages that were received on it and not taken.
+    pub(crate) fn into_session(self) -> (Session, VecDeque<ToClient>) {
+        (self.session, self.received)
+    }
+
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
@@ -440,7 +445,7 @@ async fn next(reader: &mut FrameReader, received: &mut VecDeque<ToClient>) -> Re
 }
 
 /// Takes the tasks of one message: at most `SUBMISSION_PART`, and none after `SUBMISSION_PART_BYTES` are reached.
-fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
+pub(crate) fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
     let (mut part, mut bytes) = (Vec::new(), 0);
     while part.len() < SUBMISSION_PART && bytes < SUBMISSION_PART_BYTES {
         let Some(item) = items.next() else { break };

@@ -313,6 +313,14 @@ impl Draft {
         Ok(Input { from: InputFrom::Object(object), name: None })
     }
 
+    /// Forgets all inputs, so that the next ones get the indices from 0 and their present versions.
+    pub(crate) fn forget_inputs(&mut self) {
+        self.objects.clear();
+        self.chunks.clear();
+        self.known.clear();
+        self.files.clear();
+    }
+
     /// An input for each block of a file of the cluster, `eyas:///PATH`, in its order.
     ///
     /// # Errors
@@ -478,7 +486,7 @@ fn is_cluster_file(source: &Name) -> bool {
 /// Checks that the item and the task have every column and input for which the template has a placeholder.
 fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) -> Result<(), DraftError> {
     let words = match &template.program {
-        Program::Command(words) => &words[..],
+        Program::Command(words) | Program::Call(words) => &words[..],
         Program::Noop => &[],
     };
     let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);

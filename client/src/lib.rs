@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attached;
 mod client;
 mod clusters;
 mod copy;
@@ -34,6 +35,7 @@ mod output_file;
 mod sources;
 mod users;
 
+pub use attached::{AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender};
 pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;

@@ -74,6 +74,8 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-client", "eyas-dfs", "gives programs the cluster's files"),
     ("eyas-client", "eyas-transfer", "brings what is kept in the cluster to its user"),
     ("eyas-client", "eyas-store", "names objects, with their versions, as executors do"),
+    ("eyas-python", "eyas-cli", "the Python package has the eyas command"),
+    ("eyas-python", "eyas-client", "gives it to Python"),
     ("eyas-capi", "eyas-client", "gives it to programs in C"),
     ("eyas-capi", "eyas-session", "reads access files"),
     ("eyas-sim", "eyas-types", "ids, resources, policies' names"),

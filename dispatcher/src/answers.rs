@@ -82,6 +82,8 @@ pub(crate) enum AnswerError {
     FilesNodesConnected,
     #[error("a submission begins with `Submit` and ends with `Commit`")]
     PartOfSubmission,
+    #[error("the connection has no attached job: it begins with `Attach`")]
+    NotAttached,
     #[error("a watch or a push needs a connection of its own")]
     NotHere,
     #[error(transparent)]
@@ -195,8 +197,10 @@ impl DispatcherCore {
             | FromClient::Numbers { .. }
             | FromClient::Commit
             | FromClient::Withdraw => return Err(AnswerError::PartOfSubmission),
+            FromClient::Templates(_) | FromClient::Close => return Err(AnswerError::NotAttached),
             FromClient::Watch { .. }
             | FromClient::WatchHere { .. }
+            | FromClient::Attach { .. }
             | FromClient::Push(_)
             | FromClient::Keys(_)
             | FromClient::Pools(_) => {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_jobs::{JobSpec, SpecError};
+use eyas_jobs::{Extension, JobSpec, SpecError};
 use eyas_pools::PoolsHandle;
 use eyas_session::{FrameReader, FrameWriter, Session, SessionError};
 use eyas_types::access::Principal;
@@ -15,6 +15,7 @@ use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatcher_core::CoreMessage;
+use crate::dispatcher_core::attached::ToAttached;
 use crate::expressions::compile;
 use crate::journal::{Journal, JournalError, OutputPlace};
 use crate::keys::{Keys, KeysError};
@@ -22,6 +23,8 @@ use crate::rights::may_ask;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
+/// Deliveries of an attached job in one write.
+const MAX_DELIVERIES: usize = 16;
 /// Failed tasks that a watch describes; for others it sends only the results.
 const MAX_FAILURES_SENT: usize = 20;
 /// Requests that are read while another request is served: enough to see a withdrawal.
@@ -37,6 +40,22 @@ struct Client {
     /// Whether the client is a process of this user on this host.
     is_local: bool,
     submission: Submission,
+}
+
+/// A job that is attached to a connection, until this is dropped.
+struct Attachment {
+    job: JobId,
+    core: mpsc::Sender<CoreMessage>,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let (job, core) = (self.job, self.core.clone());
+        tokio::spawn(async move {
+            // Without a core there is no job either.
+            let _ = core.send(CoreMessage::Detach { job }).await;
+        });
+    }
 }
 
 /// The state of a submission.
@@ -174,6 +193,7 @@ impl Client {
                 let results = if self.is_local { WatchResults::Here } else { WatchResults::Whole };
                 self.watch(job, from, results, inbox).await
             }
+            FromClient::Attach { name } => self.attach(name, inbox).await,
             FromClient::Push(request) => self.push(request, inbox).await,
             FromClient::Pools(request) => {
                 let answer = self.pools.ask(request).await;
@@ -300,6 +320,71 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Attaches a job to this connection, and serves it until it is over.
+    async fn attach(&mut self, name: String, inbox: &mut Inbox) -> Result<(), SessionError> {
+        let (deliver, mut deliveries) = mpsc::unbounded_channel();
+        let (reply, answer) = oneshot::channel();
+        let job = match self.ask(CoreMessage::Attach { name, deliveries: deliver, reply }, answer).await {
+            Some(Ok(job)) => job,
+            Some(Err(why)) => return self.writer.send(&[ToClient::Refused(why)]).await,
+            None => return self.writer.send(&[stopping()]).await,
+        };
+        // However this ends, the job does not outlive its client.
+        let _attachment = Attachment { job, core: self.core.clone() };
+        self.writer.send(&[ToClient::Attached { job }]).await?;
+        loop {
+            tokio::select! {
+                delivery = deliveries.recv() => {
+                    let Some(first) = delivery else { return self.writer.send(&[stopping()]).await };
+                    let (mut answers, mut is_last) = (Vec::new(), false);
+                    let gathered = std::iter::once(first).chain(std::iter::from_fn(|| deliveries.try_recv().ok()));
+                    for delivery in gathered.take(MAX_DELIVERIES) {
+                        is_last |= !matches!(delivery, ToAttached::Results(_));
+                        answers.push(match delivery {
+                            ToAttached::Results(results) => ToClient::Results(results),
+                            ToAttached::Refused(why) => ToClient::Refused(why),
+                            ToAttached::Over(view) => ToClient::Over(view),
+                        });
+                    }
+                    self.writer.send(&answers).await?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+                request = inbox.next() => if let Err(why) = self.extend(job, request?).await {
+                    return self.writer.send(&[ToClient::Refused(why)]).await;
+                },
+            }
+        }
+    }
+
+    /// Passes on what the client of an attached job sends.
+    async fn extend(&mut self, job: JobId, request: FromClient) -> Result<(), String> {
+        let mut extension = Extension::default();
+        match request {
+            FromClient::Templates(templates) => {
+                extension.templates = templates;
+                extension.compile(&compile).map_err(|e| e.to_string())?;
+            }
+            FromClient::Objects(objects) => extension.objects = objects,
+            FromClient::Items(items) => extension.items = items,
+            FromClient::Close => {
+                let _ = self.core.send(CoreMessage::Close { job }).await;
+                return Ok(());
+            }
+            FromClient::Cancel { job: named, task } if named == job => {
+                let (reply, _) = oneshot::channel();
+                let request = FromClient::Cancel { job, task };
+                let _ = self.core.send(CoreMessage::Asked { request, reply }).await;
+                return Ok(());
+            }
+            _ => return Err("an attached job needs a connection of its own for other requests".into()),
+        }
+        // Without a core, the cluster stops, and the deliveries end.
+        let _ = self.core.send(CoreMessage::Extend { job, extension: Box::new(extension) }).await;
+        Ok(())
     }
 
     /// Sends the state of a push until it is over, or once if the client does not wait for it.

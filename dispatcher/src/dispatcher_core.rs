@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_dispatch::Exchange;
-use eyas_jobs::{self as jobs, Entry, Job, JobSpec, Jobs};
+use eyas_jobs::{self as jobs, Entry, Extension, Job, JobSpec, Jobs};
 use eyas_pools::PoolOrder;
 use eyas_sched::{Event, ExecutorProfile, Scheduler};
 use eyas_session::Outbox;
@@ -24,6 +24,7 @@ use crate::durable_replies::{DurableReplies, JobProgress};
 use crate::executors::ConnectedExecutors;
 use crate::journal::{Journal, WrittenRecord};
 use crate::sign_of_life::SignOfLife;
+use attached::{AttachedClients, ToAttached};
 use pools::CorePools;
 use push::{ActivePushes, PushError};
 
@@ -40,6 +41,7 @@ const SHOW_PUSHES_EVERY_US: u64 = 100_000;
 /// Shortest time between two calls of `tick`, microseconds, so that messages are handled in between.
 const MIN_PAUSE_US: u64 = 1000;
 
+pub(crate) mod attached;
 mod deciders;
 mod durable;
 mod pools;
@@ -66,6 +68,27 @@ pub(crate) enum CoreMessage {
     Submitted {
         spec: Box<JobSpec>,
         reply: oneshot::Sender<ToClient>,
+    },
+    /// A client attaches a job to its connection.
+    Attach {
+        /// The job's name for people.
+        name: String,
+        /// Where its results go.
+        deliveries: mpsc::UnboundedSender<ToAttached>,
+        reply: oneshot::Sender<Result<JobId, String>>,
+    },
+    /// A client adds to its attached job.
+    Extend {
+        job: JobId,
+        extension: Box<Extension>,
+    },
+    /// A client adds nothing more to its attached job.
+    Close {
+        job: JobId,
+    },
+    /// The client of an attached job is gone.
+    Detach {
+        job: JobId,
     },
     Asked {
         request: FromClient,
@@ -101,6 +124,8 @@ pub(crate) struct DispatcherCore {
     unwritten: BTreeMap<(JobId, u64), Arc<Entry>>,
     /// Whether the journal is writing results.
     writing: bool,
+    /// Clients with attached jobs.
+    attached: AttachedClients,
     pushes: ActivePushes,
     pub(crate) pools: CorePools,
     /// When the cluster was told to stop, microseconds since 1970.
@@ -135,6 +160,7 @@ impl DispatcherCore {
             unwritten: BTreeMap::new(),
             writing: false,
             pushes: ActivePushes::default(),
+            attached: AttachedClients::default(),
             pools: CorePools::new(),
             stopping_us: None,
         }
@@ -179,6 +205,9 @@ impl DispatcherCore {
             // would have ended what they have before they get more, and each message would be about few tasks.
             if self.scheduler.waiting() == 0 && self.jobs.has_more_to_queue() {
                 self.tell_jobs(QUEUE_MORE);
+            }
+            if self.attached.are_there() {
+                self.tell_jobs(jobs::Event::Deliver);
             }
             self.report_to_pools();
             self.executors.flush();
@@ -229,6 +258,10 @@ impl DispatcherCore {
             }
             CoreMessage::Gone { executor } => self.lost(executor, true),
             CoreMessage::Submitted { spec, reply } => self.submitted(*spec, reply),
+            CoreMessage::Attach { name, deliveries, reply } => self.attach(name, deliveries, reply),
+            CoreMessage::Extend { job, extension } => self.tell_jobs(jobs::Event::Extended { job, extension }),
+            CoreMessage::Close { job } => self.tell_jobs(jobs::Event::Closed { job }),
+            CoreMessage::Detach { job } => self.detach(job),
             CoreMessage::Asked { request, reply } => {
                 let is_of_jobs = is_of_jobs(&request);
                 let answer = self.answer(request);

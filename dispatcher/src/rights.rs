@@ -87,7 +87,10 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Cancel { .. }
         | FromClient::Retry { .. }
         | FromClient::Release { .. }
-        | FromClient::Forget { .. } => Need::Submit,
+        | FromClient::Forget { .. }
+        | FromClient::Attach { .. }
+        | FromClient::Templates(_)
+        | FromClient::Close => Need::Submit,
         FromClient::ForgetFiles
         | FromClient::Stop
         | FromClient::StopExecutor { .. }

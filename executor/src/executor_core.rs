@@ -17,7 +17,7 @@ use eyas_types::{
     ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
 };
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
@@ -25,11 +25,13 @@ use crate::leftovers;
 use crate::process::ProcessControl;
 use crate::task::lease::{Lease, Moment};
 use crate::task::output_claim::{Claim, ClaimPlaces};
-use crate::task::{AssignedTask, PendingEnd, RunProgress, SlotState, TaskEnd, TaskRun, TaskRunner};
+use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner};
+use slots::{SlotOrder, slot_thread};
 
 mod chunks;
 mod fetch;
 mod hold;
+mod slots;
 
 /// While tasks wait behind those that run, facts for the dispatcher gather for this long. Sending a message for each
 /// short task would cost both sides more than the task. The dispatcher assigns work for longer than this ahead.
@@ -136,7 +138,7 @@ pub(crate) struct ExecutorCore {
     /// Why an object could not be fetched; forgotten once its tasks have failed.
     unavailable: HashMap<ObjectId, (FailureKind, String)>,
     /// One thread for each slot that was ever used.
-    slots: Vec<threads::Sender<TaskRun>>,
+    slots: Vec<threads::Sender<SlotOrder>>,
     running: usize,
     /// Tasks that have left their slots and deliver their outputs.
     delivering: usize,
@@ -334,6 +336,9 @@ impl ExecutorCore {
             ToExecutor::ForgetJob { job } => {
                 self.templates.retain(|(of, _), _| *of != job);
                 self.runner.tokens.forget(job);
+                for slot in &self.slots {
+                    slot.send(SlotOrder::Forget(job)).expect("slot threads live as long as the core");
+                }
             }
             ToExecutor::EndLeftovers { incarnation } => {
                 self.runner.movers.spawn_blocking(move || leftovers::end_if_gone(&incarnation));
@@ -494,7 +499,7 @@ impl ExecutorCore {
         while self.slots.len() <= slot as usize {
             self.slots.push(slot_thread(self.runner.clone(), self.handle.clone()));
         }
-        self.slots[slot as usize].send(run).expect("slot threads live as long as the core");
+        self.slots[slot as usize].send(SlotOrder::Run(run)).expect("slot threads live as long as the core");
     }
 
     /// Stops the processes of a started task, or lets them continue.
@@ -538,57 +543,6 @@ impl ClaimPlaces for CoreHandle {
         core.wake();
         claim
     }
-}
-
-fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> threads::Sender<TaskRun> {
-    let (sender, receiver) = threads::channel::<TaskRun>();
-    let run_tasks = move || {
-        let mut slot = SlotState::default();
-        while let Ok(run) = receiver.try_recv().or_else(|_| {
-            // There is nothing else to do now.
-            slot.spare = slot.spare.take().or_else(|| runner.spare_sandbox());
-            receiver.recv()
-        }) {
-            let end = match runner.run(&run, &mut slot) {
-                RunProgress::Ended(end) => end,
-                RunProgress::Copied(pending) => match runner.deliveries.clone().try_acquire_owned() {
-                    Ok(permit) => {
-                        deliver_out_of_slot(run, pending, permit, runner.clone(), &core);
-                        continue;
-                    }
-                    // Enough tasks deliver already: this one keeps its slot.
-                    Err(_) => runner.complete(&run, pending),
-                },
-            };
-            // Without a core the session has ended.
-            if let Some(core) = core.upgrade() {
-                core.lock().task_ended(run, end);
-            }
-        }
-    };
-    std::thread::Builder::new().name("slot".into()).spawn(run_tasks).expect("a thread for a slot");
-    sender
-}
-
-/// Delivers the outputs of a task on a thread of the movers; its slot is free at once.
-fn deliver_out_of_slot(
-    run: TaskRun,
-    pending: PendingEnd,
-    permit: OwnedSemaphorePermit,
-    runner: Arc<TaskRunner>,
-    core: &Weak<CoreHandle>,
-) {
-    if let Some(core) = core.upgrade() {
-        core.lock().slot_left(run.task.id());
-    }
-    let core = core.clone();
-    runner.movers.clone().spawn_blocking(move || {
-        let end = runner.complete(&run, pending);
-        drop(permit);
-        if let Some(core) = core.upgrade() {
-            core.lock().delivered(run.task.id(), end.outcome);
-        }
-    });
 }
 
 /// Time between two measurements of the disk, when the dispatcher expects a heartbeat every `heartbeat`.

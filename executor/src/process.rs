@@ -4,6 +4,7 @@
 pub(crate) mod procfs;
 mod spawn;
 pub(crate) mod strays;
+pub(crate) mod worker;
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
@@ -131,7 +132,7 @@ pub(crate) fn run(
     limits: &mut RunLimits<'_>,
 ) -> io::Result<ProcessResult> {
     let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
-    let pid = spawn(command, stdout.as_fd(), stderr.as_fd(), limits.groups_to_enter(), limits.cores())?;
+    let pid = spawn(command, None, stdout.as_fd(), stderr.as_fd(), limits.groups_to_enter(), limits.cores())?;
     limits.begin();
     let mut task = TaskProcesses { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
     let killed = watch(&mut task, &mut streams, timeout, control, limits);

@@ -106,22 +106,34 @@ impl TaskResources {
         need: &Resources,
         cores: &'a [u32],
     ) -> std::io::Result<RunLimits<'a>> {
-        let LimitOptions { mode, has_cpu_quota } = self.options;
-        let mode = if groups.is_some() { LimitMode::Cgroup } else { mode };
-        let memory_bytes = Some(need.memory_bytes).filter(|bytes| *bytes > 0 && mode != LimitMode::Off);
+        let has_cpu_quota = self.options.has_cpu_quota;
         let mut own = None;
         if let Some(groups) = groups {
             groups.enter_slot(slot, need.cpus_milli, has_cpu_quota)?;
             let group = |_| groups.task_group(need.cpus_milli, has_cpu_quota);
-            own = memory_bytes.map(group).transpose()?;
+            own = self.memory_limit(true, need).map(group).transpose()?;
         }
+        Ok(self.resume(groups.is_some(), slot, own, need, cores))
+    }
+
+    /// The limits of a further call of a worker, which is in the group `own` if it has asked for memory.
+    pub fn resume<'a>(
+        &'a self,
+        has_groups: bool,
+        slot: &'a mut SlotGroups,
+        own: Option<TaskGroup>,
+        need: &Resources,
+        cores: &'a [u32],
+    ) -> RunLimits<'a> {
+        let mode = if has_groups { LimitMode::Cgroup } else { self.options.mode };
+        let memory_bytes = self.memory_limit(has_groups, need);
         let look_every = match memory_bytes {
             _ if own.is_some() || slot.has_memory() => FIRST_LOOK,
             Some(_) => LOOK_EVERY,
             None => PEAK_EVERY,
         };
         let (next_look, table) = (Instant::now() + look_every, &self.table);
-        Ok(RunLimits {
+        RunLimits {
             mode,
             memory_bytes,
             cores,
@@ -133,7 +145,12 @@ impl TaskResources {
             is_unlimited: false,
             sampled_bytes: 0,
             cached_bytes: 0,
-        })
+        }
+    }
+
+    fn memory_limit(&self, has_groups: bool, need: &Resources) -> Option<u64> {
+        let is_off = !has_groups && self.options.mode == LimitMode::Off;
+        Some(need.memory_bytes).filter(|bytes| *bytes > 0 && !is_off)
     }
 }
 
@@ -160,6 +177,11 @@ impl RunLimits<'_> {
             self.is_unlimited = true;
             self.next_look = Instant::now();
         }
+    }
+
+    /// The group of a worker, which stays for further calls, and the most memory that was seen.
+    pub fn end_call(mut self) -> (Option<TaskGroup>, u64) {
+        (self.own.take(), self.sampled_bytes)
     }
 
     /// The cores to which the task's processes are pinned; `None` if they are not.

@@ -27,6 +27,7 @@ use crate::resources::gpus::Gpus;
 use crate::resources::task_group::SlotGroups;
 use crate::stop::StopSignal;
 
+mod call;
 mod deliver;
 mod disk_full;
 mod input_list;
@@ -36,6 +37,7 @@ pub(crate) mod output_claim;
 pub(crate) mod sandbox;
 pub(crate) mod tokens;
 
+use call::Worker;
 use deliver::Delivery;
 use input_list::InputLists;
 use lease::Lease;
@@ -89,6 +91,8 @@ pub(crate) struct SlotState {
     /// An empty sandbox for the next task that needs one.
     pub spare: Option<Sandbox>,
     pub groups: SlotGroups,
+    /// The worker that answered the last call.
+    pub worker: Option<Worker>,
 }
 
 /// State that all tasks of an executor share.
@@ -229,6 +233,24 @@ pub(crate) fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
     Status::Failed(Failure { kind, reason: reason.into() })
 }
 
+fn status_of(end: ProcessEnd) -> Status {
+    match end {
+        ProcessEnd::Exited(0) => Status::Succeeded,
+        ProcessEnd::Exited(code) => Status::Exited(code),
+        ProcessEnd::Signalled(signal) => Status::Signalled(signal),
+        ProcessEnd::TimedOut => Status::TimedOut,
+        ProcessEnd::Cancelled => Status::Cancelled,
+        ProcessEnd::OverMemory(excess) => failed(FailureKind::Memory, excess.reason()),
+    }
+}
+
+fn fail_if_damaged(outcome: &mut Outcome, is_damaged: bool) {
+    if outcome.status.is_success() && is_damaged {
+        let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
+        outcome.status = failed(FailureKind::Input, reason);
+    }
+}
+
 fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     for _ in 1..BUSY_TRIES {
         match start() {
@@ -348,6 +370,11 @@ impl TaskRunner {
             slot: run.slot + 1,
             input_list: folders.lists.base.as_bytes(),
         };
+        if let Program::Call(words) = &run.task.template.program {
+            let (outcome, is_damaged) = self.call(run, words, &with, sandbox, slot, changes)?;
+            folders.are_in_use = is_damaged;
+            return self.copied(run, &with, folders.sandbox.as_ref(), outcome, changes);
+        }
         let command = self.command(run, &with, sandbox)?;
         let temporary = command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
         folders.temporary = temporary.filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -365,6 +392,21 @@ impl TaskRunner {
         drop(limits);
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
+        let is_damaged = self.find_damaged(run, changes);
+        folders.are_in_use |= is_damaged;
+        let mut outcome = Outcome::of(status_of(ran.end));
+        outcome.cpu_us = ran.cpu_us;
+        outcome.peak_memory_bytes = ran.peak_memory_bytes;
+        outcome.suspended_us = ran.suspended.as_micros() as u64;
+        outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
+        outcome.stdout = ran.stdout.bytes;
+        outcome.stderr = ran.stderr.bytes;
+        fail_if_damaged(&mut outcome, is_damaged);
+        self.copied(run, &with, sandbox, outcome, changes)
+    }
+
+    /// Notes inputs that have gone from the store meanwhile, or were changed there. Whether one was changed.
+    fn find_damaged(&self, run: &TaskRun, changes: &mut StoreChanges) -> bool {
         let mut is_damaged = false;
         for object in &run.task.objects {
             let seal = self.store.verify_seal(*object);
@@ -373,28 +415,20 @@ impl TaskRunner {
                 changes.damaged.push(*object);
             }
         }
-        folders.are_in_use |= is_damaged;
-        let status = match ran.end {
-            ProcessEnd::Exited(0) => Status::Succeeded,
-            ProcessEnd::Exited(code) => Status::Exited(code),
-            ProcessEnd::Signalled(signal) => Status::Signalled(signal),
-            ProcessEnd::TimedOut => Status::TimedOut,
-            ProcessEnd::Cancelled => Status::Cancelled,
-            ProcessEnd::OverMemory(excess) => failed(FailureKind::Memory, excess.reason()),
-        };
-        let mut outcome = Outcome::of(status);
-        outcome.cpu_us = ran.cpu_us;
-        outcome.peak_memory_bytes = ran.peak_memory_bytes;
-        outcome.suspended_us = ran.suspended.as_micros() as u64;
-        outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
-        outcome.stdout = ran.stdout.bytes;
-        outcome.stderr = ran.stderr.bytes;
-        if outcome.status.is_success() && is_damaged {
-            let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
-            outcome.status = failed(FailureKind::Input, reason);
-        }
+        is_damaged
+    }
+
+    /// Copies the outputs of a task that has succeeded.
+    fn copied(
+        &self,
+        run: &TaskRun,
+        with: &Expansion<'_>,
+        sandbox: Option<&Sandbox>,
+        outcome: Outcome,
+        changes: &mut StoreChanges,
+    ) -> Result<(Outcome, Option<Delivery>), Status> {
         let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) else { return Ok((outcome, None)) };
-        match self.copy_outputs(run, &with, sandbox, &mut changes.kept) {
+        match self.copy_outputs(run, with, sandbox, &mut changes.kept) {
             Ok(delivery) => Ok((outcome, Some(delivery))),
             Err(status) => Ok((Outcome { status, ..outcome }, None)),
         }
@@ -491,7 +525,7 @@ impl TaskRunner {
     }
 
     fn command(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Status> {
-        let Program::Command(words) = &run.task.template.program else {
+        let (Program::Command(words) | Program::Call(words)) = &run.task.template.program else {
             return Err(failed(FailureKind::Start, "a task without a command needs no process"));
         };
         let mut words = words.iter().map(|word| word.expand(with));

@@ -560,6 +560,9 @@ impl<'a> Run<'a> {
             Effect::Queue { .. } => unreachable!("tasks are queued before anything else is done"),
             Effect::ReadResult { .. } | Effect::Check { .. } => unreachable!("jobs do not reuse results"),
             Effect::Claimed { .. } => unreachable!("outputs of tasks are at places of their own"),
+            Effect::Deliver { .. } | Effect::NotExtended { .. } | Effect::Detached { .. } => {
+                unreachable!("no job is attached to a client")
+            }
         }
     }
 

@@ -183,6 +183,18 @@ pub enum FromClient {
     Chunks(Vec<(u32, Vec<(ObjectId, u64)>)>),
     /// List or change pools of nodes. Answered by `Pools`, `PoolText` or `Done`.
     Pools(PoolsRequest),
+    /// Attaches a job without tasks to this connection. Answered by `Attached`. From then on the connection is the
+    /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel` and `Close`, and the dispatcher sends
+    /// `Results` as tasks end, and `Over` when the job was closed and all its tasks have ended. The job is in no
+    /// journal: it is cancelled when the connection ends.
+    Attach {
+        /// The job's name for people.
+        name: String,
+    },
+    /// Further templates of the attached job.
+    Templates(Vec<TaskTemplate>),
+    /// The attached job gets no more tasks.
+    Close,
 }
 
 impl FromClient {
@@ -289,6 +301,11 @@ pub enum ToClient {
     Pools(Vec<PoolView>),
     /// What a node or a batch system has printed, a part of it if it is long.
     PoolText(String),
+    /// The job is attached to this connection.
+    Attached {
+        /// The job's id.
+        job: JobId,
+    },
 }
 
 /// Results with captured output in a file of the dispatcher's host.

@@ -1,7 +1,6 @@
 //! `eyas access …`: shows, replaces and revokes the cluster's keys.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
@@ -14,6 +13,7 @@ use eyas_wire::view::{KeyState, KeyView};
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::say;
 use crate::show::{self, Table};

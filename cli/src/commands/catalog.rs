@@ -1,7 +1,6 @@
 //! `eyas catalog …`: shows which executors hold an object.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
@@ -13,6 +12,7 @@ use eyas_store::{name_of, path_of, url_of};
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::{show, words};
 

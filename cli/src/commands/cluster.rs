@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -13,6 +12,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::say;
 use crate::show::{self, Table};

@@ -1,12 +1,12 @@
 //! `eyas completion` and `eyas man`: files that are generated from the definition of the command line.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::print;
 
 #[derive(Args)]

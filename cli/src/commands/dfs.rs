@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs::File as LocalFile;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use eyas_client::files::{
@@ -22,6 +21,7 @@ use tokio::sync::Semaphore;
 
 use crate::connect::connect_to;
 use crate::error::{CliError, INTERRUPTED};
+use crate::exit_code::ExitCode;
 use crate::gather::gather;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;

@@ -1,12 +1,11 @@
 //! `eyas executor …`: lists and stops executors.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::say;
 use crate::show;

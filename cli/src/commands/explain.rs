@@ -1,7 +1,6 @@
 //! `eyas explain`: shows why a task waits, or where it ran and why; and of a pool or its nodes, why no node comes, why
 //! a node stays, and why it left.
 
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
@@ -13,6 +12,7 @@ use eyas_wire::view::pool::PoolView;
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::out;
 use crate::show;

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use eyas_client::types::units;
@@ -15,6 +14,7 @@ use eyas_session::Access;
 use tokio::net::TcpListener;
 
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
 use crate::own_process::{READY, host_name, raise_descriptor_limit};

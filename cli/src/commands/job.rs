@@ -1,13 +1,12 @@
 //! `eyas job …`: manages submitted jobs.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
 
 use crate::connect::{connect, job_of, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::get::{self, DestinationArgs};
 use crate::global::{GlobalArgs, ReconnectArgs, WhichJob};
 use crate::interrupt::Interrupt;

@@ -1,6 +1,5 @@
 //! `eyas map`: runs a program over the blocks of files.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -17,6 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::commands::dfs::OwnerArgs;
 use crate::connect::connect_to;
 use crate::error::{CliError, INTERRUPTED, ValueError};
+use crate::exit_code::ExitCode;
 use crate::gather::gather;
 use crate::global::GlobalArgs;
 use crate::interrupt::Interrupt;

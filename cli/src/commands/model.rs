@@ -1,7 +1,6 @@
 //! `eyas model`: estimates the run time of a workload with the abstract model. It needs no cluster.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::types::units::{self, format_bytes, format_duration_us};
@@ -11,6 +10,7 @@ use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
 use crate::error::{CliError, ValueError};
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::node_args::parse_share;
 use crate::print::out;

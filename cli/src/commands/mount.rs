@@ -1,7 +1,6 @@
 //! `eyas mount`: the cluster's files in a folder of this machine.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,6 +12,7 @@ use eyas_mount::{Mount, MountOptions};
 use crate::connect::connect;
 use crate::detach::detach;
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
 use crate::own_process::{READY, own_path, raise_descriptor_limit};

@@ -9,6 +9,7 @@ use std::process::Command;
 use thiserror::Error;
 
 use crate::error::CliError;
+use crate::own_process::own_path;
 
 /// The names of the program under which it mounts.
 const NAMES: &[&str] = &["mount.eyas", "mount.fuse.eyas"];
@@ -48,14 +49,14 @@ pub(crate) enum MountHelperError {
 pub(crate) fn called(words: &[OsString]) -> Option<CliError> {
     match mount_words(words) {
         Ok(None) => None,
-        Ok(Some((cluster, made))) => match std::env::current_exe() {
+        Ok(Some((cluster, made))) => match own_path() {
             Ok(program) => {
                 let mut command = Command::new(program);
                 // Also with an access file, lists of mounts show the name of the cluster that the user has given:
                 // `mount -a` compares it.
                 Some(command.arg0("eyas").args(&made[1..]).env("EYAS_CLUSTER", cluster).exec().into())
             }
-            Err(error) => Some(error.into()),
+            Err(error) => Some(error),
         },
         Err(error) => Some(error.into()),
     }

@@ -1,6 +1,5 @@
 //! `eyas pool …`: pools of nodes that a batch system grants when tasks wait.
 
-use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -11,6 +10,7 @@ use eyas_wire::view::pool::PoolView;
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::pool_args::PoolArgs;
 use crate::pool_file::{DescribedPool, PoolFileArgs};

@@ -1,7 +1,5 @@
 //! `eyas push`: copies objects to executors before tasks need them, and shows the progress.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use eyas_client::Draft;
 use eyas_client::messages::PushRequest;
@@ -13,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::connect;
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::say;
 use crate::{show, words};

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::connect::{connect_to, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
 use crate::network_args::NetworkArgs;

@@ -1,7 +1,6 @@
 //! `eyas report`: writes the report of a job to a file, and prints it as a table.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::Client;
@@ -11,6 +10,7 @@ use eyas_client::view::JobReport;
 
 use crate::connect::{connect, job_of, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, WhichJob};
 use crate::print::{self, say};
 use crate::{report as pages, trace};

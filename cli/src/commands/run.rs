@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::connect::{connect_to, unexpected};
 use crate::error::{CliError, FAILED, INTERRUPTED, ValueError};
+use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::local::LocalFolders;

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use crate::error::{CliError, INTERRUPTED};
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::Signals;
 

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -22,6 +21,7 @@ use crate::allocation::{Allocation, memory_limit};
 use crate::commands::dfs::own_by_map;
 use crate::detach::Detached;
 use crate::error::{CliError, ValueError};
+use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::interrupted;
 use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
@@ -45,8 +45,10 @@ pub(crate) enum StartCommand {
         #[command(flatten)]
         shape: ShapeArgs,
         /// Return once the cluster is ready, and leave it running in the background
-        #[arg(long)]
+        #[arg(long, conflicts_with = "owned")]
         detach: bool,
+        #[command(flatten)]
+        owned: OwnedArgs,
     },
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct ExecutorArgs {
     owned: OwnedArgs,
 }
 
-/// Options of processes of a local cluster.
+/// Options of processes that end with the process that has started them.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct OwnedArgs {
     /// Stop when standard input ends
@@ -124,12 +126,12 @@ pub(crate) async fn start(command: StartCommand, global: &GlobalArgs) -> Result<
     match command {
         StartCommand::Dispatcher(args) => dispatcher(args, global).await?,
         StartCommand::Executor(args) => executor(args, global).await?,
-        StartCommand::Local { shape, detach } => local(&shape, detach, global).await?,
+        StartCommand::Local { shape, detach, owned } => local(&shape, detach, owned, global).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn local(shape: &ShapeArgs, is_detached: bool, global: &GlobalArgs) -> Result<(), CliError> {
+async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &GlobalArgs) -> Result<(), CliError> {
     let cluster = global.cluster()?;
     detach::refuse_if_running(&cluster, global).await?;
     let executors = format_count(shape.nodes.into(), "executor");
@@ -141,12 +143,13 @@ async fn local(shape: &ShapeArgs, is_detached: bool, global: &GlobalArgs) -> Res
     }
     // Files of the cluster's file system must not be in a cache folder, which users may remove.
     let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
-    let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral: false, is_reachable: false };
+    let ephemeral = owned.ephemeral;
+    let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!("{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop {option}`");
     say_ready(local.messages.iter().cloned())?;
-    local.wait(interrupted(false)).await;
+    local.wait(interrupted(owned.owned)).await;
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! `eyas stop`: stops a cluster.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
@@ -8,6 +7,7 @@ use eyas_client::types::units::format_count;
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::say;
 use crate::{detach, show};

@@ -1,13 +1,12 @@
 //! `eyas submit`: submits the job of a job file.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use eyas_client::types::{Distribution, JobId};
 use eyas_client::{Client, read_job_file};
 
 use crate::connect::connect;
 use crate::error::{CliError, INTERRUPTED};
+use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::print::out;

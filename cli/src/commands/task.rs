@@ -1,7 +1,5 @@
 //! `eyas task …`: lists, shows and cancels tasks, and gets their output.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
@@ -12,6 +10,7 @@ use serde_json::json;
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::get::{self, DestinationArgs};
 use crate::global::GlobalArgs;
 use crate::print::{self, out, say};

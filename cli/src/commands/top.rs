@@ -10,7 +10,6 @@ mod table;
 mod watch;
 
 use std::io::{self, IsTerminal};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -22,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::error::{CliError, INTERRUPTED, ValueError};
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print;
 use crate::show;

@@ -1,7 +1,6 @@
 //! `eyas worker …`: the command that the tasks of `eyas map` run.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Subcommand;
 use eyas_client::files::{FilesDoor, RunAddress};
@@ -9,6 +8,7 @@ use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
 
 use crate::connect::connect;
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 
 #[derive(Subcommand)]

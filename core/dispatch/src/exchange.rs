@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use eyas_jobs::{self as jobs, Jobs, JournalRecord};
+use eyas_jobs::{self as jobs, JobSummary, Jobs, JournalRecord, SpecError};
 use eyas_sched::{self as sched, Hint, Holder, PushId, Scheduler};
-use eyas_types::{ExecutorId, JobId, Need, ObjectId, ObjectSpec, PlaceId, TaskId};
+use eyas_types::{ExecutorId, JobId, Need, ObjectId, ObjectSpec, PlaceId, TaskId, TaskResult};
 
 /// An action for the shell.
 #[derive(Debug)]
@@ -91,6 +91,25 @@ pub enum Effect {
     },
     /// Write a record to the journal.
     Write(JournalRecord),
+    /// Send results to the client of an attached job.
+    Deliver {
+        /// The job.
+        job: JobId,
+        /// The results, in the order of their arrival.
+        results: Vec<TaskResult>,
+    },
+    /// Tell the client of an attached job that what it wanted to add is wrong. Nothing was added.
+    NotExtended {
+        /// The job.
+        job: JobId,
+        /// The reason.
+        why: SpecError,
+    },
+    /// All tasks of an attached job have ended, and their results were delivered.
+    Detached {
+        /// What it was.
+        summary: Box<JobSummary>,
+    },
     /// Show the state of a job to the clients that watch it.
     Show {
         /// The job.
@@ -263,6 +282,9 @@ impl Exchange {
             Said::Queue { task, inputs, need } => Effect::Queue { task, inputs, need },
             Said::Stop { executor } => Effect::Stop { executor },
             Said::Write(record) => Effect::Write(record),
+            Said::Deliver { job, results } => Effect::Deliver { job, results },
+            Said::NotExtended { job, why } => Effect::NotExtended { job, why },
+            Said::Detached { summary } => Effect::Detached { summary },
             Said::Show { job } => Effect::Show { job },
             Said::Broadcast { job } => Effect::Broadcast { job },
             Said::EndBroadcast { job } => Effect::EndBroadcast { job },

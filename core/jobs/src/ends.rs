@@ -120,7 +120,7 @@ impl Jobs {
             if self.phase(task).is_none_or(Phase::has_ended) {
                 continue;
             }
-            let lacked_room = self.keep_output(&mut outcome);
+            let lacked_room = self.keep_output(task.job, &mut outcome);
             let now_us = self.now_us;
             let Some(job) = self.jobs.get_mut(&task.job) else { return };
             job.lacked_output_room |= lacked_room;

@@ -6,11 +6,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use eyas_types::{Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId};
+use eyas_types::{
+    Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId, TaskResult,
+};
 
 use crate::job::JobSummary;
 use crate::log::{JournalRecord, Replay};
-use crate::spec::JobSpec;
+use crate::spec::{Extension, JobSpec, SpecError};
 
 /// What the shell tells the decider.
 #[derive(Debug)]
@@ -20,6 +22,27 @@ pub enum Event {
         /// The job.
         spec: Box<JobSpec>,
     },
+    /// A client attaches a job, without tasks so far, to its connection. Its id is
+    /// [`Jobs::next_job`](crate::Jobs::next_job).
+    Attached {
+        /// The job.
+        spec: Box<JobSpec>,
+    },
+    /// A client adds tasks to a job that is attached to its connection.
+    Extended {
+        /// The job.
+        job: JobId,
+        /// What is added.
+        extension: Box<Extension>,
+    },
+    /// A client adds no more tasks to an attached job. The job is forgotten when all its tasks have ended and
+    /// [`Effect::Deliver`] has passed on their results.
+    Closed {
+        /// The job.
+        job: JobId,
+    },
+    /// Results of attached jobs can be delivered.
+    Deliver,
     /// The job as it was submitted is on disk: it begins.
     Accepted {
         /// The job.
@@ -204,6 +227,25 @@ pub enum Event {
 pub enum Effect {
     /// Write a record to the journal.
     Write(JournalRecord),
+    /// Send the client of an attached job results.
+    Deliver {
+        /// The job.
+        job: JobId,
+        /// The results.
+        results: Vec<TaskResult>,
+    },
+    /// An attached job has refused an extension.
+    NotExtended {
+        /// The job.
+        job: JobId,
+        /// What is wrong with it.
+        why: SpecError,
+    },
+    /// All of a closed job's tasks have ended, and it is forgotten.
+    Detached {
+        /// What it was.
+        summary: Box<JobSummary>,
+    },
     /// Show clients that watch the job how it stands.
     Show {
         /// The job.

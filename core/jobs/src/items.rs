@@ -1,6 +1,7 @@
 //! A job's items, encoded one after the other: a million of them take little more memory than their own text.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use eyas_types::TaskItem;
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,44 @@ impl Items {
     }
 
     fn encoded(&self, index: u32) -> &[u8] {
+        &self.bytes[self.range(index)]
+    }
+
+    fn range(&self, index: u32) -> Range<usize> {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.bytes[start as usize..self.ends[index] as usize]
+        start as usize..self.ends[index] as usize
+    }
+
+    /// Removes the items from this one on.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        self.bytes.truncate(self.ends.last().map_or(0, |end| *end as usize));
+    }
+
+    /// Removes values and inputs of these items.
+    pub(crate) fn strip(&mut self, is_stripped: impl Fn(u32) -> bool) {
+        let mut stripped = Items::default();
+        for index in 0..self.ends.len() as u32 {
+            if is_stripped(index) {
+                let template = self.template(index);
+                stripped.push(&TaskItem { template, values: Vec::new(), inputs: Vec::new() });
+            } else {
+                stripped.bytes.extend_from_slice(self.encoded(index));
+                stripped.ends.push(stripped.bytes.len() as u64);
+            }
+        }
+        *self = stripped;
+    }
+
+    /// Bytes of the item at this place.
+    pub(crate) fn bytes_of(&self, index: u32) -> usize {
+        self.range(index).len()
+    }
+
+    /// Bytes of all items.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// How many there are.

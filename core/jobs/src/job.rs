@@ -6,6 +6,7 @@
 
 mod borrowed;
 mod course;
+mod growth;
 mod kept;
 mod output;
 mod pending;
@@ -107,6 +108,20 @@ pub struct TaskState {
     pub assigned_us: u64,
 }
 
+impl TaskState {
+    /// A task that has not run.
+    const NEW: TaskState = TaskState {
+        phase: Phase::Waiting,
+        failures: 0,
+        losses: 0,
+        recomputed: 0,
+        starved: 0,
+        executor: None,
+        ready_us: 0,
+        assigned_us: 0,
+    };
+}
+
 /// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
 #[derive(Debug)]
 pub struct Job {
@@ -132,6 +147,10 @@ pub struct Job {
     pub(crate) next_to_queue: u32,
     /// Whether the job as it was submitted is on disk.
     pub(crate) was_accepted: bool,
+    /// Whether tasks may still be added.
+    pub(crate) is_open: bool,
+    /// Bytes of items that are no longer needed, of an attached job.
+    done_bytes: usize,
     /// Journal entries written or on their way.
     pub entries: u64,
     /// How many entries the last snapshot covers, if there is one.
@@ -191,23 +210,13 @@ pub(crate) struct FreedTasks {
 impl Job {
     /// A job none of whose tasks has run.
     pub fn new(id: JobId, spec: JobSpec) -> Self {
-        let state = TaskState {
-            phase: Phase::Waiting,
-            failures: 0,
-            losses: 0,
-            recomputed: 0,
-            starved: 0,
-            executor: None,
-            ready_us: 0,
-            assigned_us: 0,
-        };
-        let count = spec.items.len();
+        let (count, is_open) = (spec.items.len(), spec.is_attached);
         let began_us = spec.submitted_unix_ms * 1000;
         let spec = Arc::new(spec);
         let mut job = Job {
             id,
             object_ids: spec.objects.iter().map(ObjectSpec::id).collect(),
-            tasks: vec![state; count],
+            tasks: vec![TaskState::NEW; count],
             counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
             spec,
             retried: 0,
@@ -218,6 +227,8 @@ impl Job {
             failures: Vec::new(),
             next_to_queue: 0,
             was_accepted: false,
+            is_open,
+            done_bytes: 0,
             entries: 0,
             snapshot_entries: None,
             uncovered: 0,
@@ -241,28 +252,13 @@ impl Job {
             lacking: BTreeMap::new(),
             produced: BTreeMap::new(),
         };
-        job.find_dependencies();
-        job.count_unread();
-        job.find_borrowed();
-        if count == 0 {
+        job.find_dependencies(0);
+        job.count_unread(0);
+        job.find_borrowed(0);
+        if count == 0 && !is_open {
             job.ended_us = Some(0);
         }
         job
-    }
-
-    fn find_dependencies(&mut self) {
-        for index in 0..self.tasks.len() as u32 {
-            let item = self.spec.items.get(index);
-            let template = &self.spec.templates[usize::from(item.template)];
-            let producers: BTreeSet<u32> = template.inputs.iter().chain(&item.inputs).filter_map(producer).collect();
-            for producer in &producers {
-                self.dependents.entry(*producer).or_default().push(index);
-            }
-            if !producers.is_empty() {
-                self.unmet.insert(index, producers);
-                self.enter(index, Phase::Blocked);
-            }
-        }
     }
 
     /// The job's own time, microseconds: it begins with the submission and stands still while the job has ended.
@@ -476,11 +472,15 @@ impl Job {
         self.places.ended(index, &result.outcome, has_succeeded_before);
         self.note_kept(index, &result.outcome);
         let mut released = FreedTasks::default();
-        if let Some(dependents) = self.dependents.get(&index) {
+        let dependents = self.dependents.get(&index);
+        // Tasks that read its outputs may still be added.
+        if dependents.is_some() || self.is_open {
             // Of a glob's files, which follow each other, the last first: what stays is the first.
             for delivered in result.outcome.outputs.iter().rev() {
                 self.produced.insert((index, delivered.output), delivered.object.clone());
             }
+        }
+        if let Some(dependents) = dependents {
             for dependent in dependents.clone() {
                 let Some(unmet) = self.unmet.get_mut(&dependent) else { continue };
                 if phase == Phase::Succeeded {
@@ -501,9 +501,10 @@ impl Job {
         for ready in &released.ready {
             self.enter(*ready, Phase::Waiting);
         }
-        if self.counts.ended() == self.counts.total() {
+        if self.counts.ended() == self.counts.total() && !self.is_open {
             self.ended_us = Some(at_us);
         }
+        self.drop_item(index);
         released
     }
 

@@ -119,6 +119,10 @@ impl Jobs {
         mem::swap(&mut self.effects, effects);
         match event {
             Event::Submitted { spec } => self.submitted(*spec),
+            Event::Attached { spec } => self.attached(*spec),
+            Event::Extended { job, extension } => self.extended(job, *extension),
+            Event::Closed { job } => self.closed(job),
+            Event::Deliver => self.deliver(),
             Event::Accepted { job } => self.begin(job),
             Event::Recovered { replay } => self.recovered(*replay),
             Event::RecoveredSummary { summary } => self.recovered_summary(*summary),
@@ -310,12 +314,18 @@ impl Jobs {
 
     fn submitted(&mut self, mut spec: crate::spec::JobSpec) {
         spec.submitted_unix_ms = self.now_us / 1000;
-        let id = self.next_job();
-        self.next_job += 1;
+        let id = self.take_id();
         let job = Job::new(id, spec);
         self.effects.push(Effect::Write(crate::log::JournalRecord::Job { job: id, spec: job.spec.clone() }));
         self.jobs.insert(id, job);
         self.borrow(id);
+    }
+
+    /// The id of a new job.
+    pub(crate) fn take_id(&mut self) -> JobId {
+        let id = self.next_job();
+        self.next_job += 1;
+        id
     }
 
     /// Begins a job: queues its tasks, or has its inputs pushed before.

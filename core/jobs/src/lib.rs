@@ -19,6 +19,7 @@
 //! | `reuse.rs` | which results of earlier jobs stand for new ones |
 //! | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
 //! | `requests.rs` | cancel, retry and release |
+//! | `attached.rs` | jobs that belong to the connection of a client, which adds tasks while they run |
 //! | `retention.rs` | snapshots, which ended jobs are in memory, and which are forgotten |
 //! | `log.rs` | what is durable, and what it means when it is read again |
 
@@ -27,6 +28,7 @@
 
 extern crate alloc;
 
+mod attached;
 mod borrowing;
 mod claims;
 mod ends;
@@ -55,4 +57,4 @@ pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
 pub use log::{Entry, JobEnd, JournalRecord, Replay};
 pub use losses::MAX_LOSSES;
 pub use retention::MAX_UNCOVERED;
-pub use spec::{Compile, InvalidExpression, JobSpec, MAX_TERMS, SpecError, TaskError};
+pub use spec::{Compile, Extension, InvalidExpression, JobSpec, MAX_TERMS, SpecError, TaskError};

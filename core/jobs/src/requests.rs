@@ -84,7 +84,7 @@ impl Jobs {
 
     /// Gives an entry about a job to the journal.
     pub(crate) fn write_entry(&mut self, id: JobId, entry: Entry) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.spec.is_attached) else { return };
         job.uncovered += entry.uncovered();
         let number = job.next_entry();
         self.effects.push(Effect::Write(JournalRecord::Entry { job: id, number, entry: Arc::new(entry) }));
@@ -92,8 +92,8 @@ impl Jobs {
 
     /// Gives the gathered results to the journal.
     pub(crate) fn flush(&mut self) {
-        let with_results: Vec<_> = self.jobs.values().filter(|job| !job.pending.is_empty()).map(|job| job.id).collect();
-        for id in with_results {
+        let has_results = |job: &&Job| !job.pending.is_empty() && !job.spec.is_attached;
+        for id in self.jobs.values().filter(has_results).map(|job| job.id).collect::<Vec<_>>() {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             let (has_ended, entries) = (job.has_ended(), job.pending.take());
             let mut samples = job.course.take_unwritten();
@@ -118,7 +118,10 @@ impl Jobs {
     }
 
     /// Makes room for a task's output in the journal. Returns whether the output had to be cut.
-    pub(crate) fn keep_output(&mut self, outcome: &mut Outcome) -> bool {
+    pub(crate) fn keep_output(&mut self, job: JobId, outcome: &mut Outcome) -> bool {
+        if self.jobs.get(&job).is_some_and(|job| job.spec.is_attached) {
+            return false;
+        }
         let bytes = output_bytes(outcome);
         if self.output_bytes + bytes > self.config.max_output_bytes {
             self.forget_old_jobs(bytes);

@@ -26,7 +26,10 @@ impl Jobs {
         let is_due = |job: &Job| {
             let has_changed = job.snapshot_entries != Some(job.entries);
             let is_long = job.uncovered >= MAX_UNCOVERED + job.tasks.len() as u64;
-            job.was_accepted && has_changed && (is_long || job.has_ended() && job.pending.is_empty())
+            job.was_accepted
+                && !job.spec.is_attached
+                && has_changed
+                && (is_long || job.has_ended() && job.pending.is_empty())
         };
         for id in self.jobs.values().filter(|job| is_due(job)).map(|job| job.id).collect::<Vec<_>>() {
             self.write_snapshot(id);
@@ -37,7 +40,9 @@ impl Jobs {
 
     /// Whether a snapshot of an ended job is due.
     pub(crate) fn owes_snapshots(&self) -> bool {
-        let owes = |job: &Job| job.was_accepted && job.has_ended() && job.snapshot_entries != Some(job.entries);
+        let owes = |job: &Job| {
+            job.was_accepted && !job.spec.is_attached && job.has_ended() && job.snapshot_entries != Some(job.entries)
+        };
         self.jobs.values().any(owes)
     }
 
@@ -66,6 +71,7 @@ impl Jobs {
     fn let_ended_leave(&mut self) {
         let may_leave = |job: &&Job| {
             job.has_ended()
+                && !job.spec.is_attached
                 && job.pending.is_empty()
                 && job.snapshot_entries == Some(job.entries)
                 && !job.keeps_objects()
@@ -95,7 +101,8 @@ impl Jobs {
     /// Forgets the oldest ended jobs while there are too many, or too little room for this many bytes of output. One
     /// whose results are still being sent to a client stays, and so does one whose kept outputs other jobs still read.
     pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
-        let may_go = |job: &&Job| job.has_ended() && job.pending.is_empty() && !self.is_lender(job);
+        let may_go =
+            |job: &&Job| job.has_ended() && !job.spec.is_attached && job.pending.is_empty() && !self.is_lender(job);
         let in_memory = self.jobs.values().filter(may_go).map(|job| (job.id, job.output_bytes));
         let others = self.archived.values().map(|summary| (summary.job, summary.output_bytes));
         let lacks_room = |jobs: &Jobs| jobs.output_bytes + output_bytes > jobs.config.max_output_bytes;

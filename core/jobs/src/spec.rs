@@ -46,6 +46,10 @@ pub struct JobSpec {
     pub broadcast: Vec<u32>,
     /// Which way they go.
     pub distribution: Distribution,
+    /// Whether the job belongs to the connection of a client, which adds tasks while the job runs. It is never written
+    /// to the journal: it ends with the connection.
+    #[serde(skip)]
+    pub is_attached: bool,
     /// Chunks of objects that are files of several chunks, with their sizes. The journal keeps them in a table of their
     /// own.
     #[serde(skip)]
@@ -132,6 +136,32 @@ pub enum SpecError {
     Task { task: u32, source: TaskError },
     #[error("tasks {0:?} need each other's outputs in a circle")]
     Circle(Vec<u32>),
+    #[error("task {task} reads an output of task {producer}, which is not before it")]
+    Later { task: u32, producer: u32 },
+}
+
+/// Further templates, objects and tasks of an attached job. Tasks may read outputs of earlier tasks.
+#[derive(Debug, Default)]
+pub struct Extension {
+    /// Templates behind those that the job has.
+    pub templates: Vec<TaskTemplate>,
+    /// Objects behind those that the job has.
+    pub objects: Vec<ObjectSpec>,
+    /// Tasks behind those that the job has.
+    pub items: Vec<TaskItem>,
+    terms: Vec<Option<Arc<Terms>>>,
+}
+
+impl Extension {
+    /// Checks the templates, and compiles their expressions.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn compile(&mut self, compile: Compile<'_>) -> Result<(), SpecError> {
+        check_templates(&self.templates)?;
+        self.terms = compile_terms(&self.templates, compile)?;
+        Ok(())
+    }
 }
 
 impl JobSpec {
@@ -233,69 +263,23 @@ impl JobSpec {
         }
     }
 
-    /// Compiles the templates' expressions, each once.
-    fn compile(&self, compile: Compile<'_>) -> Result<Vec<Option<Arc<Terms>>>, SpecError> {
-        let mut known = BTreeMap::new();
-        let mut terms = Vec::with_capacity(self.templates.len());
-        for template in &self.templates {
-            let texts = (template.requirements.as_deref(), template.rank.as_deref());
-            if !known.contains_key(&texts) {
-                if known.len() == MAX_TERMS {
-                    return Err(SpecError::TooManyTerms);
-                }
-                known.insert(texts, compile(texts.0, texts.1).map_err(SpecError::Expression)?);
-            }
-            terms.push(known[&texts].clone());
-        }
-        Ok(terms)
-    }
-
     fn check(&mut self, compile: Compile<'_>) -> Result<(), SpecError> {
         if self.templates.is_empty() || self.templates.len() > MAX_TEMPLATES {
             return Err(SpecError::Templates);
         }
-        if self.templates.iter().any(|template| template.program == Program::Command(Vec::new())) {
-            return Err(SpecError::EmptyCommand);
-        }
-        if self.templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES) {
-            return Err(SpecError::Capture);
-        }
-        for output in self.templates.iter().flat_map(|template| &template.outputs) {
-            if output.destination.is_none() && output.replicas == 0 {
-                return Err(SpecError::Nowhere(output.pattern.to_string()));
-            }
-            if output.replicas > MAX_REPLICAS {
-                return Err(SpecError::Replicas(output.pattern.to_string()));
-            }
-        }
+        check_templates(&self.templates)?;
         if let Some(place) = self.broadcast.iter().find(|place| **place as usize >= self.objects.len()) {
             return Err(SpecError::NoSuchBroadcast(*place));
         }
         if self.pushed().len() > MAX_PUSHED {
             return Err(SpecError::TooManyPushed);
         }
-        self.terms = self.compile(compile)?;
+        self.terms = compile_terms(&self.templates, compile)?;
         let mut needs = BTreeMap::new();
         for task in 0..self.items.len() as u32 {
-            let item = self.items.get(task);
-            let wrong = |source| SpecError::Task { task, source };
-            let template = self.templates.get(usize::from(item.template));
-            let template = template.ok_or_else(|| wrong(TaskError::NoTemplate(item.template)))?;
-            let inputs = template.inputs.len() + item.inputs.len();
-            if inputs > MAX_INPUTS {
-                return Err(wrong(TaskError::TooManyInputs(inputs)));
-            }
-            let is_missing = |value: &&Value| value.input.is_some_and(|input| input as usize >= item.inputs.len());
-            if let Some(value) = item.values.iter().find(is_missing) {
-                return Err(wrong(TaskError::NoSuchInput(value.text.clone())));
-            }
-            let mut producers = Vec::new();
-            for input in template.inputs.iter().chain(&item.inputs) {
-                producers.extend(self.check_input(input).map_err(wrong)?);
-            }
+            let producers =
+                self.check_item(&self.items.get(task)).map_err(|source| SpecError::Task { task, source })?;
             if !producers.is_empty() {
-                producers.sort_unstable();
-                producers.dedup();
                 needs.insert(task, producers);
             }
         }
@@ -303,6 +287,61 @@ impl JobSpec {
             circle if circle.is_empty() => Ok(()),
             circle => Err(SpecError::Circle(circle)),
         }
+    }
+
+    /// Adds templates, objects and tasks. If anything is wrong with them, none is added.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn extend(&mut self, extension: Extension) -> Result<(), SpecError> {
+        let Extension { templates, objects, items, terms } = extension;
+        let (had_templates, had_objects, first) = (self.templates.len(), self.objects.len(), self.items.len());
+        if had_templates + templates.len() > MAX_TEMPLATES {
+            return Err(SpecError::Templates);
+        }
+        if first + items.len() > MAX_TASKS {
+            return Err(SpecError::TooManyTasks);
+        }
+        self.push_objects(objects)?;
+        self.templates.extend(templates);
+        self.terms.extend(terms);
+        let checked = (first as u32..).zip(&items).try_for_each(|(task, item)| {
+            let producers = self.check_item(item).map_err(|source| SpecError::Task { task, source })?;
+            match producers.last().copied().filter(|producer| *producer >= task) {
+                None => {
+                    self.items.push(item);
+                    Ok(())
+                }
+                Some(producer) => Err(SpecError::Later { task, producer }),
+            }
+        });
+        if checked.is_err() {
+            self.templates.truncate(had_templates);
+            self.terms.truncate(had_templates);
+            self.objects.truncate(had_objects);
+            self.items.truncate(first);
+        }
+        checked
+    }
+
+    /// Checks that all that a task names exists. Returns the tasks whose outputs it reads, each once, in order.
+    fn check_item(&self, item: &TaskItem) -> Result<Vec<u32>, TaskError> {
+        let template = self.templates.get(usize::from(item.template)).ok_or(TaskError::NoTemplate(item.template))?;
+        let inputs = template.inputs.len() + item.inputs.len();
+        if inputs > MAX_INPUTS {
+            return Err(TaskError::TooManyInputs(inputs));
+        }
+        let is_missing = |value: &&Value| value.input.is_some_and(|input| input as usize >= item.inputs.len());
+        if let Some(value) = item.values.iter().find(is_missing) {
+            return Err(TaskError::NoSuchInput(value.text.clone()));
+        }
+        let mut producers = Vec::new();
+        for input in template.inputs.iter().chain(&item.inputs) {
+            producers.extend(self.check_input(input)?);
+        }
+        producers.sort_unstable();
+        producers.dedup();
+        Ok(producers)
     }
 
     /// The task that an input waits for, if any.
@@ -327,6 +366,46 @@ impl JobSpec {
             }
         }
     }
+}
+
+/// Checks what can be told of templates alone.
+fn check_templates(templates: &[TaskTemplate]) -> Result<(), SpecError> {
+    let is_empty = |template: &TaskTemplate| match &template.program {
+        Program::Command(words) | Program::Call(words) => words.is_empty(),
+        Program::Noop => false,
+    };
+    if templates.iter().any(is_empty) {
+        return Err(SpecError::EmptyCommand);
+    }
+    if templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES) {
+        return Err(SpecError::Capture);
+    }
+    for output in templates.iter().flat_map(|template| &template.outputs) {
+        if output.destination.is_none() && output.replicas == 0 {
+            return Err(SpecError::Nowhere(output.pattern.to_string()));
+        }
+        if output.replicas > MAX_REPLICAS {
+            return Err(SpecError::Replicas(output.pattern.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// Compiles the templates' expressions, each once.
+fn compile_terms(templates: &[TaskTemplate], compile: Compile<'_>) -> Result<Vec<Option<Arc<Terms>>>, SpecError> {
+    let mut known = BTreeMap::new();
+    let mut terms = Vec::with_capacity(templates.len());
+    for template in templates {
+        let texts = (template.requirements.as_deref(), template.rank.as_deref());
+        if !known.contains_key(&texts) {
+            if known.len() == MAX_TERMS {
+                return Err(SpecError::TooManyTerms);
+            }
+            known.insert(texts, compile(texts.0, texts.1).map_err(SpecError::Expression)?);
+        }
+        terms.push(known[&texts].clone());
+    }
+    Ok(terms)
 }
 
 /// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle.

@@ -1,6 +1,9 @@
 //! The decider in a small world: a first-come scheduler, executors that come, go and hold objects, clients, a journal,
 //! and dispatchers that die. Whatever the history, books agree after every step, nothing written is lost, and all ends.
 
+mod attached;
+mod borrowing;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -15,6 +18,7 @@ use eyas_types::{
 };
 use proptest::prelude::*;
 
+use self::attached::extension;
 use crate::{Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JournalRecord, Phase, RETURN_GRACE_US, Replay};
 
 /// Tasks that an executor has at a time.
@@ -42,6 +46,8 @@ struct World {
     joined: u32,
     kept: BTreeMap<ObjectId, bool>,
     to_cancel: BTreeSet<TaskId>,
+    /// Tasks of attached jobs whose results their clients have; a job that is not here has been detached.
+    delivered: BTreeMap<JobId, BTreeSet<u32>>,
     to_do: VecDeque<ToDo>,
 }
 
@@ -62,6 +68,7 @@ impl World {
             joined: 0,
             kept: BTreeMap::new(),
             to_cancel: BTreeSet::new(),
+            delivered: BTreeMap::new(),
             to_do: VecDeque::new(),
         }
     }
@@ -102,6 +109,16 @@ impl World {
             Effect::Write(JournalRecord::Forget { job }) => {
                 self.log.remove(&job);
                 self.snapshots.remove(&job);
+            }
+            Effect::Deliver { job, results } => {
+                let delivered = self.delivered.get_mut(&job).expect("only attached jobs are delivered");
+                delivered.extend(results.iter().map(|result| result.index));
+            }
+            Effect::NotExtended { why, .. } => panic!("only sound extensions are made here: {why}"),
+            Effect::Detached { summary } => {
+                let delivered = self.delivered.remove(&summary.job).expect("a job is detached once");
+                assert_eq!(delivered.len() as u64, summary.counts.total(), "every result was delivered");
+                assert!(self.jobs.get(summary.job).is_none());
             }
             Effect::Queue { task, .. } => {
                 assert!(!self.queue.contains(&task), "{task} is queued twice");
@@ -230,6 +247,8 @@ impl World {
         self.jobs = Jobs::new(config(), self.now_us);
         let executors = core::mem::take(&mut self.executors);
         (self.queue, self.kept, self.to_cancel, self.to_do) = Default::default();
+        // Attached jobs are in no journal.
+        self.delivered.clear();
         for job in self.log.keys().copied().collect::<Vec<_>>() {
             self.load(job);
         }
@@ -276,6 +295,7 @@ impl World {
 
     fn validate(&mut self) {
         self.tell(Event::Flush);
+        self.tell(Event::Deliver);
         let mut placed: BTreeMap<TaskId, Option<ExecutorId>> = self.queue.iter().map(|task| (*task, None)).collect();
         for (executor, by) in &self.executors {
             placed.extend(by.tasks.iter().map(|task| (*task, Some(*executor))));
@@ -291,6 +311,13 @@ impl World {
                     Phase::Waiting => assert!(matches!(placed.remove(&task), None | Some(None)), "{task}"),
                     _ => assert_eq!(placed.remove(&task), None, "{task} is {:?}", state.phase),
                 }
+            }
+            if job.spec.is_attached {
+                let delivered = &self.delivered[&job.id];
+                let have_ended = |index: &u32| job.tasks[*index as usize].phase.has_ended();
+                let ended = (0..job.tasks.len() as u32).filter(have_ended);
+                assert!(ended.into_iter().all(|index| delivered.contains(&index)), "each result is delivered at once");
+                continue;
             }
             let mut again = self.replay(job.id);
             let (live, read) = (job.snapshot(), again.job.snapshot());
@@ -348,6 +375,9 @@ fn borrower(lent: &[ObjectSpec], readers: &[u8], retries: u32) -> JobSpec {
 
 #[derive(Clone, Debug)]
 enum Step {
+    Attach,
+    Extend(u8, Vec<u8>),
+    Detach(u8, bool),
     Submit(Vec<u8>, u32, bool),
     Borrow(Vec<u8>, u32),
     Join,
@@ -368,6 +398,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (prop::collection::vec(any(), 1..7), 0u32..3, prop::bool::ANY).prop_map(|(r, n, u)| Step::Submit(r, n, u)),
         2 => (prop::collection::vec(any(), 1..5), 0u32..3).prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
+        1 => Just(Step::Attach),
+        4 => (pick(), prop::collection::vec(any(), 1..5)).prop_map(|(job, readers)| Step::Extend(job, readers)),
+        1 => (pick(), prop::bool::ANY).prop_map(|(job, is_gone)| Step::Detach(job, is_gone)),
         2 => Just(Step::Join),
         1 => (pick(), prop::bool::ANY).prop_map(|(which, is_loss)| Step::Lose(which, is_loss)),
         1 => pick().prop_map(Step::Leave),
@@ -391,6 +424,25 @@ fn apply(world: &mut World, step: Step) {
     let executor = |world: &World, which| nth(world.executors.keys().copied(), which);
     let ids: Vec<JobId> = world.log.keys().copied().collect();
     match step {
+        Step::Attach => {
+            let job = world.jobs.next_job();
+            world.tell(Event::Attached { spec: Box::new(JobSpec { is_attached: true, ..JobSpec::default() }) });
+            world.delivered.insert(job, BTreeSet::new());
+        }
+        Step::Extend(which, readers) => {
+            if let Some(job) = nth(world.delivered.keys().copied(), which) {
+                let extension = extension(world.jobs.get(job).expect("it is attached"), &readers);
+                world.tell(Event::Extended { job, extension: Box::new(extension) });
+            }
+        }
+        Step::Detach(which, is_gone) => {
+            let Some(job) = nth(world.delivered.keys().copied(), which) else { return };
+            if is_gone {
+                let tasks = 0..world.jobs.get(job).expect("it is attached").tasks.len() as u32;
+                world.tell(Event::Cancel { job, tasks });
+            }
+            world.tell(Event::Closed { job });
+        }
         Step::Submit(readers, retries, until_read) => {
             world.tell(Event::Submitted { spec: Box::new(job(&readers, retries, until_read)) });
             world.pass(1);
@@ -480,6 +532,10 @@ proptest! {
             apply(&mut world, step);
             world.validate();
         }
+        for job in world.delivered.keys().copied().collect::<Vec<_>>() {
+            world.tell(Event::Closed { job });
+        }
+        world.validate();
         // In peace, everything ends.
         (0..2).for_each(|_| world.join());
         for _ in 0..300 {
@@ -515,74 +571,4 @@ fn what_is_written_of_a_job_is_its_state() {
     world.restart();
     world.validate();
     assert_eq!(world.jobs.get(JobId(1)).map(|job| job.counts.succeeded), Some(3));
-}
-
-/// A job whose one task keeps its output, and a job with a task that reads it and waits, as no executor has room.
-fn lender_and_borrower() -> (World, ObjectId) {
-    let mut world = World::new();
-    world.join();
-    apply(&mut world, Step::Submit(vec![0], 0, false));
-    world.end(ExecutorId(0), TaskId { job: JobId(1), index: 0 }, 9);
-    world.executors.get_mut(&ExecutorId(0)).expect("it has joined").is_idle = true;
-    apply(&mut world, Step::Borrow(vec![0], 0));
-    let object = *world.kept.keys().next().expect("one output is kept");
-    (world, object)
-}
-
-#[test]
-fn what_another_job_reads_is_held_until_that_job_ends() {
-    for end in [Step::Release(0), Step::Forget(0)] {
-        let (mut world, object) = lender_and_borrower();
-        apply(&mut world, end);
-        world.validate();
-        assert!(world.kept.contains_key(&object), "it is held for job 2");
-        world.restart();
-        world.pass(0);
-        world.validate();
-        assert!(world.kept.contains_key(&object), "a dispatcher that starts holds it again");
-        let (executor, task) = (ExecutorId(1), TaskId { job: JobId(2), index: 0 });
-        assert!(world.executors[&executor].tasks.contains(&task), "it runs, as an executor came back with its input");
-        world.end(executor, task, 9);
-        world.validate();
-        assert!(!world.kept.contains_key(&object), "nothing reads it");
-    }
-}
-
-#[test]
-fn what_another_job_reads_is_made_again_while_the_job_that_made_it_keeps_it() {
-    let (mut world, object) = lender_and_borrower();
-    world.lose(ExecutorId(0), true);
-    world.join();
-    world.pass(0);
-    world.validate();
-    let (executor, made) = (ExecutorId(1), TaskId { job: JobId(1), index: 0 });
-    assert!(world.executors[&executor].tasks.contains(&made), "it is made again");
-    assert_eq!(world.jobs.phase(TaskId { job: JobId(2), index: 0 }), Some(Phase::Blocked));
-    world.end(executor, made, 9);
-    world.validate();
-    assert!(world.executors[&executor].tasks.contains(&TaskId { job: JobId(2), index: 0 }), "its reader runs");
-    assert!(world.kept[&object]);
-}
-
-#[test]
-fn a_task_fails_when_what_it_reads_of_another_job_is_lost_for_good() {
-    for (forgotten, content) in [(true, 9), (false, 4)] {
-        let (mut world, _) = lender_and_borrower();
-        if forgotten {
-            apply(&mut world, Step::Forget(0));
-        }
-        world.lose(ExecutorId(0), true);
-        world.join();
-        world.pass(0);
-        if !forgotten {
-            // It is made again, with other content.
-            world.end(ExecutorId(1), TaskId { job: JobId(1), index: 0 }, content);
-            world.pass(0);
-        }
-        world.validate();
-        let job = world.jobs.get(JobId(2)).expect("it is remembered");
-        assert_eq!(job.tasks[0].phase, Phase::Failed);
-        let (_, why) = &job.failures[0];
-        assert!(why.contains("every copy of `eyas://1/0/out`"), "{why}");
-    }
 }

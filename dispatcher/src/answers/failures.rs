@@ -47,7 +47,7 @@ impl DispatcherCore {
 /// shown by its source.
 pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
     let item = job.spec.items.get(index);
-    let Program::Command(words) = &job.template_of(&item).program else { return Vec::new() };
+    let (Program::Command(words) | Program::Call(words)) = &job.template_of(&item).program else { return Vec::new() };
     let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
     let shown = &words[..words.len().min(MAX_WORDS_SHOWN)];
     let named = shown.iter().map(Template::highest_input).max().unwrap_or(0);

@@ -62,6 +62,9 @@ impl DispatcherCore {
                 tracing::info!("executor {} is given tasks again", self.executors.name(executor));
             }
             Effect::Write(record) => self.write(record),
+            Effect::Deliver { job, results } => self.deliver(job, results),
+            Effect::NotExtended { job, why } => self.refuse_extension(job, &why),
+            Effect::Detached { summary } => self.detached(&summary),
             Effect::Show { job } => self.show(job),
             Effect::Broadcast { job } => self.broadcast(job),
             Effect::EndBroadcast { job } => self.end_broadcast(job),

@@ -137,7 +137,7 @@ impl DispatcherCore {
     }
 
     /// The state of an archived job.
-    fn progress_of_archived(&self, summary: &JobSummary) -> JobProgress {
+    pub(super) fn progress_of_archived(&self, summary: &JobSummary) -> JobProgress {
         JobProgress {
             view: self.view_of_archived(summary),
             entries: summary.entries,
@@ -177,7 +177,7 @@ impl DispatcherCore {
                 tracing::error!("{}: {e}", told_in.display());
             }
         };
-        for job in self.jobs.all() {
+        for job in self.jobs.all().filter(|job| !job.spec.is_attached) {
             let read = self.journal.load(job.id, std::iter::empty())?;
             if !read.job().snapshot().agrees_with(&job.snapshot()) {
                 tell(job.id, "it is another in memory than in the journal");
@@ -193,7 +193,7 @@ impl DispatcherCore {
     }
 
     /// The state of a job.
-    fn standing(&self, job: &jobs::Job) -> JobProgress {
+    pub(super) fn standing(&self, job: &jobs::Job) -> JobProgress {
         let (entries, dropped_results) = (job.entries, job.dropped_results);
         JobProgress { view: self.view(job), entries, dropped_results, is_over: job.has_ended() }
     }

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::ptr;
@@ -98,14 +98,15 @@ struct Plan {
     error: c_int,
 }
 
-/// Starts a command's program as the leader of a new process group, with an empty standard input and these streams as
-/// its output, in the control groups with these member files and on these cores. Only the program, arguments,
-/// environment and folder of the command count. The process is killed if the calling thread ends first.
+/// Starts a command's program as the leader of a new process group, with this standard input or an empty one, and these
+/// streams as its output, in the control groups with these member files and on these cores. Only the program,
+/// arguments, environment and folder of the command count. The process is killed if the calling thread ends first.
 ///
 /// # Errors
 /// The system's error; the process is gone then.
 pub(crate) fn spawn(
     command: &Command,
+    stdin: Option<BorrowedFd<'_>>,
     stdout: BorrowedFd<'_>,
     stderr: BorrowedFd<'_>,
     groups: &[File],
@@ -129,7 +130,7 @@ pub(crate) fn spawn(
         arguments: pointers(&words),
         environment: pointers(others.map(|(_, variable)| variable).chain(&own)),
         folder,
-        streams: [null()?.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+        streams: [stdin.unwrap_or(null()?.as_fd()).as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
         groups: groups.iter().map(File::as_raw_fd).collect(),
         cores,
         handled: &HANDLED,
@@ -292,7 +293,7 @@ mod tests {
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
         let mut command = Command::new(program);
         command.env("PATH", path);
-        let child = spawn(&command, std::os::fd::AsFd::as_fd(&null), std::os::fd::AsFd::as_fd(&null), &[], None)?;
+        let child = spawn(&command, None, std::os::fd::AsFd::as_fd(&null), std::os::fd::AsFd::as_fd(&null), &[], None)?;
         let (_, status) = waitpid(Some(child), WaitOptions::empty())?.expect("it is waited for");
         Ok(status.exit_status())
     }

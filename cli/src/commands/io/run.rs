@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -17,7 +17,8 @@ use eyas_session::Access;
 use super::preload::library;
 use super::rules;
 use crate::error::CliError;
-use crate::own_process::{io_runtime_folder, own_path};
+use crate::exit_code::ExitCode;
+use crate::own_process::{io_runtime_folder, own_path, own_words};
 use crate::print::say;
 
 /// A new agent answers within this time.
@@ -124,7 +125,7 @@ fn greet(folder: &Path) -> bool {
 
 /// Starts an agent in the background. The caller then exits, so that the agent is not a child process of the program.
 pub(crate) fn detach() -> Result<(), CliError> {
-    let words = env::args_os().skip(1).filter(|word| word != "--detach");
+    let words = own_words().filter(|word| word != "--detach");
     // In a process group of its own, the agent gets no interrupts of the terminal.
     Command::new(own_path()?).args(words).process_group(0).spawn()?;
     Ok(())

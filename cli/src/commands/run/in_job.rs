@@ -4,7 +4,6 @@
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -18,8 +17,9 @@ use tokio::time::sleep;
 
 use super::{RunArgs, RunPool, unix_s};
 use crate::error::{CliError, INTERRUPTED};
+use crate::exit_code::ExitCode;
 use crate::interrupt::Interrupt;
-use crate::own_process::own_path;
+use crate::own_process::{own_path, own_words};
 use crate::print::{self, PrintError, say};
 
 /// Time between two looks at the output of the job.
@@ -125,7 +125,7 @@ fn words_in_job(folder: &Path) -> Result<Vec<String>, CliError> {
         word.into_string().map_err(|word| format!("{} is not UTF-8, which a script needs", word.to_string_lossy()))
     };
     let mut words = vec![text(own_path()?.into())?];
-    let mut own = std::env::args_os().skip(1);
+    let mut own = own_words();
     while let Some(word) = own.next() {
         let word = text(word)?;
         match word.as_str() {

@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
@@ -15,6 +14,7 @@ use serde_json::json;
 
 use super::{Record, csv, object, write};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::print::out;
 use crate::show::{self, Table};
 

@@ -1,7 +1,6 @@
 //! `eyas sim paper`: simulates the experiments of the paper, and shows the results beside those of the paper.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use serde_json::json;
 
 use super::{Record, Stop, csv, object, progress, write};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::print::{out, say};
 use crate::show::{self, Table};
 

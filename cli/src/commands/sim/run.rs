@@ -1,7 +1,6 @@
 //! `eyas sim run`: simulates one scenario.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
@@ -12,6 +11,7 @@ use eyas_sim::scenario::Scenario;
 use super::row::{Row, table};
 use super::{Stop, csv, object, progress, view, write};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::print::{self, out, say};
 use crate::{report as pages, show};
 

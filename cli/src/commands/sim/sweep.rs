@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,6 +18,7 @@ use super::row::{Row, table};
 use super::run::why_incomplete;
 use super::{Stop, csv, object, plots, progress, write};
 use crate::error::CliError;
+use crate::exit_code::ExitCode;
 use crate::print::say;
 use crate::show;
 

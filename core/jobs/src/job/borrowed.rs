@@ -1,7 +1,6 @@
 //! Kept outputs of other jobs that the job was submitted with: the tasks that read each, and the tasks that are blocked
 //! because no executor has one of them just now.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use eyas_types::{ObjectId, ObjectSpec};
@@ -18,13 +17,13 @@ pub(super) struct BorrowedObject {
 }
 
 impl Job {
-    /// Finds the tasks that read kept outputs of other jobs.
-    pub(super) fn find_borrowed(&mut self) {
+    /// Finds the tasks that read kept outputs of other jobs, beginning with the task `first`.
+    pub(super) fn find_borrowed(&mut self, first: u32) {
         if !self.spec.objects.iter().any(ObjectSpec::is_kept) {
             return;
         }
-        let mut borrowed = BTreeMap::new();
-        for index in 0..self.tasks.len() as u32 {
+        let mut borrowed = core::mem::take(&mut self.borrowed);
+        for index in first..self.tasks.len() as u32 {
             let item = self.spec.items.get(index);
             for input in self.template_of(&item).inputs.iter().chain(&item.inputs) {
                 let Some(place) = input.from.object() else { continue };

@@ -57,12 +57,12 @@ impl Job {
         }
     }
 
-    /// Counts the readers of each output that is kept until it is read.
-    pub(super) fn count_unread(&mut self) {
+    /// Counts the readers of each output that is kept until it is read, beginning with the task `first`.
+    pub(super) fn count_unread(&mut self, first: u32) {
         if !self.spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.until_read) {
             return;
         }
-        for index in 0..self.tasks.len() as u32 {
+        for index in first..self.tasks.len() as u32 {
             let item = self.spec.items.get(index);
             for input in self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs) {
                 if let Some((task, output)) = input.from.output()

@@ -41,6 +41,11 @@ impl Places {
         Ok(())
     }
 
+    /// Tasks were added to the job: what it says is asked again.
+    pub fn declare_again(&mut self) {
+        self.declared = None;
+    }
+
     /// The first place that another task has, and which that is.
     fn taken(&self, task: u32, places: impl IntoIterator<Item = PlaceId>) -> Option<(PlaceId, u32)> {
         let declared = |place: PlaceId| self.declared.as_ref()?.get(&place);

@@ -1,0 +1,295 @@
+//! The process of a worker: it is started once, and answers calls one after another over a socket, which is its
+//! standard input.
+//!
+//! | message | bytes |
+//! | --- | --- |
+//! | call | number of parts (4), then each part: its length (8), and its bytes |
+//! | answer | whether the call has failed (1), processor time in microseconds (8), length (8), and the bytes |
+//!
+//! Numbers are little-endian. A worker has ended if its socket is closed.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::spawn::spawn;
+use super::strays::signal_marked;
+use super::{CapturedOutput, GRACE, ProcessControl, ProcessEnd, Stream, TaskProcesses, reap};
+use crate::resources::RunLimits;
+
+/// Bytes before the content of an answer.
+const ANSWER_HEADER_BYTES: usize = 17;
+/// Bytes of an answer that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// A worker that waits for a call, or answers one.
+pub(crate) struct WorkerProcess {
+    leader: Pid,
+    pidfd: OwnedFd,
+    channel: UnixStream,
+    /// What the worker prints.
+    output: Stream,
+    marks: Vec<String>,
+    /// Whether it was reaped.
+    is_gone: bool,
+}
+
+/// How a call ended.
+pub(crate) enum CallEnd {
+    /// The worker has answered.
+    Answered {
+        has_failed: bool,
+        cpu_us: u64,
+        /// The answer; `Err` with its size if it is larger than allowed.
+        content: Result<Vec<u8>, u64>,
+    },
+    /// The worker has ended, or was killed.
+    Died(ProcessEnd),
+}
+
+/// A call that has ended.
+pub(crate) struct CallResult {
+    pub end: CallEnd,
+    pub printed: CapturedOutput,
+    /// Time for which the worker was suspended.
+    pub suspended: Duration,
+}
+
+/// The part of an answer that was received.
+#[derive(Default)]
+struct Answer {
+    bytes: Vec<u8>,
+    /// Bytes that were received and are too many.
+    excess_bytes: u64,
+}
+
+impl Answer {
+    /// Bytes of the content, once the header is here.
+    fn content_bytes(&self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes.get(9..ANSWER_HEADER_BYTES)?.try_into().expect("8 bytes")))
+    }
+
+    /// Bytes that are missing, as far as is known.
+    fn missing_bytes(&self) -> u64 {
+        match self.content_bytes() {
+            None => (ANSWER_HEADER_BYTES - self.bytes.len()) as u64,
+            Some(content) => {
+                (ANSWER_HEADER_BYTES as u64 + content).saturating_sub(self.bytes.len() as u64 + self.excess_bytes)
+            }
+        }
+    }
+
+    /// Receives what there is. Keeps up to `limit` bytes of the content.
+    fn receive(&mut self, mut channel: &UnixStream, limit: u64) -> io::Result<()> {
+        let mut buffer = [0; READ_BYTES];
+        while self.missing_bytes() > 0 {
+            let most = self.missing_bytes().min(READ_BYTES as u64) as usize;
+            match channel.read(&mut buffer[..most]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => match self.content_bytes() {
+                    Some(content) if content > limit => self.excess_bytes += count as u64,
+                    _ => self.bytes.extend_from_slice(&buffer[..count]),
+                },
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn into_end(mut self) -> CallEnd {
+        let has_failed = self.bytes[0] != 0;
+        let cpu_us = u64::from_le_bytes(self.bytes[1..9].try_into().expect("8 bytes"));
+        let content = match self.excess_bytes {
+            0 => Ok(self.bytes.split_off(ANSWER_HEADER_BYTES)),
+            _ => Err(self.content_bytes().unwrap_or_default()),
+        };
+        CallEnd::Answered { has_failed, cpu_us, content }
+    }
+}
+
+impl WorkerProcess {
+    /// Starts a worker. Its processes are recognised by the environment variables `marks`, which it has.
+    ///
+    /// # Errors
+    /// If the command cannot be started.
+    pub fn start(command: &Command, marks: Vec<String>, limits: &mut RunLimits<'_>) -> io::Result<Self> {
+        let (channel, end_of_worker) = UnixStream::pair()?;
+        channel.set_nonblocking(true)?;
+        let (pipe, writer) = io::pipe()?;
+        let output = Stream::new(pipe, 0)?;
+        let stdin = Some(end_of_worker.as_fd());
+        let leader = spawn(command, stdin, writer.as_fd(), writer.as_fd(), limits.groups_to_enter(), limits.cores())?;
+        limits.begin();
+        let pidfd = pidfd_open(leader, PidfdFlags::empty())?;
+        Ok(WorkerProcess { leader, pidfd, channel, output, marks, is_gone: false })
+    }
+
+    /// Whether it lives.
+    pub fn is_alive(&mut self) -> bool {
+        if self.is_gone {
+            return false;
+        }
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
+    }
+
+    /// Has the worker answer a call. If it does not, because it ended, or the call was cancelled or took longer than
+    /// `timeout`, the worker is gone.
+    ///
+    /// # Errors
+    /// If the system fails.
+    pub fn call(
+        &mut self,
+        parts: &[&[u8]],
+        capture_bytes: u64,
+        timeout: Option<Duration>,
+        control: &ProcessControl,
+        limits: &mut RunLimits<'_>,
+    ) -> io::Result<CallResult> {
+        self.output.capture_bytes = capture_bytes;
+        let mut request = Vec::with_capacity(4 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
+        request.extend_from_slice(&(parts.len() as u32).to_le_bytes());
+        for part in parts {
+            request.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            request.extend_from_slice(part);
+        }
+        let marks = std::mem::take(&mut self.marks);
+        let mut task = TaskProcesses { leader: self.leader, marks: &marks, stopped: None, suspended: Duration::ZERO };
+        let answered = self.answer(&request, capture_bytes, &mut task, timeout, control, limits);
+        let suspended = task.suspended();
+        let end = match answered {
+            Ok(Ok(answer)) => Ok(answer.into_end()),
+            Ok(Err(killed)) => self.end(&marks).map(|ended| CallEnd::Died(killed.unwrap_or(ended))),
+            Err(e) => self.end(&marks).and(Err(e)),
+        };
+        self.marks = marks;
+        self.output.read();
+        let printed = std::mem::take(&mut self.output.captured);
+        Ok(CallResult { end: end?, printed, suspended })
+    }
+
+    /// Sends a call and waits for the answer. `Err` inside says how the worker was killed; `None` if it has ended.
+    fn answer(
+        &mut self,
+        request: &[u8],
+        limit: u64,
+        task: &mut TaskProcesses<'_>,
+        timeout: Option<Duration>,
+        control: &ProcessControl,
+        limits: &mut RunLimits<'_>,
+    ) -> io::Result<Result<Answer, Option<ProcessEnd>>> {
+        let (mut sent, mut answer, mut killed) = (0, Answer::default(), None);
+        let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            while sent < request.len() && killed.is_none() {
+                match (&self.channel).write(&request[sent..]) {
+                    Ok(count) => sent += count,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    // It ends, as the descriptor of the process will tell.
+                    Err(_) => sent = request.len(),
+                }
+            }
+            let left = deadline.filter(|_| task.stopped.is_none());
+            let left = left.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                let signal = if killed.is_none() { Signal::TERM } else { Signal::KILL };
+                killed.get_or_insert(ProcessEnd::TimedOut);
+                let _ = kill_process_group(self.leader, signal);
+                deadline = Some(Instant::now() + GRACE);
+                continue;
+            }
+            if killed.is_none()
+                && let Some(excess) = limits.look(self.leader, task.marks)
+            {
+                let _ = kill_process_group(self.leader, Signal::KILL);
+                signal_marked(task.marks, Signal::KILL);
+                killed = Some(ProcessEnd::OverMemory(excess));
+                continue;
+            }
+            let look = limits.next_look().filter(|_| killed.is_none());
+            let look = look.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = left.into_iter().chain(look).min();
+            let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            let is_sending = sent < request.len();
+            let [answers, woken, prints, ended] = {
+                let channel = if is_sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+                let if_alive = |flags| if killed.is_none() { flags } else { PollFlags::empty() };
+                let mut fds = [
+                    PollFd::new(&self.channel, if_alive(channel)),
+                    PollFd::new(&control.wake, if_alive(PollFlags::IN)),
+                    PollFd::new(&self.output.pipe, PollFlags::IN),
+                    PollFd::new(&self.pidfd, PollFlags::IN),
+                ];
+                match poll(&mut fds, left.as_ref()) {
+                    Ok(_) => fds.each_ref().map(|fd| !fd.revents().is_empty()),
+                    Err(Errno::INTR) => continue,
+                    Err(e) => return Err(e.into()),
+                }
+            };
+            if prints {
+                self.output.read();
+            }
+            if answers && killed.is_none() {
+                let received = answer.receive(&self.channel, limit);
+                if received.is_ok() && answer.missing_bytes() == 0 {
+                    return Ok(Ok(answer));
+                }
+                if received.is_err() && !ended {
+                    // It has closed its socket, and can answer no more calls.
+                    let _ = kill_process_group(self.leader, Signal::KILL);
+                    return Ok(Err(None));
+                }
+            }
+            if ended {
+                return Ok(Err(killed));
+            }
+            if !woken || killed.is_some() {
+                continue;
+            }
+            let wanted = control.wanted();
+            if wanted.cancelled {
+                killed = Some(ProcessEnd::Cancelled);
+                task.terminate();
+                deadline = Some(Instant::now() + GRACE);
+            } else if wanted.suspended && task.stopped.is_none() {
+                task.stop();
+            } else if !wanted.suspended {
+                let stopped = task.resume();
+                deadline = deadline.map(|deadline| deadline + stopped);
+            }
+        }
+    }
+
+    /// Kills all processes of the worker, and tells how the first one ended.
+    fn end(&mut self, marks: &[String]) -> io::Result<ProcessEnd> {
+        self.is_gone = true;
+        // It is not reaped yet, so the group's number cannot belong to another group.
+        let _ = kill_process_group(self.leader, Signal::KILL);
+        signal_marked(marks, Signal::KILL);
+        let (status, _) = reap(self.leader)?;
+        Ok(match status.code() {
+            Some(code) => ProcessEnd::Exited(code),
+            None => ProcessEnd::Signalled(status.signal().unwrap_or(0)),
+        })
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            let marks = std::mem::take(&mut self.marks);
+            // The process is gone, however it ended.
+            let _ = self.end(&marks);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Calls: tasks that a worker answers. A slot has one worker. It stays for calls that need the same one, and ends when
+//! its job is forgotten, or before a call that needs another.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_types::outcome::FailureKind;
+use eyas_types::template::Expansion;
+use eyas_types::units::format_bytes;
+use eyas_types::{JobId, Outcome, Status, TaskTemplate, Template};
+
+use super::sandbox::Sandbox;
+use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed, retry_busy};
+use super::{SlotState, status_of};
+use crate::process::worker::{CallEnd, WorkerProcess};
+use crate::resources::task_group::TaskGroup;
+
+/// Environment variable with the name of the worker, in all of its processes.
+const WORKER_VARIABLE: &str = "EYAS_WORKER";
+
+/// A worker of a slot.
+pub(crate) struct Worker {
+    job: JobId,
+    template: Arc<TaskTemplate>,
+    gpus: Vec<u32>,
+    cores: Vec<u32>,
+    process: WorkerProcess,
+    /// The control group of a worker that has asked for memory.
+    group: Option<TaskGroup>,
+}
+
+impl Worker {
+    /// Whether it can answer this call.
+    fn suits(&mut self, run: &TaskRun) -> bool {
+        let needs = |template: &TaskTemplate| {
+            let TaskTemplate { program, env, resources, .. } = template;
+            (program.clone(), env.clone(), resources.clone())
+        };
+        let (own, other) = (&self.template, &run.task.template);
+        (self.job, &self.gpus, &self.cores) == (run.task.id().job, &run.gpus, &run.cores)
+            && (Arc::ptr_eq(own, other) || needs(own) == needs(other))
+            && self.process.is_alive()
+    }
+
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+}
+
+impl TaskRunner {
+    /// Has a worker answer the call. Also tells whether an input was changed in the store.
+    pub(super) fn call(
+        &self,
+        run: &TaskRun,
+        words: &[Template],
+        with: &Expansion<'_>,
+        sandbox: Option<&Sandbox>,
+        slot: &mut SlotState,
+        changes: &mut StoreChanges,
+    ) -> Result<(Outcome, bool), Status> {
+        let template = &run.task.template;
+        let SlotState { worker, groups, .. } = slot;
+        let known = worker.take().and_then(|mut known| known.suits(run).then_some(known));
+        let mut worker_now = match known {
+            Some(known) => known,
+            None => self.start_worker(run, words, with, groups)?,
+        };
+        let has_groups = self.group.wait().tasks.is_ok();
+        let own = worker_now.group.take();
+        let mut limits = self.resources.resume(has_groups, groups, own, &template.resources, &run.cores);
+        let task = run.task.id().to_string();
+        let folder = sandbox.map_or(OsStr::new(""), |sandbox| sandbox.folder().as_os_str());
+        let payload = run.task.assignment.values.first().map_or(&[][..], |value| value.text.as_bytes());
+        let mut parts = vec![payload, task.as_bytes(), folder.as_bytes()];
+        parts.extend(with.staged.iter().map(|path| path.as_bytes()));
+        let timeout = template.timeout_us.map(Duration::from_micros);
+        let called = worker_now.process.call(&parts, template.capture_bytes, timeout, &run.control, &mut limits);
+        let (group, peak_memory_bytes) = limits.end_call();
+        worker_now.group = group;
+        let called = called.map_err(|e| {
+            let reason = format!("the worker of slot {} on {} cannot be used: {e}", run.slot + 1, self.name);
+            failed(FailureKind::Node, reason)
+        })?;
+        let is_damaged = self.find_damaged(run, changes);
+        let (status, stdout, cpu_us) = match called.end {
+            CallEnd::Answered { has_failed, cpu_us, content } => {
+                *worker = Some(worker_now);
+                match content {
+                    Ok(content) => (if has_failed { Status::Exited(1) } else { Status::Succeeded }, content, cpu_us),
+                    Err(bytes) => {
+                        let (bytes, limit) = (format_bytes(bytes), format_bytes(template.capture_bytes));
+                        let reason = format!(
+                            "its result has {bytes}, and {limit} can be sent: write large results to a file, and \
+                             return that"
+                        );
+                        (failed(FailureKind::Start, reason), Vec::new(), cpu_us)
+                    }
+                }
+            }
+            // A worker that ends by itself has not answered, whatever its exit code is.
+            CallEnd::Died(end) => match status_of(end) {
+                Status::Succeeded => {
+                    (failed(FailureKind::Start, "its worker has ended with exit code 0 during the call"), Vec::new(), 0)
+                }
+                status => (status, Vec::new(), 0),
+            },
+        };
+        let mut outcome = Outcome::of(status);
+        outcome.cpu_us = cpu_us;
+        outcome.peak_memory_bytes = peak_memory_bytes;
+        outcome.suspended_us = called.suspended.as_micros() as u64;
+        outcome.stdout = stdout;
+        outcome.stderr = called.printed.bytes;
+        outcome.cut_bytes = called.printed.cut_bytes;
+        fail_if_damaged(&mut outcome, is_damaged);
+        Ok((outcome, is_damaged))
+    }
+
+    fn start_worker(
+        &self,
+        run: &TaskRun,
+        words: &[Template],
+        with: &Expansion<'_>,
+        groups: &mut crate::resources::task_group::SlotGroups,
+    ) -> Result<Worker, Status> {
+        debug_assert!(!words.is_empty(), "checked when it was submitted");
+        let template = &run.task.template;
+        // It works for all calls, so it has nothing of this one.
+        let mut command = self.command(run, with, None)?;
+        let name = format!("{}-{}", run.task.id(), run.task.assignment.attempt);
+        command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name);
+        let marks = vec![format!("{WORKER_VARIABLE}={name}"), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
+        let tasks = self.group.wait().tasks.as_ref().ok();
+        let limits = self.resources.prepare(tasks, groups, &template.resources, &run.cores);
+        let mut limits = limits.map_err(|e| {
+            let reason = format!("cannot make the control group of a worker on {}: {e}", self.name);
+            failed(FailureKind::Node, reason)
+        })?;
+        let process = retry_busy(|| WorkerProcess::start(&command, marks.clone(), &mut limits));
+        let process = process.map_err(|e| self.cannot_start(&command, &e))?;
+        let (group, _) = limits.end_call();
+        let (job, template) = (run.task.id().job, template.clone());
+        Ok(Worker { job, template, gpus: run.gpus.clone(), cores: run.cores.clone(), process, group })
+    }
+}

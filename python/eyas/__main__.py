@@ -1,0 +1,22 @@
+"""The ``eyas`` command."""
+
+import os
+import sys
+import sysconfig
+
+from . import _eyas
+
+
+def program() -> str:
+    """Path of the command, for the processes that it starts."""
+    script = os.path.join(sysconfig.get_path("scripts"), "eyas")
+    return script if os.path.exists(script) else os.path.abspath(sys.argv[0])
+
+
+def main() -> int:
+    """Run the command line of this process."""
+    return _eyas.main(["eyas", *sys.argv[1:]], program())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

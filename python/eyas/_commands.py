@@ -1,0 +1,76 @@
+"""Commands with files."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import string
+from collections.abc import Sequence
+
+from ._files import File, Output
+
+__all__ = ["Completed", "Words"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Completed:
+    """The end of a command that succeeded."""
+
+    #: The words of the command, as they were submitted.
+    args: str | Sequence[str]
+    #: What it has printed, in bytes.
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def returncode(self) -> int:
+        """Exit code of the command, as :class:`subprocess.CompletedProcess` has it."""
+        return 0
+
+
+class Words:
+    """A command with placeholders in braces, such as ``sort {table} -o {sorted}``, for the keywords of a call."""
+
+    def __init__(self, command: str | Sequence[str], values: dict[str, object]) -> None:
+        """Find the placeholders. A text is split into words as a shell does."""
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+        #: Words with numbers of columns in braces.
+        self.words: list[str] = []
+        #: The columns: the text, and whether it names an input.
+        self.columns: list[tuple[bytes, bool]] = []
+        #: Patterns and destinations of the outputs, with numbers of columns in braces.
+        self.outputs: list[tuple[str, str]] = []
+        self._numbers: dict[str, int] = {}
+        self._values = values
+        for word in words:
+            parts: list[str] = []
+            for literal, name, spec, conversion in string.Formatter().parse(word):
+                # Braces have a meaning for eyas, too, so text with braces is a column.
+                parts.append(f"{{{self._column(literal)}}}" if "{" in literal or "}" in literal else literal)
+                if name is None:
+                    continue
+                if spec or conversion or name not in values:
+                    raise ValueError(f"the command has {{{name}}}, and there is no such keyword")
+                parts.append(f"{{{self._number(name)}}}")
+            self.words.append("".join(parts))
+        if unused := values.keys() - self._numbers.keys():
+            raise ValueError(f"the command has no {{{min(unused)}}}")
+
+    def _column(self, text: str, is_input: bool = False) -> int:
+        self.columns.append((text.encode(errors="surrogateescape"), is_input))
+        return len(self.columns)
+
+    def _number(self, name: str) -> int:
+        """Return the column of a keyword."""
+        if name not in self._numbers:
+            value = self._values[name]
+            if isinstance(value, File):
+                number = self._column(value.source, True)
+            elif isinstance(value, Output):
+                # A name of the command's own folder.
+                number = self._column(f"{name}-{value.destination.rpartition('/')[2]}")
+                self.outputs.append((f"{{{number}}}", f"{{{self._column(value.destination)}}}"))
+            else:
+                number = self._column(str(value))
+            self._numbers[name] = number
+        return self._numbers[name]

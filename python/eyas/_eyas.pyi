@@ -1,0 +1,77 @@
+"""The native part of the package."""
+
+from os import PathLike
+from typing import final
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be reached, or refuses a request."""
+
+@final
+class CallSession:
+    """A job that is attached to a connection. Calls are added to it, and their results come in any order."""
+
+    @property
+    def job(self) -> int:
+        """Id of the job."""
+
+    def __new__(
+        cls, name: str, *, cluster: str | None = None, access: str | PathLike[str] | None = None
+    ) -> CallSession:
+        """Connect to a cluster, and attach a job."""
+
+    def add_template(
+        self,
+        words: list[str],
+        *,
+        is_command: bool,
+        environment: list[tuple[str, str]],
+        outputs: list[tuple[str, str]],
+        cpus_milli: int,
+        memory_bytes: int,
+        gpus: int,
+        timeout_us: int | None,
+        retries: int,
+        priority: int,
+        requirements: str | None,
+        capture_bytes: int,
+    ) -> int:
+        """Add a kind of tasks, and return its number.
+
+        ``words`` start a worker that is called, or are a command with placeholders for columns. Each output is a
+        pattern and a destination, both with placeholders.
+        """
+
+    def submit(self, template: int, columns: list[tuple[bytes, bool]], inputs: list[bytes] = ...) -> int:
+        """Add a task, and return its number.
+
+        A column is its text, and whether it is the path or URL of an input. Further inputs have no column.
+        """
+
+    def cancel(self, task: int) -> None:
+        """Cancel a call."""
+
+    def close(self) -> None:
+        """Add no more calls."""
+
+    def results(self, timeout_s: float) -> list[tuple[int, int, bytes, bytes, str, str]] | None:
+        """Wait for results; ``None`` if no more can come.
+
+        A result is the number of its call, how the call has ended (0: returned, 1: raised, 2: failed, 3: cancelled),
+        its answer, what it has printed, the name of its executor, and the reason of a failure.
+        """
+
+    def disconnect(self) -> None:
+        """End the connection. Calls that have not ended are cancelled."""
+
+def ask(
+    what: str,
+    *,
+    job: int | None = None,
+    task: int | None = None,
+    cluster: str | None = None,
+    access: str | PathLike[str] | None = None,
+) -> str:
+    """Ask a cluster for its ``executors``, a ``job``, the ``report`` of a job, or to ``explain`` a task, as JSON."""
+
+def main(words: list[str], program: str) -> int:
+    """Run the ``eyas`` command, and return its exit code."""

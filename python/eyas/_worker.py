@@ -1,0 +1,130 @@
+"""A worker: answers calls one after another over the socket that is its standard input.
+
+=======  ======================================================================================================
+message  bytes
+=======  ======================================================================================================
+call     number of parts (4), then each part: its length (8), and its bytes; the parts are the call, the id of
+         the task, the folder of its files, and the paths of its inputs
+answer   whether the call has raised (1), processor time in microseconds (8), length (8), and the pickled value,
+         or the exception with its traceback
+=======  ======================================================================================================
+
+Numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import socket
+import struct
+import sys
+import time
+import traceback
+from typing import IO, Any
+
+from . import _pickling
+from ._files import Arguments
+
+#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, and
+#: ``initializer``, the pickled call of a function, in base64.
+SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
+
+_ANSWER = struct.Struct("<BQQ")
+
+
+class InitializerFailed(Exception):
+    """The initializer of a worker has raised; the text is its traceback."""
+
+
+class UnsentError(RuntimeError):
+    """The result or exception of a call cannot be pickled."""
+
+
+def _failure(error: BaseException) -> bytes:
+    """Pickle an exception with its traceback."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        content = _pickling.dumps((error, text))
+        pickle.loads(content)
+    except BaseException:  # Whatever the class of the exception does.
+        content = _pickling.dumps((UnsentError(f"{type(error).__name__}: {error}"), text))
+    return content
+
+
+class Worker:
+    """The state of a worker."""
+
+    def __init__(self) -> None:
+        """Take the socket, and initialise the process."""
+        self._channel = socket.socket(fileno=os.dup(0))
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        self._requests: IO[bytes] = self._channel.makefile("rb")
+        self._calls = _pickling.CallReader()
+        settings = json.loads(os.environ.pop(SETTINGS_VARIABLE, "{}"))
+        for folder in settings.get("path", []):
+            if folder not in sys.path:
+                sys.path.append(folder)
+        if os.path.isdir(settings.get("folder", "")):
+            os.chdir(settings["folder"])
+        self._broken: InitializerFailed | None = None
+        if initializer := settings.get("initializer"):
+            try:
+                function, args, kwargs = self._calls.read(base64.b64decode(initializer))
+                function(*args, **kwargs)
+            except BaseException as error:
+                self._broken = InitializerFailed("".join(traceback.format_exception(error)))
+
+    def serve(self) -> None:
+        """Answer calls until the socket is closed."""
+        while parts := self._next():
+            began = time.process_time_ns()
+            has_raised, content = self._answer(parts)
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            cpu_us = (time.process_time_ns() - began) // 1000
+            head = _ANSWER.pack(has_raised, cpu_us, len(content))
+            if len(content) < 65536:
+                self._channel.sendall(head + content)
+            else:
+                self._channel.sendall(head)
+                self._channel.sendall(content)
+
+    def _next(self) -> list[bytes]:
+        """Return the parts of the next call; none if there are no more calls."""
+        count = self._requests.read(4)
+        if len(count) < 4:
+            return []
+        parts: list[bytes] = []
+        for _ in range(int.from_bytes(count, "little")):
+            length = int.from_bytes(self._requests.read(8), "little")
+            parts.append(self._requests.read(length))
+        return parts
+
+    def _answer(self, parts: list[bytes]) -> tuple[bool, bytes]:
+        """Whether the call has raised, and the pickled value or exception."""
+        try:
+            if self._broken is not None:
+                raise self._broken
+            if len(parts) > 3 or parts[2]:
+                with Arguments(parts[2], parts[3:]):
+                    function, args, kwargs = self._calls.read(parts[0])
+            else:
+                function, args, kwargs = self._calls.read(parts[0])
+            value: Any = function(*args, **kwargs)
+            return False, _pickling.dumps(value)
+        except BaseException as error:  # Also the exit of a program that the function calls.
+            return True, _failure(error)
+
+
+def main() -> None:
+    """Run a worker."""
+    Worker().serve()
+    # Threads that calls have left must not keep the process.
+    sys.stdout.flush()
+    os._exit(0)
+

@@ -1,0 +1,14 @@
+//! The native part of the Python package: the connection of an executor to a cluster, and the `eyas` command.
+
+mod command;
+mod session;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _eyas {
+    #[pymodule_export]
+    use super::command::main;
+    #[pymodule_export]
+    use super::session::{CallSession, ClusterError, ask};
+}

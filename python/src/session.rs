@@ -1,0 +1,374 @@
+//! A job that is attached to a connection, for one executor of the Python package.
+
+use std::collections::VecDeque;
+use std::mem::take;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::{
+    GPU, Input, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate,
+    Template, Value, WorkingFolder,
+};
+use eyas_client::{
+    AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
+};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
+
+/// Threads that send and receive.
+const THREADS: usize = 1;
+
+/// What was not sent yet.
+#[derive(Default)]
+struct Unsent {
+    templates: Vec<TaskTemplate>,
+    objects: Vec<ObjectSpec>,
+    items: Vec<TaskItem>,
+    cancelled: Vec<u32>,
+    /// Numbers of templates and tasks so far.
+    template_count: u16,
+    task_count: u32,
+    is_closed: bool,
+}
+
+/// What was received and not taken yet.
+#[derive(Default)]
+struct Received {
+    results: VecDeque<EndedCall>,
+    /// Why no more can come; an empty text if the job has ended as it was asked to.
+    end: Option<String>,
+}
+
+/// The result of a call.
+struct EndedCall {
+    task: u32,
+    status: Status,
+    answer: Vec<u8>,
+    printed: Vec<u8>,
+    executor: String,
+}
+
+struct Shared {
+    unsent: Mutex<Unsent>,
+    /// Something is to be sent.
+    is_unsent: Notify,
+    received: Mutex<Received>,
+    /// Something was received.
+    is_received: Condvar,
+}
+
+/// A job that is attached to a connection. Calls are added to it, and their results come in any order.
+#[pyclass(frozen)]
+pub struct CallSession {
+    shared: Arc<Shared>,
+    runtime: Mutex<Option<Runtime>>,
+    inputs: Mutex<AttachedInputs>,
+    /// Id of the job.
+    #[pyo3(get)]
+    job: u32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn error(why: impl ToString) -> PyErr {
+    ClusterError::new_err(why.to_string())
+}
+
+fn cluster_of(access: Option<PathBuf>, name: Option<String>) -> Result<Cluster, ClusterNotFound> {
+    match (access, name) {
+        (Some(access), _) => Ok(Cluster::with_access(&access)),
+        (None, Some(name)) => Cluster::named(&name),
+        (None, None) => Cluster::implied(),
+    }
+}
+
+/// Asks a cluster for something. The answer is the JSON of the command that shows the same.
+#[pyfunction]
+#[pyo3(signature = (what, *, job=None, task=None, cluster=None, access=None))]
+pub fn ask(
+    py: Python<'_>,
+    what: &str,
+    job: Option<u32>,
+    task: Option<u32>,
+    cluster: Option<String>,
+    access: Option<PathBuf>,
+) -> PyResult<String> {
+    let job = job.map(JobId);
+    let request = match (what, job, task) {
+        ("executors", ..) => FromClient::Executors,
+        ("job", Some(job), _) => FromClient::Jobs { job: Some(job) },
+        ("report", Some(job), _) => FromClient::Report { job },
+        ("explain", Some(job), Some(index)) => FromClient::Explain { task: TaskId { job, index } },
+        _ => return Err(error(format!("there is nothing to ask about {what}"))),
+    };
+    py.detach(|| {
+        let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
+        let answer = runtime.block_on(async { Client::connect(&access).await?.ask(request).await });
+        let json = match answer.map_err(error)? {
+            ToClient::Executors(views) => serde_json::to_string(&views),
+            ToClient::Jobs(views) => serde_json::to_string(&views),
+            ToClient::Report(report) => serde_json::to_string(&report),
+            ToClient::Explained(explanation) => serde_json::to_string(&explanation),
+            _ => return Err(error("the dispatcher has given another answer")),
+        };
+        json.map_err(error)
+    })
+}
+
+#[pymethods]
+impl CallSession {
+    /// Connects to the cluster with this access file or name, or to the one that `eyas` commands use by default, and
+    /// attaches a job with this name.
+    #[new]
+    #[pyo3(signature = (name, *, cluster=None, access=None))]
+    fn new(py: Python<'_>, name: String, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
+        py.detach(|| {
+            let cluster = cluster_of(access, cluster).map_err(error)?;
+            let access = cluster.access().map_err(error)?;
+            let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build();
+            let runtime = runtime.map_err(error)?;
+            let attached = runtime.block_on(async { Client::connect(&access).await?.attach(name).await });
+            let (job, sender, receiver) = attached.map_err(error)?;
+            let shared = Arc::new(Shared {
+                unsent: Mutex::default(),
+                is_unsent: Notify::new(),
+                received: Mutex::default(),
+                is_received: Condvar::new(),
+            });
+            runtime.spawn(send(shared.clone(), sender));
+            runtime.spawn(receive(shared.clone(), receiver));
+            let inputs = Mutex::new(AttachedInputs::new(&cluster));
+            Ok(CallSession { shared, runtime: Mutex::new(Some(runtime)), inputs, job: job.0 })
+        })
+    }
+
+    /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or, with `is_command`, are
+    /// a command with placeholders for columns. Each output is a pattern and a destination, both with placeholders.
+    #[pyo3(signature = (words, *, is_command, environment, outputs, cpus_milli, memory_bytes, gpus, timeout_us, retries,
+                        priority, requirements, capture_bytes))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn add_template(
+        &self,
+        words: Vec<String>,
+        is_command: bool,
+        environment: Vec<(String, String)>,
+        outputs: Vec<(String, String)>,
+        cpus_milli: u32,
+        memory_bytes: u64,
+        gpus: u64,
+        timeout_us: Option<u64>,
+        retries: u32,
+        priority: i32,
+        requirements: Option<String>,
+        capture_bytes: u64,
+    ) -> PyResult<u16> {
+        let program = match is_command {
+            true => Program::Command(words.iter().map(|word| Template::parse(word.as_str())).collect()),
+            false => Program::Call(words.iter().map(|word| Template::literal(word.as_str())).collect()),
+        };
+        let mut template = TaskTemplate::new(program);
+        template.env = environment.into_iter().map(|(name, value)| (name, Template::literal(value.as_str()))).collect();
+        // A worker works for many calls.
+        template.folder = if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
+        template.base = Name::from(std::env::current_dir()?.into_os_string().into_vec());
+        let output = |(pattern, destination): (String, String)| OutputSpec {
+            pattern: Template::parse(pattern.as_str()),
+            destination: Some(Template::parse(destination.as_str())),
+            replicas: 0,
+            until_read: false,
+            optional: false,
+        };
+        template.outputs = outputs.into_iter().map(output).collect();
+        template.resources = Resources { cpus_milli, memory_bytes, ..Resources::default() };
+        if gpus > 0 {
+            template.resources.named.push((GPU.into(), gpus));
+        }
+        (template.timeout_us, template.retries, template.priority) = (timeout_us, retries, priority);
+        (template.requirements, template.capture_bytes) = (requirements, capture_bytes);
+        let mut unsent = lock(&self.shared.unsent);
+        let number = unsent.template_count;
+        unsent.template_count = number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
+        unsent.templates.push(template);
+        Ok(number)
+    }
+
+    /// Adds a task, and returns its number. A column is its text, and whether it is the path of an input: then the text
+    /// is the path or URL. Further inputs have no column.
+    #[pyo3(signature = (template, columns, inputs=Vec::new()))]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        template: u16,
+        columns: Vec<(PyBackedBytes, bool)>,
+        inputs: Vec<Vec<u8>>,
+    ) -> PyResult<u32> {
+        let mut names = Vec::new();
+        let values = columns.iter().map(|(text, is_input)| {
+            let text = Name::from(&text[..]);
+            let input = is_input.then_some(names.len() as u32);
+            names.extend(is_input.then(|| text.clone()));
+            Value { text, input }
+        });
+        let values = values.collect();
+        names.extend(inputs.into_iter().map(Name::from));
+        let inputs = if names.is_empty() { Vec::new() } else { py.detach(|| self.look_up(&names))? };
+        let item = TaskItem { template, values, inputs };
+        let mut unsent = lock(&self.shared.unsent);
+        if unsent.is_closed {
+            return Err(error("the session was closed"));
+        }
+        let number = unsent.task_count;
+        unsent.task_count += 1;
+        let is_first = unsent.items.is_empty();
+        unsent.items.push(item);
+        drop(unsent);
+        if is_first {
+            self.shared.is_unsent.notify_one();
+        }
+        Ok(number)
+    }
+
+    /// Cancels a call.
+    fn cancel(&self, task: u32) {
+        lock(&self.shared.unsent).cancelled.push(task);
+        self.shared.is_unsent.notify_one();
+    }
+
+    /// Adds no more calls. The results of those that were added still come.
+    fn close(&self) {
+        lock(&self.shared.unsent).is_closed = true;
+        self.shared.is_unsent.notify_one();
+    }
+
+    /// Waits for results, for up to `timeout_s`, and returns them: the number of the call, how it ended (0: it has
+    /// returned, 1: it has raised, 2: it has not ended by itself), its answer, what it printed, the name of the
+    /// executor, and the reason of a failure. `None` if no more can come.
+    #[expect(clippy::type_complexity, reason = "a tuple in Python")]
+    fn results<'py>(
+        &self,
+        py: Python<'py>,
+        timeout_s: f64,
+    ) -> PyResult<Option<Vec<(u32, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, String, String)>>> {
+        let (results, end) = py.detach(|| {
+            let received = lock(&self.shared.received);
+            let is_empty = |received: &mut Received| received.results.is_empty() && received.end.is_none();
+            let timeout = Duration::from_secs_f64(timeout_s);
+            let waited = self.shared.is_received.wait_timeout_while(received, timeout, is_empty);
+            let (mut received, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            (take(&mut received.results), received.end.clone())
+        });
+        if results.is_empty() {
+            return match end {
+                None => Ok(Some(Vec::new())),
+                Some(why) if why.is_empty() => Ok(None),
+                Some(why) => Err(error(why)),
+            };
+        }
+        let told = results.into_iter().map(|result| {
+            let (how, why) = match &result.status {
+                Status::Succeeded => (0, String::new()),
+                // The worker has answered with an exception.
+                Status::Exited(1) if !result.answer.is_empty() => (1, String::new()),
+                Status::Cancelled => (3, String::new()),
+                status => (2, status.to_string()),
+            };
+            let (answer, printed) = (PyBytes::new(py, &result.answer), PyBytes::new(py, &result.printed));
+            (result.task, how, answer, printed, result.executor, why)
+        });
+        Ok(Some(told.collect()))
+    }
+
+    /// Ends the connection. Calls that have not ended are cancelled.
+    fn disconnect(&self, py: Python<'_>) {
+        let runtime = lock(&self.runtime).take();
+        if let Some(runtime) = runtime {
+            py.detach(|| runtime.shutdown_timeout(Duration::from_secs(1)));
+            end(&self.shared, String::new());
+        }
+    }
+}
+
+impl CallSession {
+    /// Looks up inputs, and adds the objects that the job does not have yet.
+    fn look_up(&self, names: &[Name]) -> PyResult<Vec<Input>> {
+        let mut known = lock(&self.inputs);
+        let runtime = lock(&self.runtime);
+        let runtime = runtime.as_ref().ok_or_else(|| error("the session has ended"))?;
+        let look = |name| match runtime.block_on(known.input(name)) {
+            Ok((input, object)) => {
+                // In the order of their numbers: the inputs are still locked.
+                lock(&self.shared.unsent).objects.extend(object);
+                Ok(input)
+            }
+            Err(why) => Err(PyOSError::new_err(why.to_string())),
+        };
+        names.iter().map(look).collect()
+    }
+}
+
+/// Sends what is added, all that has gathered at a time.
+async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
+    let mut has_closed = false;
+    loop {
+        shared.is_unsent.notified().await;
+        let (templates, objects, items, cancelled, is_closed) = {
+            let mut unsent = lock(&shared.unsent);
+            let Unsent { templates, objects, items, cancelled, is_closed, .. } = &mut *unsent;
+            (take(templates), take(objects), take(items), take(cancelled), *is_closed)
+        };
+        let sending = async {
+            sender.add(templates, objects, items).await?;
+            for task in cancelled {
+                sender.cancel(task).await?;
+            }
+            if is_closed && !std::mem::replace(&mut has_closed, true) {
+                sender.close().await?;
+            }
+            Ok::<(), eyas_client::ClientError>(())
+        };
+        if let Err(why) = sending.await {
+            // What the dispatcher has said at last is a better reason, if it has said something.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            return end(&shared, why.to_string());
+        }
+    }
+}
+
+/// Receives results until there are no more.
+async fn receive(shared: Arc<Shared>, mut receiver: AttachedReceiver) {
+    loop {
+        match receiver.next().await {
+            Ok(AttachedEvent::Results(results)) => {
+                let results = results.into_iter().map(|result| EndedCall {
+                    task: result.index,
+                    status: result.outcome.status,
+                    answer: result.outcome.stdout,
+                    printed: result.outcome.stderr,
+                    executor: result.executor,
+                });
+                lock(&shared.received).results.extend(results);
+                shared.is_received.notify_all();
+            }
+            Ok(AttachedEvent::Over(_)) => return end(&shared, String::new()),
+            Err(why) => return end(&shared, why.to_string()),
+        }
+    }
+}
+
+fn end(shared: &Shared, why: String) {
+    lock(&shared.received).end.get_or_insert(why);
+    shared.is_received.notify_all();
+}

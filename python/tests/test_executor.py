@@ -1,0 +1,303 @@
+"""The executor, on a cluster on this machine."""
+
+import asyncio
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent import futures
+
+import eyas
+import pytest
+
+#: Seconds that nothing here takes.
+LONG_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with eyas.local(max_workers=2) as executor:
+        yield executor
+
+
+def script(text, *, env=None):
+    """Run a program as another process."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def test_functions_of_this_process_go_along(executor):
+    offset = 3
+
+    class Point:
+        def __init__(self, x):
+            self.x = x
+
+    point = executor.submit(lambda point: Point(point.x + offset), Point(1)).result(LONG_S)
+    assert (type(point).__name__, point.x) == ("Point", 4)
+
+
+def test_workers_stay(executor):
+    seen = {executor.submit(os.getpid).result(LONG_S) for _ in range(20)}
+    assert len(seen) <= 2
+    assert os.getpid() not in seen
+
+
+def test_an_exception_has_its_traceback_and_says_where(executor):
+    with pytest.raises(ZeroDivisionError) as raised:
+        executor.submit(divmod, 1, 0).result(LONG_S)
+    assert "function(*args, **kwargs)" in str(raised.value.__cause__)
+    (note,) = raised.value.__notes__
+    assert note.startswith("Call ") and note.endswith("on n1.")
+
+
+class Unpicklable(Exception):
+    def __init__(self, first, second):
+        super().__init__(first)
+
+
+def raise_unpicklable():
+    raise Unpicklable(1, 2)
+
+
+def test_exceptions_that_do_not_unpickle_are_described(executor):
+    with pytest.raises(RuntimeError, match="Unpicklable: 1") as raised:
+        executor.submit(raise_unpicklable).result(LONG_S)
+    assert "raise_unpicklable" in str(raised.value.__cause__)
+
+
+def test_what_cannot_be_pickled_is_the_error_of_its_call(executor):
+    with pytest.raises(TypeError, match="pickle"):
+        executor.submit(len, threading.Lock()).result(LONG_S)
+    with pytest.raises(TypeError, match="pickle"):
+        executor.submit(threading.Lock).result(LONG_S)
+    with socket.socket() as channel, pytest.raises(TypeError, match="pickle"):
+        executor.submit(lambda: channel.recv(1)).result(LONG_S)
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def deep(depth):
+    return [] if depth == 0 else [deep(depth - 1)]
+
+
+def test_recursion_without_an_end_is_an_error(executor):
+    with pytest.raises(RecursionError):
+        executor.submit(deep, 1_000_000).result(LONG_S)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (functools.partial(os._exit, 3), "exit code 3"),
+        (functools.partial(os._exit, 0), "exit code 0"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "killed by signal 11"),
+    ],
+)
+def test_a_worker_that_ends_fails_its_call_alone(executor, end, reason):
+    with pytest.raises(eyas.CallFailed, match=reason):
+        executor.submit(end).result(LONG_S)
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_sys_exit_is_an_exception(executor):
+    pid = executor.submit(os.getpid).result(LONG_S)
+    with pytest.raises(SystemExit):
+        executor.submit(sys.exit, 3).result(LONG_S)
+    assert pid in {executor.submit(os.getpid).result(LONG_S) for _ in range(20)}
+
+
+def test_a_call_that_is_cancelled_ends(executor):
+    running = executor.submit(time.sleep, LONG_S)
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+    began = time.monotonic()
+    assert running.cancel()
+    # Its slot is free again.
+    assert list(executor.map(abs, range(-9, 0))) == list(range(9, 0, -1))
+    futures.wait([executor.submit(time.sleep, 0.1) for _ in range(2)])
+    assert time.monotonic() - began < LONG_S / 2
+
+
+def test_a_call_ends_at_its_timeout():
+    with eyas.local(max_workers=1, timeout=0.3) as executor:
+        with pytest.raises(eyas.CallFailed, match="timed out"):
+            executor.submit(time.sleep, LONG_S).result(LONG_S)
+        assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_large_arguments_and_results(executor):
+    content = os.urandom(5 << 20)
+    assert executor.submit(bytes.upper, content).result(LONG_S) == content.upper()
+
+
+def test_a_result_that_is_too_large_is_an_error(executor):
+    with pytest.raises(eyas.CallFailed, match="its result has .* can be sent"):
+        executor.submit(bytes, 40 << 20).result(LONG_S)
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_map_in_chunks_and_with_a_buffer(executor):
+    assert list(executor.map(pow, range(100), [2] * 100, chunksize=7)) == [x * x for x in range(100)]
+    taken = []
+    results = executor.map(abs, (taken.append(x) or x for x in range(1000)), buffersize=4)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    assert len(taken) <= 8
+    results.close()
+    with pytest.raises(ValueError):
+        executor.map(abs, [], buffersize=0)
+
+
+def test_asyncio(executor):
+    async def both():
+        loop = asyncio.get_running_loop()
+        one = loop.run_in_executor(executor, pow, 2, 5)
+        return await one, await asyncio.wrap_future(executor.submit(pow, 2, 6))
+
+    assert asyncio.run(both()) == (32, 64)
+
+
+def test_what_calls_print_is_printed_here():
+    done = script(
+        """
+        import eyas
+        with eyas.local(max_workers=1) as executor:
+            executor.submit(print, "from a worker").result()
+        """
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("from a worker\n", "", 0)
+
+
+def test_calls_end_before_the_interpreter_does(tmp_path):
+    done = script(
+        f"""
+        import atexit, eyas, time
+        def run_last():
+            try:
+                executor.submit(abs, 1)
+            except RuntimeError as error:
+                print(error)
+        atexit.register(run_last)
+        executor = eyas.local(max_workers=1)
+        executor.submit(time.sleep, 0.5)
+        executor.submit(open, {str(tmp_path / "made")!r}, "w").add_done_callback(lambda future: None)
+        """
+    )
+    assert done.stdout == "cannot schedule new futures after shutdown\n"
+    assert (tmp_path / "made").exists()
+
+
+def test_an_executor_is_of_no_use_in_a_forked_child():
+    done = script(
+        """
+        import eyas, os
+        with eyas.local(max_workers=1) as executor:
+            child = os.fork()
+            if child == 0:
+                try:
+                    executor.submit(abs, 1)
+                except eyas.ClusterLost as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+            print(executor.submit(abs, -1).result())
+        """
+    )
+    assert done.stdout.splitlines() == [
+        "an executor cannot be used in a process that was forked after its start",
+        "1",
+    ]
+
+
+def test_calls_of_a_client_that_dies_end(tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    env = {"EYAS_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "eyas"]
+    run = functools.partial(subprocess.run, check=True, env={**os.environ, **env}, timeout=LONG_S)
+    run([*command, "start", "local", "--nodes", "1", "--slots", "1", "--detach"], capture_output=True)
+    try:
+        text = f"""
+            import eyas, os, pathlib, time
+            def work(number):
+                (pathlib.Path({str(marks)!r}) / str(number)).touch()
+                time.sleep(0.5)
+            executor = eyas.connect()
+            calls = [executor.submit(work, number) for number in range(1000)]
+            calls[0].result()
+            os.kill(os.getpid(), 9)
+        """
+        assert script(text, env=env).returncode == -9
+        deadline = time.monotonic() + LONG_S
+        while b"[]" not in run([*command, "job", "list", "--json"], capture_output=True).stdout:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert len(list(marks.iterdir())) < 20
+    finally:
+        run([*command, "stop"], capture_output=True)
+
+
+def test_an_executor_without_a_cluster_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("EYAS_HOME", str(tmp_path))
+    with pytest.raises(eyas.ClusterError, match="access"):
+        eyas.connect("nowhere")
+
+
+def test_a_cluster_that_is_killed_ends_its_calls():
+    executor = eyas.local(max_workers=1)
+    future = executor.submit(time.sleep, LONG_S)
+    os.kill(executor._state.cluster._process.pid, signal.SIGKILL)
+    with pytest.raises(eyas.ClusterLost):
+        future.result(LONG_S)
+    with pytest.raises(eyas.ClusterLost):
+        executor.submit(abs, 1)
+    executor.shutdown()
+
+
+def test_a_file_arrives_as_a_local_path_and_an_output_appears(executor, tmp_path):
+    (tmp_path / "a.txt").write_text("some text\n")
+
+    def copy(source, target, *, word):
+        assert not str(source).startswith(str(tmp_path))
+        target.write_text(word + source.read_text())
+        return source.name
+
+    source, target = eyas.File(tmp_path / "a.txt"), eyas.Output(tmp_path / "deep" / "b.txt")
+    assert executor.submit(copy, source, target, word="x").result(LONG_S) == "a.txt"
+    assert (tmp_path / "deep" / "b.txt").read_text() == "xsome text\n"
+    names = executor.map(lambda file: file.name, [source] * 5, chunksize=2)
+    assert list(names) == ["a.txt"] * 5
+
+
+def test_a_file_that_does_not_exist_is_an_error_where_it_is_named(executor, tmp_path):
+    with pytest.raises(OSError, match="missing.txt"):
+        executor.submit(len, eyas.File(tmp_path / "missing.txt"))
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_a_missing_output_fails_the_call(executor, tmp_path):
+    with pytest.raises(eyas.CallFailed, match="output"):
+        executor.submit(lambda path: None, eyas.Output(tmp_path / "never")).result(LONG_S)
+
+
+def test_commands(executor, tmp_path):
+    (tmp_path / "a b.txt").write_text("b\na\n")
+    table, made = eyas.File(tmp_path / "a b.txt"), eyas.Output(tmp_path / "sorted")
+    done = executor.run("sort {table} -o {made}", table=table, made=made).result(LONG_S)
+    assert (done.returncode, done.stdout, (tmp_path / "sorted").read_text()) == (0, b"", "a\nb\n")
+    done = executor.run(["printf", "%s-%s", "{{}}", "{word}"], word="two words").result(LONG_S)
+    assert done.stdout == b"{}-two words"
+    with pytest.raises(eyas.CallFailed, match="exit code 2") as raised:
+        executor.run("ls /nowhere/at/all").result(LONG_S)
+    assert "/nowhere/at/all" in raised.value.__notes__[-1]
+    for command, values in ("cat {a}", {}), ("cat", {"a": 1}), ("cat {}", {}):
+        with pytest.raises(ValueError, match="the command has"):
+            executor.run(command, **values)
