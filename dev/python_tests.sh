@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy and
-# pyright, and runs its tests. `--judges` runs CPython's own tests of executors instead, on an interpreter that has
-# them.
-# Skipped, which is said, where there is no Python 3.11 with venv, or no package index; with CI=true, that is a failure.
+# pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an interpreter
+# that has them, and joblib's. Skipped, which is said, where there is no Python 3.11 with venv, or no package index;
+# with CI=true, that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
@@ -22,15 +22,20 @@ fresh=$place/fresh/bin/python
 install() { "$fresh" -m pip --disable-pip-version-check --quiet install "$@" || skip "$* cannot be installed"; }
 install "$wheel"
 
-cd python/tests
+tests=$PWD/python/tests
 if [ "$what" = --judges ]; then
-    "$fresh" cpython_futures.py
+    # In another folder than that of the sources, so that the installed package is tested.
+    cd "$place"
+    echo "== CPython's tests of executors"
+    "$fresh" "$tests/cpython_futures.py"
+    echo "== joblib's tests of parallel calls, with the backend of eyas"
+    install pytest joblib
+    # Excluded: loops in loops whose inner backend is `eyas` by name, as workers have not imported `eyas.joblib`.
+    PYTHONPATH=$tests "$fresh" -m pytest -q -p joblib_backend -p no:cacheprovider --disable-warnings \
+        --pyargs joblib.test.test_parallel -k 'eyas and not (test_nested_loop and -eyas])'
     exit
 fi
-install pytest mypy pyright
-# The types of the package as it is installed, and of a program that uses it.
-package=$("$fresh" -c 'import eyas, os; print(os.path.dirname(eyas.__file__))')
-"$fresh" -m mypy --config-file ../pyproject.toml "$package" typed.py
-"$fresh" -m pyright --project ../pyproject.toml --pythonpath "$fresh" "$package" typed.py
-"$fresh" -m pytest -q
+install pytest numpy joblib 'dask[array]' mypy pyright
+(cd python && "$fresh" -m mypy eyas tests/typed.py && "$fresh" -m pyright --pythonpath "$fresh" eyas tests/typed.py)
+"$fresh" -m pytest -q -c python/pyproject.toml --rootdir python python/tests
 [ "$("$place/fresh/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._errors import CallFailed, ClusterError, ClusterLost
     from ._executor import Executor, Future, connect, local
     from ._files import File, Output
+    from ._shared import Shared
 
 __all__ = [
     "CallFailed",
@@ -29,6 +30,7 @@ __all__ = [
     "File",
     "Future",
     "Output",
+    "Shared",
     "connect",
     "local",
 ]
@@ -38,6 +40,7 @@ _MODULES = {
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
     "_executor": ["Executor", "Future", "connect", "local"],
     "_files": ["File", "Output"],
+    "_shared": ["Shared"],
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import contextlib
 import itertools
 import json
 import os
@@ -11,17 +12,19 @@ import pickle
 import sys
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import _base
-from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 from . import _eyas, _pickling, _worker
 from ._commands import Completed, Words
 from ._errors import CallFailed, ClusterLost
-from ._files import Arguments
+from ._files import Arguments, File
 from ._local import LocalCluster
+from ._shared import Shared, store
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,6 +46,9 @@ _RETURNED, _RAISED, _FAILED, _CANCELLED = range(4)
 
 #: The words after the interpreter that start a worker.
 _CALL = ("-c", "from eyas._worker import main; main()")
+
+
+Reuse: TypeAlias = Literal["process", "fork", "never"]
 
 
 class Options(TypedDict, total=False):
@@ -71,6 +77,8 @@ class ExecutorOptions(Options, total=False):
     initargs: tuple[Any, ...]
     name: str
     folder: str | os.PathLike[str] | None
+    reuse: Reuse
+    objects: str | os.PathLike[str] | None
 
 
 class Future(futures.Future[_T]):
@@ -101,6 +109,8 @@ class _State:
         self.pending: dict[int, Future[Any]] = {}
         self.is_shut = False
         self.broken: BaseException | None = None
+        #: Files of shared values.
+        self.values: list[str] = []
 
     def receive(self) -> None:
         """Receive results until there are no more."""
@@ -172,6 +182,9 @@ class _State:
         if why is not None or self.pending:
             self.break_with(ClusterLost(str(why or "the job has ended")))
         self.session.disconnect()
+        for path in self.values:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         if self.cluster is not None:
             self.cluster.stop()
 
@@ -210,6 +223,10 @@ class Executor(futures.Executor):
     ``max_workers`` is the number of processors of a cluster that is started for this executor; with ``cluster`` or
     ``access``, calls run on the cluster with that name or access file. ``initializer`` is called in each worker before
     its first call, in ``folder``, which is the current one if the node has it. The other keywords are :class:`Options`.
+
+    ``reuse`` says how much of a call the next one in its worker finds: everything (``process``), what the initializer
+    and imports have left (``fork``: a child of the worker runs each call), or nothing (``never``: each call has a new
+    interpreter). Values of :meth:`share` are kept in the folder ``objects``, which all nodes must see.
     """
 
     def __init__(
@@ -223,6 +240,8 @@ class Executor(futures.Executor):
         name: str = "python",
         nodes: int = 1,
         folder: str | os.PathLike[str] | None = None,
+        reuse: Reuse = "process",
+        objects: str | os.PathLike[str] | None = None,
         **options: Unpack[Options],
     ) -> None:
         """Start or join a cluster."""
@@ -230,7 +249,9 @@ class Executor(futures.Executor):
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
-        settings: dict[str, Any] = {"path": sys.path, "folder": os.fspath(folder or os.getcwd())}
+        if reuse not in ("process", "fork", "never"):
+            raise ValueError('reuse must be "process", "fork" or "never"')
+        settings: dict[str, Any] = {"reuse": reuse, "path": sys.path, "folder": os.fspath(folder or os.getcwd())}
         if initializer is not None:
             call = _pickling.call_bytes(_pickling.dumps(initializer), initargs, {})
             settings["initializer"] = base64.b64encode(call).decode()
@@ -245,7 +266,9 @@ class Executor(futures.Executor):
             if own is not None:
                 own.stop()
             raise
-        self._max_workers = max_workers or os.cpu_count() or 1
+        self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
+        self._max_workers = max_workers or max(1, sum(node["capacity"]["cpus_milli"] for node in self.nodes()) // 1000)
+        self._objects = None if objects is None else os.path.abspath(objects)
         self._state = _State(session, own)
         self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings))]
         self._options = options
@@ -346,6 +369,42 @@ class Executor(futures.Executor):
         future: Future[Completed] = Future()
         future._command = command
         return self._add(future, template, words.columns, [])
+
+    def share(self, value: _T) -> Shared[_T]:
+        """Write a value to a file, once, for any number of calls. Each node gets one copy, which workers read in place.
+
+        The file stays until the executor ends.
+
+        >>> table = executor.share(numpy.zeros((1000, 1000)))
+        >>> executor.map(lambda table, row: table[row].sum(), itertools.repeat(table), range(1000))
+        """
+        own = self._state.cluster
+        folder = self._objects or (None if own is None else own.objects)
+        if folder is None:
+            raise ValueError("name a folder that all nodes see for shared values: connect(…, objects=FOLDER)")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, f"value-{uuid.uuid4().hex}")
+        store(value, path)
+        self._state.values.append(path)
+        return Shared(File(path))
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
+        nodes: list[dict[str, Any]] = json.loads(_eyas.ask("executors", **self._cluster))
+        return nodes
+
+    def report(self) -> dict[str, Any]:
+        """Return what has become of the calls so far: counts, times, and where inputs came from."""
+        report: dict[str, Any] = json.loads(_eyas.ask("report", job=self._state.session.job, **self._cluster))
+        return report
+
+    def explain(self, future: Future[Any]) -> dict[str, Any]:
+        """Return why a call waits, or where it runs and why, as ``eyas explain --json`` does."""
+        if future.task is None:
+            raise ValueError("the call was not submitted")
+        job, task = self._state.session.job, future.task
+        explanation: dict[str, Any] = json.loads(_eyas.ask("explain", job=job, task=task, **self._cluster))
+        return explanation
 
     @property
     def _broken(self) -> BaseException | None:

@@ -21,6 +21,8 @@ class LocalCluster:
         """Start the cluster with ``nodes`` executors of ``slots`` processors each."""
         self._folder = tempfile.mkdtemp(prefix="eyas-")
         self.access = os.path.join(self._folder, "access.toml")
+        #: Folder for shared values.
+        self.objects = os.path.join(self._folder, "values")
         words = [sys.executable, "-m", "eyas", "start", "local", "--owned", "--ephemeral", "--nodes", str(nodes)]
         if slots is not None:
             words += ["--slots", str(slots)]

@@ -18,6 +18,7 @@ import base64
 import json
 import os
 import pickle
+import signal
 import socket
 import struct
 import sys
@@ -28,11 +29,13 @@ from typing import IO, Any
 from . import _pickling
 from ._files import Arguments
 
-#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, and
+#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``, and
 #: ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 
 _ANSWER = struct.Struct("<BQQ")
+#: An answer of up to this size is sent with its header.
+_SMALL_BYTES = 65536
 
 
 class InitializerFailed(Exception):
@@ -64,12 +67,14 @@ class Worker:
             os.dup2(nothing.fileno(), 0)
         self._requests: IO[bytes] = self._channel.makefile("rb")
         self._calls = _pickling.CallReader()
-        settings = json.loads(os.environ.pop(SETTINGS_VARIABLE, "{}"))
+        self._settings = os.environ.pop(SETTINGS_VARIABLE, "{}")
+        settings = json.loads(self._settings)
         for folder in settings.get("path", []):
             if folder not in sys.path:
                 sys.path.append(folder)
         if os.path.isdir(settings.get("folder", "")):
             os.chdir(settings["folder"])
+        self._reuse = settings.get("reuse", "process")
         self._broken: InitializerFailed | None = None
         if initializer := settings.get("initializer"):
             try:
@@ -81,18 +86,46 @@ class Worker:
     def serve(self) -> None:
         """Answer calls until the socket is closed."""
         while parts := self._next():
-            began = time.process_time_ns()
-            has_raised, content = self._answer(parts)
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
-            cpu_us = (time.process_time_ns() - began) // 1000
-            head = _ANSWER.pack(has_raised, cpu_us, len(content))
-            if len(content) < 65536:
-                self._channel.sendall(head + content)
-            else:
-                self._channel.sendall(head)
-                self._channel.sendall(content)
+            if self._reuse == "fork":
+                self._serve_in_child(parts)
+                continue
+            self._serve(parts)
+            if self._reuse == "never":
+                self._begin_again()
+
+    def _serve_in_child(self, parts: list[bytes]) -> None:
+        """Have a child answer a call. If the child ends in another way, this process ends in the same."""
+        child = os.fork()
+        if child == 0:
+            self._serve(parts)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        if code != 0:
+            os._exit(code)
+
+    def _begin_again(self) -> None:
+        """Become a fresh interpreter, with the same socket."""
+        os.dup2(self._channel.fileno(), 0)
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, SETTINGS_VARIABLE: self._settings})
+
+    def _serve(self, parts: list[bytes]) -> None:
+        """Answer a call."""
+        began = time.process_time_ns()
+        has_raised, content = self._answer(parts)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        cpu_us = (time.process_time_ns() - began) // 1000
+        head = _ANSWER.pack(has_raised, cpu_us, len(content))
+        if len(content) < _SMALL_BYTES:
+            self._channel.sendall(head + content)
+        else:
+            self._channel.sendall(head)
+            self._channel.sendall(content)
 
     def _next(self) -> list[bytes]:
         """Return the parts of the next call; none if there are no more calls."""

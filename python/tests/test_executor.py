@@ -301,3 +301,52 @@ def test_commands(executor, tmp_path):
     for command, values in ("cat {a}", {}), ("cat", {"a": 1}), ("cat {}", {}):
         with pytest.raises(ValueError, match="the command has"):
             executor.run(command, **values)
+
+
+def test_reuse_says_what_a_call_finds_of_earlier_ones():
+    def count():
+        import builtins
+
+        builtins.calls = getattr(builtins, "calls", 0) + 1
+        return builtins.calls
+
+    def initialize():
+        import builtins
+
+        builtins.calls = 10
+
+    for reuse, counts in ("process", [11, 12, 13]), ("fork", [11, 11, 11]), ("never", [11, 11, 11]):
+        with eyas.local(max_workers=1, reuse=reuse, initializer=initialize) as executor:
+            assert [executor.submit(count).result(LONG_S) for _ in range(3)] == counts
+            pids = {executor.submit(os.getpid).result(LONG_S) for _ in range(3)}
+            assert len(pids) == (3 if reuse == "fork" else 1)
+            for end, reason in (functools.partial(os._exit, 4), "exit code 4"), (os.abort, "signal 6"):
+                with pytest.raises(eyas.CallFailed, match=reason):
+                    executor.submit(end).result(LONG_S)
+            assert executor.submit(abs, -1).result(LONG_S) == 1
+    with pytest.raises(ValueError, match="reuse"):
+        eyas.local(reuse="sometimes")
+
+
+def test_a_shared_value_is_read_in_place_once_a_node():
+    numpy = pytest.importorskip("numpy")
+    with eyas.local(nodes=2, max_workers=4) as executor:
+        table = executor.share({"table": numpy.arange(2_000_000)})
+
+        def look(shared, row):
+            table = shared["table"]
+            return os.getpid(), int(table[row]), table.flags.writeable, table.flags.owndata
+
+        looks = list(executor.map(look, [table] * 100, range(100)))
+        assert [value for _, value, _, _ in looks] == list(range(100))
+        assert {look[2:] for look in looks} == {(False, False)}
+        reads = [node["reads"] for node in executor.nodes()]
+        assert all(node["persistent"]["count"] + node["peer"]["count"] <= 1 for node in reads), reads
+        assert executor.report()["job"]["tasks"]["succeeded"] == 100
+
+
+def test_a_call_is_explained(executor):
+    future = executor.submit(abs, -1)
+    future.result(LONG_S)
+    assert executor.explain(future)["task"]
+    assert executor._max_workers == 2

@@ -3,7 +3,7 @@
 //! Each page is a script. Its blocks of commands (`sh`) run one after the other, in a folder that is empty at first.
 //! A block whose first line is the name of a file (`# count.toml`) becomes that file. Every other block needs a reason
 //! that readers see: a sentence before it, in its section, that contains "not run by the tests". Blocks of `text` are
-//! output.
+//! output, and `python/tests/test_guide.py` runs those of `python`.
 
 use std::fmt::Write;
 use std::fs;
@@ -69,7 +69,7 @@ fn script(page: &str) -> (String, Vec<usize>) {
         } else if let Some(name) = name {
             let content = block.text.split_once('\n').map_or("", |(_, content)| content);
             let _ = writeln!(script, "cat > {name} <<'END OF BLOCK'\n{content}END OF BLOCK");
-        } else if block.language != "text" && !block.is_excused && !is_page_excused {
+        } else if !["text", "python"].contains(&block.language.as_str()) && !block.is_excused && !is_page_excused {
             unexplained.push(block.line);
         }
     }
