@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use eyas_session::{FrameReader, FrameWriter, Session};
-use eyas_types::{Input, InputFrom, JobId, Name, ObjectId, ObjectSpec, TaskItem, TaskTemplate};
+use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskItem, TaskTemplate};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::JobView;
 
@@ -60,17 +60,18 @@ impl AttachedInputs {
         AttachedInputs { draft: Draft::new("").on_cluster(cluster), known: HashMap::new() }
     }
 
-    /// An input from a path or URL, with its present version, and its object if the job does not have it yet.
+    /// The number of the object with this path or URL in its present version, and the object if the job does not have
+    /// it yet.
     ///
     /// # Errors
     /// If the file or object is missing or cannot be read.
-    pub async fn input(&mut self, path_or_url: &Name) -> Result<(Input, Option<ObjectSpec>), DraftError> {
+    pub async fn object(&mut self, path_or_url: &Name) -> Result<(u32, Option<ObjectSpec>), DraftError> {
         self.draft.forget_inputs();
         self.draft.input(path_or_url).await?;
         let object = self.draft.objects.remove(0);
         let (next, id) = (self.known.len() as u32, object.id());
-        let index = *self.known.entry(id).or_insert(next);
-        Ok((Input { from: InputFrom::Object(index), name: None }, (index == next).then_some(object)))
+        let number = *self.known.entry(id).or_insert(next);
+        Ok((number, (number == next).then_some(object)))
     }
 }
 

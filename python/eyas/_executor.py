@@ -347,9 +347,13 @@ class Executor(futures.Executor):
         return self._add(Future(), template, columns, arguments.inputs)
 
     def _add(
-        self, future: Future[_T], template: int, columns: list[tuple[bytes, bool]], inputs: list[bytes]
+        self, future: Future[_T], template: int, columns: list[tuple[bytes, bool]], names: list[bytes]
     ) -> Future[_T]:
         state = self._state
+        inputs = []
+        if names:
+            self._refuse_if_over()
+            inputs = state.session.look_up(names)
         with state.lock:
             self._refuse_if_over()
             task = state.session.submit(template, columns, inputs)
@@ -368,7 +372,7 @@ class Executor(futures.Executor):
         template = self._template_of(tuple(words.words), tuple(words.outputs), self._options)
         future: Future[Completed] = Future()
         future._command = command
-        return self._add(future, template, words.columns, [])
+        return self._add(future, template, words.columns, [text for text, is_input in words.columns if is_input])
 
     def share(self, value: _T) -> Shared[_T]:
         """Write a value to a file, once, for any number of calls. Each node gets one copy, which workers read in place.
@@ -477,8 +481,17 @@ class Executor(futures.Executor):
         for future in pending[self._max_workers :]:
             future.cancel()
         state.shut()
-        if wait:
+        if wait and threading.current_thread() is not self._receiver:
             self._receiver.join()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        """Wait for all calls; after an interrupt, cancel them before."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            with self._state.lock:
+                pending = list(self._state.pending.values())
+            for future in pending:
+                future.cancel()
+        self.shutdown()
 
 
 def _result_or_cancel(future: Future[_T], timeout: float | None) -> _T:

@@ -41,10 +41,14 @@ class CallSession:
         pattern and a destination, both with placeholders.
         """
 
-    def submit(self, template: int, columns: list[tuple[bytes, bool]], inputs: list[bytes] = ...) -> int:
+    def look_up(self, names: list[bytes]) -> list[int]:
+        """Look up paths and URLs of inputs, and return their numbers."""
+
+    def submit(self, template: int, columns: list[tuple[bytes, bool]], inputs: list[int]) -> int:
         """Add a task, and return its number.
 
-        A column is its text, and whether it is the path or URL of an input. Further inputs have no column.
+        A column is its text, and whether it is the path of an input: of the next one of ``inputs``. Further inputs have
+        no column.
         """
 
     def cancel(self, task: int) -> None:

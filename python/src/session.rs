@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{
-    GPU, Input, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate,
-    Template, Value, WorkingFolder,
+    GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId, TaskItem,
+    TaskTemplate, Template, Value, WorkingFolder,
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
@@ -205,27 +205,36 @@ impl CallSession {
         Ok(number)
     }
 
-    /// Adds a task, and returns its number. A column is its text, and whether it is the path of an input: then the text
-    /// is the path or URL. Further inputs have no column.
-    #[pyo3(signature = (template, columns, inputs=Vec::new()))]
-    fn submit(
-        &self,
-        py: Python<'_>,
-        template: u16,
-        columns: Vec<(PyBackedBytes, bool)>,
-        inputs: Vec<Vec<u8>>,
-    ) -> PyResult<u32> {
-        let mut names = Vec::new();
+    /// Looks up paths and URLs of inputs, and returns their numbers.
+    fn look_up(&self, py: Python<'_>, names: Vec<PyBackedBytes>) -> PyResult<Vec<u32>> {
+        let names: Vec<_> = names.iter().map(|name| Name::from(&name[..])).collect();
+        py.detach(|| {
+            let mut known = lock(&self.inputs);
+            let runtime = lock(&self.runtime);
+            let runtime = runtime.as_ref().ok_or_else(|| error("the session has ended"))?;
+            let look = |name| match runtime.block_on(known.object(name)) {
+                Ok((number, object)) => {
+                    // In the order of their numbers: the inputs are still locked.
+                    lock(&self.shared.unsent).objects.extend(object);
+                    Ok(number)
+                }
+                Err(why) => Err(PyOSError::new_err(why.to_string())),
+            };
+            names.iter().map(look).collect()
+        })
+    }
+
+    /// Adds a task, and returns its number. A column is its text, and whether it is the path of an input: of the next
+    /// one of `inputs`, which are numbers of inputs. Further inputs have no column.
+    fn submit(&self, template: u16, columns: Vec<(PyBackedBytes, bool)>, inputs: Vec<u32>) -> PyResult<u32> {
+        let mut next = 0..;
         let values = columns.iter().map(|(text, is_input)| {
-            let text = Name::from(&text[..]);
-            let input = is_input.then_some(names.len() as u32);
-            names.extend(is_input.then(|| text.clone()));
-            Value { text, input }
+            let input = if *is_input { next.next() } else { None };
+            Value { text: Name::from(&text[..]), input }
         });
         let values = values.collect();
-        names.extend(inputs.into_iter().map(Name::from));
-        let inputs = if names.is_empty() { Vec::new() } else { py.detach(|| self.look_up(&names))? };
-        let item = TaskItem { template, values, inputs };
+        let input = |object| Input { from: InputFrom::Object(object), name: None };
+        let item = TaskItem { template, values, inputs: inputs.into_iter().map(input).collect() };
         let mut unsent = lock(&self.shared.unsent);
         if unsent.is_closed {
             return Err(error("the session was closed"));
@@ -298,24 +307,6 @@ impl CallSession {
             py.detach(|| runtime.shutdown_timeout(Duration::from_secs(1)));
             end(&self.shared, String::new());
         }
-    }
-}
-
-impl CallSession {
-    /// Looks up inputs, and adds the objects that the job does not have yet.
-    fn look_up(&self, names: &[Name]) -> PyResult<Vec<Input>> {
-        let mut known = lock(&self.inputs);
-        let runtime = lock(&self.runtime);
-        let runtime = runtime.as_ref().ok_or_else(|| error("the session has ended"))?;
-        let look = |name| match runtime.block_on(known.input(name)) {
-            Ok((input, object)) => {
-                // In the order of their numbers: the inputs are still locked.
-                lock(&self.shared.unsent).objects.extend(object);
-                Ok(input)
-            }
-            Err(why) => Err(PyOSError::new_err(why.to_string())),
-        };
-        names.iter().map(look).collect()
     }
 }
 

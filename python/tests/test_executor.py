@@ -350,3 +350,44 @@ def test_a_call_is_explained(executor):
     future.result(LONG_S)
     assert executor.explain(future)["task"]
     assert executor._max_workers == 2
+
+
+def test_an_interrupt_ends_all_calls():
+    program = """
+        import eyas, os, signal, threading, time
+        with eyas.local(max_workers=2) as executor:
+            calls = [executor.submit(time.sleep, 50) for _ in range(100)]
+            executor.submit(abs, 1)
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            calls[0].result()
+        """
+    began = time.monotonic()
+    done = script(program)
+    assert done.stderr.strip().endswith("KeyboardInterrupt")
+    assert time.monotonic() - began < LONG_S / 2
+
+
+def test_a_callback_may_submit_and_shut_the_executor():
+    ends = []
+    executor = eyas.local(max_workers=1)
+
+    def go_on(future):
+        ends.append(future.result())
+        if len(ends) < 3:
+            executor.submit(abs, -len(ends)).add_done_callback(go_on)
+        else:
+            executor.shutdown()
+
+    executor.submit(abs, 0).add_done_callback(go_on)
+    executor._receiver.join(LONG_S)
+    assert ends == [0, 1, 2]
+
+
+def test_threads_submit_at_the_same_time(executor):
+    def submit(offset):
+        return [executor.submit(abs, -number - offset) for number in range(500)]
+
+    with futures.ThreadPoolExecutor(8) as threads:
+        batches = list(threads.map(submit, range(8)))
+    for offset, batch in enumerate(batches):
+        assert [future.result(LONG_S) for future in batch] == [number + offset for number in range(500)]
