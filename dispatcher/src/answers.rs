@@ -216,7 +216,9 @@ impl DispatcherCore {
     }
 
     fn check_ended(&self, id: JobId) -> Result<(), AnswerError> {
-        if self.job(id)?.has_ended() { Ok(()) } else { Err(AnswerError::StillRunning(id)) }
+        let job = self.job(id)?;
+        // An attached job that has ended is about to be forgotten.
+        if job.has_ended() && !job.spec.is_attached { Ok(()) } else { Err(AnswerError::StillRunning(id)) }
     }
 
     fn check_task(&self, task: TaskId) -> Result<(), AnswerError> {

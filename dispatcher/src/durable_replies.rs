@@ -33,6 +33,8 @@ pub(crate) struct DurableReplies {
 enum Held {
     Answer(ToClient, oneshot::Sender<ToClient>),
     JobProgress(JobId, Box<JobProgress>),
+    /// The last reply about a job.
+    Forget(JobId),
 }
 
 impl DurableReplies {
@@ -65,11 +67,19 @@ impl DurableReplies {
         self.tell();
     }
 
+    /// Shows a job to its watchers for the last time once all writes so far are on disk.
+    pub fn show_last(&mut self, job: JobId, standing: JobProgress) {
+        self.show(job, standing);
+        self.held.push_back((self.put, Held::Forget(job)));
+        self.tell();
+    }
+
     fn tell(&mut self) {
         while let Some((_, held)) = self.held.pop_front_if(|(writes, _)| *writes <= self.on_disk) {
             match held {
                 // The client may have gone away.
                 Held::Answer(answer, reply) => _ = reply.send(answer),
+                Held::Forget(job) => self.forget(job),
                 Held::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {
                         watched.send_replace(*standing);

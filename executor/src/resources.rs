@@ -95,7 +95,8 @@ impl TaskResources {
     }
 
     /// Prepares the limits of a task that is going to run in this thread's slot, with `groups` if there are any, and
-    /// pinned to `cores` if there are any.
+    /// pinned to `cores` if there are any. A worker is in a group of its own, as the slot's group is emptied after each
+    /// command.
     ///
     /// # Errors
     /// If the task's group cannot be made.
@@ -105,13 +106,14 @@ impl TaskResources {
         slot: &'a mut SlotGroups,
         need: &Resources,
         cores: &'a [u32],
+        is_worker: bool,
     ) -> std::io::Result<RunLimits<'a>> {
         let has_cpu_quota = self.options.has_cpu_quota;
         let mut own = None;
         if let Some(groups) = groups {
             groups.enter_slot(slot, need.cpus_milli, has_cpu_quota)?;
-            let group = |_| groups.task_group(need.cpus_milli, has_cpu_quota);
-            own = self.memory_limit(true, need).map(group).transpose()?;
+            let has_own = self.memory_limit(true, need).is_some() || is_worker && groups.has_slots();
+            own = has_own.then(|| groups.task_group(need.cpus_milli, has_cpu_quota)).transpose()?;
         }
         Ok(self.resume(groups.is_some(), slot, own, need, cores))
     }
@@ -179,9 +181,12 @@ impl RunLimits<'_> {
         }
     }
 
-    /// The group of a worker, which stays for further calls, and the most memory that was seen.
-    pub fn end_call(mut self) -> (Option<TaskGroup>, u64) {
-        (self.own.take(), self.sampled_bytes)
+    /// The group of a worker, which stays for further calls, and the most memory that was seen. If the worker
+    /// `has_died`, also tells whether the kernel has killed it for want of memory.
+    pub fn end_call(mut self, has_died: bool) -> (Option<TaskGroup>, u64, Option<MemoryExcess>) {
+        let usage = self.own.as_ref().filter(|_| has_died).and_then(TaskGroup::usage);
+        let excess = usage.and_then(|usage| self.kernel_excess(&usage));
+        (self.own.take(), self.sampled_bytes, excess)
     }
 
     /// The cores to which the task's processes are pinned; `None` if they are not.
@@ -266,6 +271,6 @@ impl RunLimits<'static> {
     pub fn none() -> Self {
         let resources: &'static TaskResources = Box::leak(Box::new(TaskResources::new(LimitOptions::default())));
         let slot: &'static mut SlotGroups = Box::leak(Box::default());
-        resources.prepare(None, slot, &Resources::default(), &[]).expect("without groups nothing can fail")
+        resources.prepare(None, slot, &Resources::default(), &[], false).expect("without groups nothing can fail")
     }
 }

@@ -383,7 +383,7 @@ impl TaskRunner {
         let capture_bytes = run.task.template.capture_bytes;
         // Without groups, the processes of tasks are found by their environment.
         let groups = self.group.wait().tasks.as_ref().ok();
-        let limits = self.resources.prepare(groups, &mut slot.groups, &run.task.template.resources, &run.cores);
+        let limits = self.resources.prepare(groups, &mut slot.groups, &run.task.template.resources, &run.cores, false);
         let mut limits = limits.map_err(|e| {
             let reason = format!("cannot make the control group of the task on {}: {e}", self.name);
             failed(FailureKind::Node, reason)

@@ -1,6 +1,7 @@
 """The ``eyas`` command."""
 
 import os
+import signal
 import sys
 import sysconfig
 
@@ -15,6 +16,8 @@ def program() -> str:
 
 def main() -> int:
     """Run the command line of this process."""
+    # The command has its own ways to end.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _eyas.main(["eyas", *sys.argv[1:]], program())
 
 

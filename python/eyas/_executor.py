@@ -34,19 +34,20 @@ _P = ParamSpec("_P")
 
 #: Bytes of a result that the dispatcher passes on.
 _MAX_ANSWER_BYTES = 16 << 20
+#: Bytes of an initializer and its arguments, which are in the environment of workers.
+_MAX_INITIALIZER_BYTES = 64 << 10
+#: Bytes of the function and the arguments of a call.
+_MAX_CALL_BYTES = 16 << 20
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
-
 #: Bytes of the standard error of a command that failed, in the note of its exception.
 _SHOWN_BYTES = 2048
 
 # How a call has ended, as `CallSession.results` tells it.
 _RETURNED, _RAISED, _FAILED, _CANCELLED = range(4)
 
-
 #: The words after the interpreter that start a worker.
 _CALL = ("-c", "from eyas._worker import main; main()")
-
 
 Reuse: TypeAlias = Literal["process", "fork", "never"]
 
@@ -82,7 +83,7 @@ class ExecutorOptions(Options, total=False):
 
 
 class Future(futures.Future[_T]):
-    """The result of a call that may still run."""
+    """The result of a call that may still run. ``running()`` does not tell: ask :meth:`Executor.explain`."""
 
     #: Number of the call in its executor's job.
     task: int | None = None
@@ -105,7 +106,8 @@ class _State:
     def __init__(self, session: _eyas.CallSession, cluster: LocalCluster | None) -> None:
         self.session = session
         self.cluster = cluster
-        self.lock = threading.Lock()
+        # Of the same thread, too: a collection of garbage may shut an executor anywhere.
+        self.lock = threading.RLock()
         self.pending: dict[int, Future[Any]] = {}
         self.is_shut = False
         self.broken: BaseException | None = None
@@ -129,20 +131,22 @@ class _State:
             future = self.pending.pop(task, None)
         command = None if future is None else future._command
         if printed and command is None:
-            # As if the function had run here.
-            print(printed.decode(errors="replace"), end="", flush=True)
-        # The client has cancelled it, or a lost value was made again.
+            # As if the function had run here. A program that has closed its output needs its results all the same.
+            with contextlib.suppress(Exception):
+                print(printed.decode(errors="replace"), end="", flush=True)
+        # The client has cancelled it.
         if future is None or not future.set_running_or_notify_cancel():
             return
         try:
             if how == _RETURNED:
                 value = pickle.loads(answer) if command is None else Completed(command, answer, printed)
                 return future.set_result(value)
-            error = self.error_of(how, answer, why) if command is None else CallFailed(why)
+            # A command may end with 1, too.
+            error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
         except BaseException as wrong:
             error = wrong
             error.add_note("The result of the call cannot be unpickled here.")
-        error.add_note(f"Call {self.session.job}/{task}" + (f" on {executor}." if executor else "."))
+        error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
         if command is not None and printed:
             error.add_note("Its standard error ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
         future.set_exception(error)
@@ -208,6 +212,10 @@ def _end_all() -> None:
 def _forget_all() -> None:
     """In the child of a fork there are neither threads nor connections."""
     for state in list(_receivers.values()):
+        # Another thread may have had it.
+        state.lock = threading.RLock()
+        if state.cluster is not None:
+            state.cluster.forget()
         state.broken = ClusterLost("an executor cannot be used in a process that was forked after its start")
     _receivers.clear()
 
@@ -253,28 +261,32 @@ class Executor(futures.Executor):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "path": sys.path, "folder": os.fspath(folder or os.getcwd())}
         if initializer is not None:
-            call = _pickling.call_bytes(_pickling.dumps(initializer), initargs, {})
+            call = _pickling.call_bytes(_pickling.function_bytes(initializer), initargs, {})
+            if len(call) > _MAX_INITIALIZER_BYTES:
+                raise ValueError(f"the initializer and its arguments have {len(call)} bytes: pass large ones as files")
             settings["initializer"] = base64.b64encode(call).decode()
+        if unknown := options.keys() - Options.__annotations__:
+            raise TypeError(f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}")
         own = None
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
             own = LocalCluster(nodes, slots)
             access = own.access
-        try:
-            session = _eyas.CallSession(name, cluster=cluster, access=access)
-        except BaseException:
-            if own is not None:
-                own.stop()
-            raise
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
-        self._max_workers = max_workers or max(1, sum(node["capacity"]["cpus_milli"] for node in self.nodes()) // 1000)
         self._objects = None if objects is None else os.path.abspath(objects)
-        self._state = _State(session, own)
         self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings))]
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
-        self._template = self._template_of(_CALL, (), options)
+        try:
+            cpus_milli = 1000 * (max_workers or 0) or sum(node["capacity"]["cpus_milli"] for node in self.nodes())
+            self._max_workers = max(1, cpus_milli // 1000)
+            self._state = _State(_eyas.CallSession(name, **self._cluster), own)
+            self._template = self._template_of(_CALL, (), options)
+        except BaseException:
+            if own is not None:
+                own.stop()
+            raise
         #: The pickled form of functions that are pickled by name.
         self._functions: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
         self._receiver = threading.Thread(target=self._state.receive, name="eyas-results", daemon=True)
@@ -288,15 +300,11 @@ class Executor(futures.Executor):
         try:
             known = self._functions.get(function)
         except TypeError:  # It has no hash, or no weak references.
-            return _pickling.dumps(function)
+            return _pickling.function_bytes(function)
         if known is None:
-            known = _pickling.dumps(function)
-            # What is pickled by value may be another function at the next call.
-            if len(known) < 1024 and b"cloudpickle" not in known and b"__main__" not in known:
-                try:
-                    self._functions[function] = known
-                except TypeError:
-                    pass
+            known = _pickling.function_bytes(function)
+            if _pickling.is_named(known):
+                self._functions[function] = known
         return known
 
     def _template_of(self, words: tuple[str, ...], outputs: tuple[tuple[str, str], ...], options: Options) -> int:
@@ -330,6 +338,8 @@ class Executor(futures.Executor):
         with Arguments() as arguments:
             try:
                 payload = _pickling.call_bytes(self._function_bytes(fn), args, kwargs)
+                if len(payload) > _MAX_CALL_BYTES:
+                    raise ValueError(f"the arguments have {len(payload)} bytes: use a File, or share() large values")
             except BaseException as error:
                 self._refuse_if_over()
                 # As for other executors, the error is the future's: it is no fault of the executor.
@@ -455,13 +465,14 @@ class Executor(futures.Executor):
             try:
                 while outstanding:
                     future = outstanding.popleft()
-                    if buffersize is not None:
-                        outstanding.extend(map(submit, itertools.islice(chunks, 1)))
                     left = None if deadline is None else deadline - time.monotonic()
                     # Neither the future nor its result has a name here while it is used.
                     waiting = [future]
                     del future
-                    yield _result_or_cancel(waiting.pop(), left)
+                    result = [_result_or_cancel(waiting.pop(), left)]
+                    if buffersize is not None:
+                        outstanding.extend(map(submit, itertools.islice(chunks, 1)))
+                    yield result.pop()
             finally:
                 for future in outstanding:
                     future.cancel()
@@ -471,13 +482,13 @@ class Executor(futures.Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls. With ``wait``, return when all calls have ended, and the cluster of this executor, too.
 
-        With ``cancel_futures``, calls that have not begun are cancelled.
+        With ``cancel_futures``, calls that have not begun are cancelled; the oldest ``max_workers`` ones count as
+        begun.
         """
         state = self._state
         with state.lock:
             state.is_shut = True
             pending = list(state.pending.values()) if cancel_futures else []
-        # The oldest ones run.
         for future in pending[self._max_workers :]:
             future.cancel()
         state.shut()

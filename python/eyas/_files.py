@@ -29,6 +29,15 @@ class Arguments:
     def __exit__(self, *_: object) -> None:
         self._now.arguments = None
 
+    def counts(self) -> tuple[int, int]:
+        """How many inputs and outputs were found so far."""
+        return len(self.inputs), len(self.outputs)
+
+    def cut(self, counts: tuple[int, int]) -> None:
+        """Forget what was found since."""
+        inputs, outputs = counts
+        del self.inputs[inputs:], self.outputs[outputs:]
+
     @classmethod
     def now(cls) -> Arguments | None:
         """Return those of the call that is pickled or unpickled in this thread."""

@@ -42,6 +42,11 @@ class LocalCluster:
         shutil.rmtree(self._folder, ignore_errors=True)
         raise ClusterError(f"the cluster did not start: {messages.decode(errors='replace').strip()}")
 
+    def forget(self) -> None:
+        """In the child of a fork: the cluster ends when the parent says so."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
     def stop(self) -> None:
         """Stop the cluster, and wait until it has ended."""
         if self._process.stdin is not None and not self._process.stdin.closed:

@@ -8,21 +8,31 @@ what it cannot do.
 from __future__ import annotations
 
 import pickle
+import types
 from collections.abc import Callable
 from typing import Any
 
+from ._files import Arguments
+
 _PROTOCOL = 5
+#: Bytes before the function of a call: its length, and this bit if it is pickled by its name.
 _LENGTH_BYTES = 4
+_NAMED = 1 << 31
 
 
 def dumps(value: object) -> bytes:
     """Pickle a value so that a process with another ``__main__`` can unpickle it."""
+    arguments = Arguments.now()
+    before = None if arguments is None else arguments.counts()
     try:
         content = pickle.dumps(value, _PROTOCOL)
         if b"__main__" not in content:
             return content
     except Exception:  # Whatever the pickling of the value may raise.
         pass
+    if arguments is not None and before is not None:
+        # What was noted will be noted again.
+        arguments.cut(before)
     import cloudpickle
 
     content = cloudpickle.dumps(value, _PROTOCOL)
@@ -30,13 +40,34 @@ def dumps(value: object) -> bytes:
     return content
 
 
+def _has_name(function: object) -> bool:
+    """Whether pickle names a function, so that all of its pickles are the same."""
+    if isinstance(function, types.BuiltinFunctionType):
+        return isinstance(function.__self__, types.ModuleType)
+    return isinstance(function, types.FunctionType | type)
+
+
+def function_bytes(function: Callable[..., Any]) -> bytes:
+    """Pickle a function, with the header of a call. ``is_named`` tells whether the bytes may be kept."""
+    content = dumps(function)
+    # `cloudpickle` pickles functions of `__main__`, and of no module, by value.
+    is_named = _has_name(function) and b"__main__" not in content and b"cloudpickle" not in content
+    head = len(content) | (_NAMED if is_named else 0)
+    return head.to_bytes(_LENGTH_BYTES, "little") + content
+
+
+def is_named(content: bytes) -> bool:
+    """Whether the function of a call is pickled by its name."""
+    return bool(content[_LENGTH_BYTES - 1] & 0x80)
+
+
 def call_bytes(function: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """Put the bytes of a function and its arguments together."""
-    return b"%b%b%b" % (len(function).to_bytes(_LENGTH_BYTES, "little"), function, dumps((args, kwargs)))
+    return function + dumps((args, kwargs))
 
 
 class CallReader:
-    """Reads calls. The last functions are remembered, so that each is unpickled once."""
+    """Reads calls. The last functions that are pickled by their names are remembered."""
 
     MAX_FUNCTIONS = 256
 
@@ -46,13 +77,15 @@ class CallReader:
 
     def read(self, content: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of a call."""
-        start = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
-        name = content[_LENGTH_BYTES:start]
-        function = self._functions.get(name)
+        head = int.from_bytes(content[:_LENGTH_BYTES], "little")
+        start = _LENGTH_BYTES + (head & ~_NAMED)
+        pickled = content[_LENGTH_BYTES:start]
+        function = self._functions.get(pickled)
         if function is None:
-            function = pickle.loads(name)
-            if len(self._functions) >= self.MAX_FUNCTIONS:
-                self._functions.clear()
-            self._functions[name] = function
+            function = pickle.loads(pickled)
+            if head & _NAMED:
+                if len(self._functions) >= self.MAX_FUNCTIONS:
+                    self._functions.clear()
+                self._functions[pickled] = function
         args, kwargs = pickle.loads(memoryview(content)[start:])
         return function, args, kwargs

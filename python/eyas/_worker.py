@@ -3,6 +3,7 @@
 =======  ======================================================================================================
 message  bytes
 =======  ======================================================================================================
+ready    a byte, 1, before the first answer
 call     number of parts (4), then each part: its length (8), and its bytes; the parts are the call, the id of
          the task, the folder of its files, and the paths of its inputs
 answer   whether the call has raised (1), processor time in microseconds (8), length (8), and the pickled value,
@@ -32,6 +33,9 @@ from ._files import Arguments
 #: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``, and
 #: ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
+
+#: Environment variable of a worker that was ready before it began again.
+_AGAIN_VARIABLE = "EYAS_WORKER_AGAIN"
 
 _ANSWER = struct.Struct("<BQQ")
 #: An answer of up to this size is sent with its header.
@@ -85,6 +89,8 @@ class Worker:
 
     def serve(self) -> None:
         """Answer calls until the socket is closed."""
+        if _AGAIN_VARIABLE not in os.environ:
+            self._channel.sendall(b"\1")
         while parts := self._next():
             if self._reuse == "fork":
                 self._serve_in_child(parts)
@@ -110,7 +116,8 @@ class Worker:
     def _begin_again(self) -> None:
         """Become a fresh interpreter, with the same socket."""
         os.dup2(self._channel.fileno(), 0)
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, SETTINGS_VARIABLE: self._settings})
+        variables = {**os.environ, SETTINGS_VARIABLE: self._settings, _AGAIN_VARIABLE: "1"}
+        os.execve(sys.executable, sys.orig_argv, variables)
 
     def _serve(self, parts: list[bytes]) -> None:
         """Answer a call."""

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId, TaskItem,
     TaskTemplate, Template, Value, WorkingFolder,
@@ -240,6 +241,9 @@ impl CallSession {
             return Err(error("the session was closed"));
         }
         let number = unsent.task_count;
+        if number as usize == MAX_TASKS {
+            return Err(error(format!("an executor takes {MAX_TASKS} calls: begin another one")));
+        }
         unsent.task_count += 1;
         let is_first = unsent.items.is_empty();
         unsent.items.push(item);
@@ -263,8 +267,8 @@ impl CallSession {
     }
 
     /// Waits for results, for up to `timeout_s`, and returns them: the number of the call, how it ended (0: it has
-    /// returned, 1: it has raised, 2: it has not ended by itself), its answer, what it printed, the name of the
-    /// executor, and the reason of a failure. `None` if no more can come.
+    /// returned, 1: it has raised, 2: it has failed, 3: it was cancelled), its answer, what it printed, the name of the
+    /// executor, and the reason. `None` if no more can come.
     #[expect(clippy::type_complexity, reason = "a tuple in Python")]
     fn results<'py>(
         &self,
@@ -287,13 +291,14 @@ impl CallSession {
             };
         }
         let told = results.into_iter().map(|result| {
-            let (how, why) = match &result.status {
-                Status::Succeeded => (0, String::new()),
+            let how = match &result.status {
+                Status::Succeeded => 0,
                 // The worker has answered with an exception.
-                Status::Exited(1) if !result.answer.is_empty() => (1, String::new()),
-                Status::Cancelled => (3, String::new()),
-                status => (2, status.to_string()),
+                Status::Exited(1) if !result.answer.is_empty() => 1,
+                Status::Cancelled => 3,
+                _ => 2,
             };
+            let why = result.status.to_string();
             let (answer, printed) = (PyBytes::new(py, &result.answer), PyBytes::new(py, &result.printed));
             (result.task, how, answer, printed, result.executor, why)
         });

@@ -65,11 +65,15 @@ class EyasMixin(_find("ExecutorMixin")):
         return None
 
 
+_matched = set()
+
+
 def _with_eyas(name, *tests):
     made = type(name, (*map(_find, tests), EyasMixin, _find("BaseTestCase")), {"__module__": __name__})
     for test, reason in EXCLUDED.items():
         if hasattr(made, test):
             setattr(made, test, unittest.skip(reason)(getattr(made, test)))
+            _matched.add(test)
     return made
 
 
@@ -80,6 +84,11 @@ EyasAsCompletedTest = _with_eyas("EyasAsCompletedTest", "AsCompletedTests")
 EyasShutdownTest = _with_eyas("EyasShutdownTest", "ExecutorShutdownTest")
 EyasInitializerTest = _with_eyas("EyasInitializerTest", "InitializerMixin")
 EyasFailingInitializerTest = _with_eyas("EyasFailingInitializerTest", "FailingInitializerMixin")
+
+
+#: CPython 3.11 does not have all of them.
+_LATER = {"test_max_tasks_early_shutdown", "test_python_finalization_error", "test_hang_gh83386", "test_crash_big_data"}
+assert _matched | _LATER >= EXCLUDED.keys(), EXCLUDED.keys() - _matched
 
 
 if __name__ == "__main__":

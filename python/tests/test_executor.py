@@ -1,12 +1,18 @@
 """The executor, on a cluster on this machine."""
 
 import asyncio
+import collections
+import contextlib
 import functools
+import operator
 import os
+import pathlib
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -58,7 +64,7 @@ def test_an_exception_has_its_traceback_and_says_where(executor):
         executor.submit(divmod, 1, 0).result(LONG_S)
     assert "function(*args, **kwargs)" in str(raised.value.__cause__)
     (note,) = raised.value.__notes__
-    assert note.startswith("Call ") and note.endswith("on n1.")
+    assert note.startswith("Task 1.") and note.endswith(" on n1")
 
 
 class Unpicklable(Exception):
@@ -391,3 +397,104 @@ def test_threads_submit_at_the_same_time(executor):
         batches = list(threads.map(submit, range(8)))
     for offset, batch in enumerate(batches):
         assert [future.result(LONG_S) for future in batch] == [number + offset for number in range(500)]
+
+
+def test_callables_with_state_are_pickled_for_each_call(executor):
+    start = functools.partial(operator.add, [1])
+    assert executor.submit(start, [2]).result(LONG_S) == [1, 2]
+    start.args[0].append(9)
+    assert executor.submit(start, [2]).result(LONG_S) == [1, 9, 2]
+    counter = collections.Counter()
+    for _ in range(3):
+        assert executor.submit(counter.update, "a").result(LONG_S) is None
+    assert executor.submit(operator.methodcaller("total"), counter).result(LONG_S) == 0
+
+
+def test_files_in_functions_and_beside_classes_of_this_program(executor, tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+
+    class Local:
+        pass
+
+    def reader(file):
+        return lambda: file.read_text()
+
+    read = [executor.submit(reader(eyas.File(tmp_path / name))).result(LONG_S) for name in "ab"]
+    assert read == ["a", "b"]
+    same = functools.partial(pathlib.Path.samefile, eyas.File(tmp_path / "a"))
+    assert [executor.submit(same, eyas.File(tmp_path / name)).result(LONG_S) for name in "ab"] == [True, False]
+    made = eyas.Output(tmp_path / "made")
+    executor.submit(lambda local, path: path.write_text("made"), Local(), made).result(LONG_S)
+    assert (tmp_path / "made").read_text() == "made"
+
+
+def test_what_is_too_large_fails_alone(executor):
+    running = executor.submit(time.sleep, 0.5)
+    with pytest.raises(ValueError, match="share"):
+        executor.submit(len, bytes(20 << 20)).result(LONG_S)
+    with pytest.raises(ValueError, match="initializer"):
+        eyas.local(initializer=len, initargs=(bytes(100_000),))
+    assert running.result(LONG_S) is None
+
+
+def test_options_are_checked():
+    with pytest.raises(TypeError, match="'time' is no option: there are cpus, memory"):
+        eyas.local(time=3)
+    before = set(os.listdir(tempfile.gettempdir()))
+    with pytest.raises(TypeError):
+        eyas.local(memory="1 GB")
+    made = set(os.listdir(tempfile.gettempdir())) - before
+    assert not [name for name in made if name.startswith("eyas-")]
+
+
+def test_the_start_of_a_worker_does_not_count_towards_the_timeout():
+    with eyas.local(max_workers=1, timeout=0.5, initializer=time.sleep, initargs=(1,)) as executor:
+        assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_commands_and_calls_share_a_slot():
+    with eyas.local(max_workers=1) as executor:
+        pid = executor.submit(os.getpid).result(LONG_S)
+        executor.run("true").result(LONG_S)
+        assert executor.submit(os.getpid).result(LONG_S) == pid
+        with pytest.raises(eyas.CallFailed, match="exit code 1"):
+            executor.run(["sh", "-c", "echo printed; exit 1"]).result(LONG_S)
+
+
+def test_a_worker_that_breaks_its_socket_or_output_harms_no_other_call(executor):
+    def write(content):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        for number in range(3, 20):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(number).st_mode):
+                    os.write(number, content)
+
+    with pytest.raises(eyas.CallFailed):
+        executor.submit(write, b"\xff" * 17).result(LONG_S)
+    assert list(executor.map(abs, range(-5, 0))) == [5, 4, 3, 2, 1]
+
+
+def test_a_fork_does_not_hold_the_cluster():
+    done = script(
+        """
+        import eyas, os, time
+        executor = eyas.local(max_workers=1)
+        child = os.fork()
+        if child == 0:
+            time.sleep(20)
+            os._exit(0)
+        began = time.monotonic()
+        executor.shutdown()
+        print(time.monotonic() - began < 10)
+        os.kill(child, 9)
+        """
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_the_memory_of_a_call_is_limited():
+    with eyas.local(max_workers=1, memory=300 << 20) as executor:
+        with pytest.raises(eyas.CallFailed, match="memory"):
+            executor.submit(lambda: (bytearray(700 << 20), time.sleep(LONG_S))).result(LONG_S)
+        assert executor.submit(abs, -1).result(LONG_S) == 1

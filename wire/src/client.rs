@@ -1,5 +1,5 @@
-//! Messages between client and dispatcher. A client sends one request at a time on a connection. The answer to
-//! [`FromClient::Watch`] is a stream of messages that ends with the job.
+//! Messages between client and dispatcher. A client sends one request at a time on a connection, unless the
+//! connection has an attached job. The answer to [`FromClient::Watch`] is a stream of messages that ends with the job.
 
 use std::net::SocketAddr;
 

@@ -142,6 +142,9 @@ impl Jobs {
                 ends.push((dependent, 0, String::new(), outcome));
             }
             self.queue_released(task.job, &ready);
+            if let Some(job) = self.jobs.get_mut(&task.job) {
+                job.drop_item(index);
+            }
         }
         self.close_course(task.job);
         if self.jobs.get(&task.job).is_some_and(Job::has_ended) {

@@ -192,6 +192,8 @@ pub struct Job {
     dependents: BTreeMap<u32, Vec<u32>>,
     /// For each blocked task: the tasks that it waits for.
     unmet: BTreeMap<u32, BTreeSet<u32>>,
+    /// Whether kept outputs of other jobs are among its objects.
+    names_kept: bool,
     /// Kept outputs of other jobs that its tasks read.
     borrowed: BTreeMap<ObjectId, BorrowedObject>,
     /// For each blocked task: those of them that it reads and no executor has.
@@ -248,13 +250,14 @@ impl Job {
             is_released: false,
             dependents: BTreeMap::new(),
             unmet: BTreeMap::new(),
+            names_kept: false,
             borrowed: BTreeMap::new(),
             lacking: BTreeMap::new(),
             produced: BTreeMap::new(),
         };
         job.find_dependencies(0);
         job.count_unread(0);
-        job.find_borrowed(0);
+        job.find_borrowed(0, 0);
         if count == 0 && !is_open {
             job.ended_us = Some(0);
         }
@@ -504,7 +507,6 @@ impl Job {
         if self.counts.ended() == self.counts.total() && !self.is_open {
             self.ended_us = Some(at_us);
         }
-        self.drop_item(index);
         released
     }
 
@@ -536,7 +538,7 @@ impl Job {
 
     // ---- how it stands
 
-    /// Whether all its tasks have.
+    /// Whether all its tasks have, and no more can be added.
     pub fn has_ended(&self) -> bool {
         self.ended_us.is_some()
     }

@@ -122,7 +122,7 @@ impl Jobs {
 
     /// Forgets an ended job with its results, and releases what executors hold for it.
     pub(crate) fn forget(&mut self, id: JobId) {
-        if self.jobs.get(&id).is_some_and(|job| !job.has_ended()) {
+        if self.jobs.get(&id).is_some_and(|job| !job.has_ended() || job.spec.is_attached) {
             return;
         }
         // The scheduler forgets a job when its last results are written.

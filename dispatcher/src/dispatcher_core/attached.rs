@@ -58,7 +58,9 @@ impl DispatcherCore {
             let standing = self.standing(job);
             self.replies.offer(job.id, standing);
         }
-        let _ = reply.send(Ok(job));
+        if reply.send(Ok(job)).is_err() {
+            self.detach(job);
+        }
     }
 
     /// Cancels the tasks of an attached job whose client is gone.
@@ -82,7 +84,6 @@ impl DispatcherCore {
         let progress = self.progress_of_archived(summary);
         self.attached.send(summary.job, ToAttached::Over(Box::new(progress.view.clone())));
         self.attached.clients.remove(&summary.job);
-        self.replies.show(summary.job, progress);
-        self.replies.forget(summary.job);
+        self.replies.show_last(summary.job, progress);
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! | message | bytes |
 //! | --- | --- |
+//! | ready | a byte of the worker, 1, before its first answer |
 //! | call | number of parts (4), then each part: its length (8), and its bytes |
 //! | answer | whether the call has failed (1), processor time in microseconds (8), length (8), and the bytes |
 //!
 //! Numbers are little-endian. A worker has ended if its socket is closed.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +27,8 @@ use crate::resources::RunLimits;
 
 /// Bytes before the content of an answer.
 const ANSWER_HEADER_BYTES: usize = 17;
+/// An answer that is said to be larger is none.
+const MAX_ANSWER_BYTES: u64 = 1 << 40;
 /// Bytes of an answer that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
@@ -36,7 +39,11 @@ pub(crate) struct WorkerProcess {
     channel: UnixStream,
     /// What the worker prints.
     output: Stream,
+    /// The other end of `output`: without it, a worker that closes its output would wake this thread again and again.
+    _writer: PipeWriter,
     marks: Vec<String>,
+    /// Whether it has begun to answer calls.
+    is_ready: bool,
     /// Whether it was reaped.
     is_gone: bool,
 }
@@ -80,13 +87,16 @@ impl Answer {
     fn missing_bytes(&self) -> u64 {
         match self.content_bytes() {
             None => (ANSWER_HEADER_BYTES - self.bytes.len()) as u64,
-            Some(content) => {
-                (ANSWER_HEADER_BYTES as u64 + content).saturating_sub(self.bytes.len() as u64 + self.excess_bytes)
-            }
+            Some(content) => (ANSWER_HEADER_BYTES as u64)
+                .saturating_add(content)
+                .saturating_sub(self.bytes.len() as u64 + self.excess_bytes),
         }
     }
 
     /// Receives what there is. Keeps up to `limit` bytes of the content.
+    ///
+    /// # Errors
+    /// If the socket is closed, or what comes is no answer.
     fn receive(&mut self, mut channel: &UnixStream, limit: u64) -> io::Result<()> {
         let mut buffer = [0; READ_BYTES];
         while self.missing_bytes() > 0 {
@@ -94,6 +104,7 @@ impl Answer {
             match channel.read(&mut buffer[..most]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => match self.content_bytes() {
+                    Some(content) if content > MAX_ANSWER_BYTES => return Err(ErrorKind::InvalidData.into()),
                     Some(content) if content > limit => self.excess_bytes += count as u64,
                     _ => self.bytes.extend_from_slice(&buffer[..count]),
                 },
@@ -129,8 +140,11 @@ impl WorkerProcess {
         let stdin = Some(end_of_worker.as_fd());
         let leader = spawn(command, stdin, writer.as_fd(), writer.as_fd(), limits.groups_to_enter(), limits.cores())?;
         limits.begin();
-        let pidfd = pidfd_open(leader, PidfdFlags::empty())?;
-        Ok(WorkerProcess { leader, pidfd, channel, output, marks, is_gone: false })
+        let pidfd = pidfd_open(leader, PidfdFlags::empty()).inspect_err(|_| {
+            let _ = kill_process_group(leader, Signal::KILL);
+            let _ = reap(leader);
+        })?;
+        Ok(WorkerProcess { leader, pidfd, channel, output, _writer: writer, marks, is_ready: false, is_gone: false })
     }
 
     /// Whether it lives.
@@ -143,7 +157,7 @@ impl WorkerProcess {
     }
 
     /// Has the worker answer a call. If it does not, because it ended, or the call was cancelled or took longer than
-    /// `timeout`, the worker is gone.
+    /// `timeout` from the moment on when the worker was ready, the worker is gone.
     ///
     /// # Errors
     /// If the system fails.
@@ -165,6 +179,8 @@ impl WorkerProcess {
         let marks = std::mem::take(&mut self.marks);
         let mut task = TaskProcesses { leader: self.leader, marks: &marks, stopped: None, suspended: Duration::ZERO };
         let answered = self.answer(&request, capture_bytes, &mut task, timeout, control, limits);
+        // An answer may have come just before the worker was stopped.
+        task.resume();
         let suspended = task.suspended();
         let end = match answered {
             Ok(Ok(answer)) => Ok(answer.into_end()),
@@ -188,7 +204,9 @@ impl WorkerProcess {
         limits: &mut RunLimits<'_>,
     ) -> io::Result<Result<Answer, Option<ProcessEnd>>> {
         let (mut sent, mut answer, mut killed) = (0, Answer::default(), None);
-        let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // The start of a worker does not count towards the limit of its first call.
+        let deadline_from_now = || timeout.map(|timeout| Instant::now() + timeout);
+        let mut deadline = if self.is_ready { deadline_from_now() } else { None };
         loop {
             while sent < request.len() && killed.is_none() {
                 match (&self.channel).write(&request[sent..]) {
@@ -240,6 +258,10 @@ impl WorkerProcess {
                 self.output.read();
             }
             if answers && killed.is_none() {
+                if !self.is_ready && matches!((&self.channel).read(&mut [0; 1]), Ok(1)) {
+                    self.is_ready = true;
+                    deadline = deadline_from_now();
+                }
                 let received = answer.receive(&self.channel, limit);
                 if received.is_ok() && answer.missing_bytes() == 0 {
                     return Ok(Ok(answer));

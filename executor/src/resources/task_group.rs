@@ -130,6 +130,11 @@ impl TaskGroups {
         format!("{what} of tasks are limited by control groups, version {version}")
     }
 
+    /// Whether slots have groups: in version 1.
+    pub fn has_slots(&self) -> bool {
+        self.version == GroupVersion::One
+    }
+
     /// Whether processors can be limited.
     pub fn has_cpu(&self) -> bool {
         self.cpu.is_some()

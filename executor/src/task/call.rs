@@ -14,7 +14,8 @@ use eyas_types::{JobId, Outcome, Status, TaskTemplate, Template};
 use super::sandbox::Sandbox;
 use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed, retry_busy};
 use super::{SlotState, status_of};
-use crate::process::worker::{CallEnd, WorkerProcess};
+use crate::process::ProcessEnd;
+use crate::process::worker::{CallEnd, CallResult, WorkerProcess};
 use crate::resources::task_group::TaskGroup;
 
 /// Environment variable with the name of the worker, in all of its processes.
@@ -77,7 +78,8 @@ impl TaskRunner {
         parts.extend(with.staged.iter().map(|path| path.as_bytes()));
         let timeout = template.timeout_us.map(Duration::from_micros);
         let called = worker_now.process.call(&parts, template.capture_bytes, timeout, &run.control, &mut limits);
-        let (group, peak_memory_bytes) = limits.end_call();
+        let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
+        let (group, peak_memory_bytes, excess) = limits.end_call(has_died);
         worker_now.group = group;
         let called = called.map_err(|e| {
             let reason = format!("the worker of slot {} on {} cannot be used: {e}", run.slot + 1, self.name);
@@ -100,7 +102,7 @@ impl TaskRunner {
                 }
             }
             // A worker that ends by itself has not answered, whatever its exit code is.
-            CallEnd::Died(end) => match status_of(end) {
+            CallEnd::Died(end) => match status_of(excess.map_or(end, ProcessEnd::OverMemory)) {
                 Status::Succeeded => {
                     (failed(FailureKind::Start, "its worker has ended with exit code 0 during the call"), Vec::new(), 0)
                 }
@@ -133,14 +135,14 @@ impl TaskRunner {
         command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name);
         let marks = vec![format!("{WORKER_VARIABLE}={name}"), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let tasks = self.group.wait().tasks.as_ref().ok();
-        let limits = self.resources.prepare(tasks, groups, &template.resources, &run.cores);
+        let limits = self.resources.prepare(tasks, groups, &template.resources, &run.cores, true);
         let mut limits = limits.map_err(|e| {
             let reason = format!("cannot make the control group of a worker on {}: {e}", self.name);
             failed(FailureKind::Node, reason)
         })?;
         let process = retry_busy(|| WorkerProcess::start(&command, marks.clone(), &mut limits));
         let process = process.map_err(|e| self.cannot_start(&command, &e))?;
-        let (group, _) = limits.end_call();
+        let (group, ..) = limits.end_call(false);
         let (job, template) = (run.task.id().job, template.clone());
         Ok(Worker { job, template, gpus: run.gpus.clone(), cores: run.cores.clone(), process, group })
     }

@@ -17,9 +17,11 @@ pub(super) struct BorrowedObject {
 }
 
 impl Job {
-    /// Finds the tasks that read kept outputs of other jobs, beginning with the task `first`.
-    pub(super) fn find_borrowed(&mut self, first: u32) {
-        if !self.spec.objects.iter().any(ObjectSpec::is_kept) {
+    /// Finds the tasks that read kept outputs of other jobs, beginning with the task `first`. The objects from
+    /// `first_object` on are new.
+    pub(super) fn find_borrowed(&mut self, first: u32, first_object: usize) {
+        self.names_kept |= self.spec.objects[first_object..].iter().any(ObjectSpec::is_kept);
+        if !self.names_kept {
             return;
         }
         let mut borrowed = core::mem::take(&mut self.borrowed);

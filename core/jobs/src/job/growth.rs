@@ -22,7 +22,7 @@ impl Job {
         self.counts.waiting += self.tasks.len() as u64 - u64::from(first);
         let freed = self.find_dependencies(first);
         self.count_unread(first);
-        self.find_borrowed(first);
+        self.find_borrowed(first, had_objects);
         self.places.declare_again();
         self.next_to_queue = self.tasks.len() as u32;
         Ok(freed)
@@ -69,7 +69,7 @@ impl Job {
 
     /// Drops what is no longer needed of the item of a task that has ended, if the job is attached. The item stays if
     /// the task may have to run again, because it keeps outputs in the cluster.
-    pub(super) fn drop_item(&mut self, index: u32) {
+    pub(crate) fn drop_item(&mut self, index: u32) {
         if !self.spec.is_attached || !self.is_done(index) {
             return;
         }
