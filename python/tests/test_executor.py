@@ -361,6 +361,8 @@ def test_a_call_is_explained(executor):
 def test_an_interrupt_ends_all_calls():
     program = """
         import eyas, os, signal, threading, time
+        # Also where tests run in the background, and shells have them ignore interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with eyas.local(max_workers=2) as executor:
             calls = [executor.submit(time.sleep, 50) for _ in range(100)]
             executor.submit(abs, 1)
