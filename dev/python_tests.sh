@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy and
-# pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an interpreter
-# that has them, and joblib's. Skipped, which is said, where there is no Python 3.11 with venv, or no package index;
-# with CI=true, that is a failure.
+# Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy
+# and pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an
+# interpreter that has them, joblib's, and Parsl's. Skipped, which is said, where there is no Python 3.11 with venv, or
+# no package index; with CI=true, that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
@@ -29,10 +29,20 @@ if [ "$what" = --judges ]; then
     echo "== CPython's tests of executors"
     "$fresh" "$tests/cpython_futures.py"
     echo "== joblib's tests of parallel calls, with the backend of eyas"
-    install pytest joblib
+    # Parsl's tests cannot be collected by later versions of pytest.
+    install 'pytest<8.4' joblib parsl
     # Excluded: loops in loops whose inner backend is `eyas` by name, as workers have not imported `eyas.joblib`.
     PYTHONPATH=$tests "$fresh" -m pytest -q -p joblib_backend -p no:cacheprovider --disable-warnings \
         --pyargs joblib.test.test_parallel -k 'eyas and not (test_nested_loop and -eyas])'
+    echo "== Parsl's tests of apps, errors and staging, with the executor of eyas"
+    suite=$("$fresh" -c 'import os, parsl.tests; print(os.path.dirname(parsl.tests.__file__))')
+    # Excluded: files of the internet; an output that root may write; 1 MB of memory for an interpreter, which other
+    # executors do not enforce.
+    mkdir -p parsl
+    (cd parsl && PATH=$place/fresh/bin:$PATH "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings -c /dev/null \
+        --rootdir . "$suite"/test_{python_apps,bash_apps,error_handling,staging} --config "$tests/parsl_config.py" \
+        -m 'not (cleannet or unix_filesystem_permissions_required or issue_3620)' \
+        -k 'not (test_docs_1 or staging_ftp or staging_https)')
     exit
 fi
 install pytest numpy joblib 'dask[array]' mypy pyright

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import collections
 import contextlib
+import copy
 import itertools
 import json
 import os
@@ -17,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import _base
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, cast
 
 from . import _eyas, _pickling, _worker
 from ._commands import Completed, Words
@@ -265,8 +266,7 @@ class Executor(futures.Executor):
             if len(call) > _MAX_INITIALIZER_BYTES:
                 raise ValueError(f"the initializer and its arguments have {len(call)} bytes: pass large ones as files")
             settings["initializer"] = base64.b64encode(call).decode()
-        if unknown := options.keys() - Options.__annotations__:
-            raise TypeError(f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}")
+        _check(options)
         own = None
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
@@ -287,6 +287,7 @@ class Executor(futures.Executor):
             if own is not None:
                 own.stop()
             raise
+        self._origin: Executor | None = None
         #: The pickled form of functions that are pickled by name.
         self._functions: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
         self._receiver = threading.Thread(target=self._state.receive, name="eyas-results", daemon=True)
@@ -402,6 +403,19 @@ class Executor(futures.Executor):
         self._state.values.append(path)
         return Shared(File(path))
 
+    def with_options(self, **options: Unpack[Options]) -> Executor:
+        """Return the same executor with other options for its calls.
+
+        >>> executor.with_options(memory=2 << 30, retries=1).submit(function)
+        """
+        _check(options)
+        other = copy.copy(self)
+        other._options = cast(Options, {**self._options, **options})
+        other._template = other._template_of(_CALL, (), other._options)
+        # As long as one of them is held, calls can be added.
+        other._origin = self
+        return other
+
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
         nodes: list[dict[str, Any]] = json.loads(_eyas.ask("executors", **self._cluster))
@@ -503,6 +517,11 @@ class Executor(futures.Executor):
             for future in pending:
                 future.cancel()
         self.shutdown()
+
+
+def _check(options: Options) -> None:
+    if unknown := options.keys() - Options.__annotations__:
+        raise TypeError(f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}")
 
 
 def _result_or_cancel(future: Future[_T], timeout: float | None) -> _T:

@@ -500,3 +500,19 @@ def test_the_memory_of_a_call_is_limited():
         with pytest.raises(eyas.CallFailed, match="memory"):
             executor.submit(lambda: (bytearray(700 << 20), time.sleep(LONG_S))).result(LONG_S)
         assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_options_of_single_calls(executor):
+    hasty = executor.with_options(timeout=0.3, retries=0)
+    with pytest.raises(eyas.CallFailed, match="timed out"):
+        hasty.submit(time.sleep, LONG_S).result(LONG_S)
+    assert executor.submit(time.sleep, 0.5).result(LONG_S) is None
+    assert list(hasty.map(abs, [-1, -2])) == [1, 2]
+    with pytest.raises(TypeError, match="is no option"):
+        executor.with_options(time=3)
+
+
+def test_an_executor_with_other_options_keeps_the_executor():
+    executor = eyas.local(max_workers=1).with_options(priority=1)
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+    executor.shutdown()
