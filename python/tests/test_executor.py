@@ -440,14 +440,13 @@ def test_what_is_too_large_fails_alone(executor):
     assert running.result(LONG_S) is None
 
 
-def test_options_are_checked():
+def test_options_are_checked(tmp_path, monkeypatch):
     with pytest.raises(TypeError, match="'time' is no option: there are cpus, memory"):
         eyas.local(time=3)
-    before = set(os.listdir(tempfile.gettempdir()))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(TypeError):
         eyas.local(memory="1 GB")
-    made = set(os.listdir(tempfile.gettempdir())) - before
-    assert not [name for name in made if name.startswith("eyas-")]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_start_of_a_worker_does_not_count_towards_the_timeout():
