@@ -7,6 +7,7 @@ import functools
 import operator
 import os
 import pathlib
+import random
 import signal
 import socket
 import stat
@@ -515,3 +516,13 @@ def test_an_executor_with_other_options_keeps_the_executor():
     executor = eyas.local(max_workers=1).with_options(priority=1)
     assert executor.submit(abs, -1).result(LONG_S) == 1
     executor.shutdown()
+
+
+def test_workers_that_were_suspended_go_on():
+    dice = random.Random(1)
+    with eyas.local(max_workers=1) as low, eyas.Executor(access=low._state.cluster.access, priority=10) as high:
+        for _ in range(200):
+            calls = [low.submit(time.sleep, dice.random() * 0.004) for _ in range(3)]
+            time.sleep(dice.random() * 0.004)
+            calls.append(high.submit(time.sleep, dice.random() * 0.002))
+            assert [call.result(LONG_S) for call in calls] == [None] * 4
