@@ -101,6 +101,11 @@ impl AttachedSender {
         Ok(self.writer.send(&messages).await?)
     }
 
+    /// Whether more can be sent: false if the connection has failed.
+    pub fn is_whole(&self) -> bool {
+        self.writer.is_whole()
+    }
+
     /// Cancels a task.
     ///
     /// # Errors

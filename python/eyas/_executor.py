@@ -293,7 +293,7 @@ class Executor(futures.Executor):
         self._receiver = threading.Thread(target=self._state.receive, name="eyas-results", daemon=True)
         _receivers[self._receiver] = self._state
         self._receiver.start()
-        # An executor that nobody has any longer takes no more calls, and its cluster ends after the last one.
+        # When the program drops the executor, its outstanding calls still end, and then its cluster.
         self._finalizer = weakref.finalize(self, self._state.shut)
         self._finalizer.atexit = False
 
@@ -458,7 +458,7 @@ class Executor(futures.Executor):
 
         One task does ``chunksize`` calls.
 
-        With ``buffersize``, at most so many tasks are outstanding; without it, all are submitted at once.
+        With ``buffersize``, at most that many tasks are outstanding; without it, all are submitted at once.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -546,8 +546,16 @@ def local(nodes: int = 1, max_workers: int | None = None, **options: Unpack[Exec
     return Executor(max_workers, nodes=nodes, **options)
 
 
-def connect(cluster: str | None = None, **options: Unpack[ExecutorOptions]) -> Executor:
-    """Return an executor on a cluster that runs: the one with this name, or the one that ``eyas`` commands use."""
-    access = None if cluster else os.environ.get("EYAS_ACCESS")
+def connect(
+    cluster: str | None = None,
+    *,
+    access: str | os.PathLike[str] | None = None,
+    **options: Unpack[ExecutorOptions],
+) -> Executor:
+    """Return an executor on a cluster that runs.
+
+    It is the one with this name or access file, or the one that ``eyas`` commands use.
+    """
+    access = access or (None if cluster else os.environ.get("EYAS_ACCESS"))
     name = None if access else cluster or os.environ.get("EYAS_CLUSTER") or "default"
     return Executor(cluster=name, access=access, **options)

@@ -31,7 +31,7 @@ def dumps(value: object) -> bytes:
     except Exception:  # Whatever the pickling of the value may raise.
         pass
     if arguments is not None and before is not None:
-        # What was noted will be noted again.
+        # cloudpickle finds the same files again.
         arguments.cut(before)
     import cloudpickle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import pathlib
@@ -33,13 +34,19 @@ def store(value: object, path: str) -> None:
     buffers: list[pickle.PickleBuffer] = []
     content = cloudpickle.dumps(value, 5, buffer_callback=buffers.append)
     parts = [memoryview(content), *(buffer.raw() for buffer in buffers)]
-    with open(path, "xb") as file:
-        file.write(_COUNT.pack(len(parts)))
-        for part in parts:
-            file.write(_COUNT.pack(part.nbytes))
-        for part in parts:
-            file.seek(_aligned(file.tell()))
-            file.write(part)
+    try:
+        with open(path, "xb") as file:
+            file.write(_COUNT.pack(len(parts)))
+            for part in parts:
+                file.write(_COUNT.pack(part.nbytes))
+            for part in parts:
+                file.seek(_aligned(file.tell()))
+                file.write(part)
+    except BaseException:
+        # A disk that is full needs the room.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def _load(path: str) -> Any:

@@ -29,7 +29,7 @@ create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be re
 /// Threads that send and receive.
 const THREADS: usize = 1;
 
-/// What was not sent yet.
+/// Additions and cancellations that wait to be sent.
 #[derive(Default)]
 struct Unsent {
     templates: Vec<TaskTemplate>,
@@ -42,7 +42,7 @@ struct Unsent {
     is_closed: bool,
 }
 
-/// What was received and not taken yet.
+/// Results that wait for Python.
 #[derive(Default)]
 struct Received {
     results: VecDeque<EndedCall>,
@@ -336,9 +336,11 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
             Ok::<(), eyas_client::ClientError>(())
         };
         if let Err(why) = sending.await {
-            // What the dispatcher has said at last is a better reason, if it has said something.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            return end(&shared, why.to_string());
+            // If the connection has ended, the receiver learns why: the dispatcher may have said it.
+            if sender.is_whole() {
+                end(&shared, why.to_string());
+            }
+            return;
         }
     }
 }

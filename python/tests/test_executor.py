@@ -256,6 +256,8 @@ def test_an_executor_without_a_cluster_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("EYAS_HOME", str(tmp_path))
     with pytest.raises(eyas.ClusterError, match="access"):
         eyas.connect("nowhere")
+    with pytest.raises(eyas.ClusterError, match="none.toml"):
+        eyas.connect(access=tmp_path / "none.toml")
 
 
 def test_a_cluster_that_is_killed_ends_its_calls():
@@ -526,3 +528,19 @@ def test_workers_that_were_suspended_go_on():
             time.sleep(dice.random() * 0.004)
             calls.append(high.submit(time.sleep, dice.random() * 0.002))
             assert [call.result(LONG_S) for call in calls] == [None] * 4
+
+
+def test_a_shared_value_without_room_leaves_nothing(tmp_path):
+    done = script(
+        f"""
+        import eyas, os, resource, signal
+        with eyas.local(max_workers=1, objects={str(tmp_path)!r}) as executor:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+            try:
+                executor.share(bytes(2 << 20))
+            except OSError as error:
+                print(os.listdir({str(tmp_path)!r}), executor.submit(abs, -1).result())
+        """
+    )
+    assert done.stdout == "[] 1\n", done.stderr

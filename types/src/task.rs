@@ -99,7 +99,7 @@ pub enum Program {
     Command(Vec<Template>),
     /// A call of a worker, which this command starts. A worker stays, and answers the calls of its slot one after
     /// another: the first value of a task is the bytes that it gets, and what it returns is the task's standard output.
-    /// What is printed meanwhile is the task's standard error.
+    /// The output of the worker during the call is the task's standard error.
     Call(Vec<Template>),
 }
 

@@ -32,7 +32,7 @@ pub enum Event {
     Extended {
         /// The job.
         job: JobId,
-        /// What is added.
+        /// The additions.
         extension: Box<Extension>,
     },
     /// A client adds no more tasks to an attached job. The job is forgotten when all its tasks have ended and

@@ -141,11 +141,11 @@ pub enum SpecError {
 /// Further templates, objects and tasks of an attached job. Tasks may read outputs of earlier tasks.
 #[derive(Debug, Default)]
 pub struct Extension {
-    /// Templates behind those that the job has.
+    /// New templates. Their numbers continue those of the job.
     pub templates: Vec<TaskTemplate>,
-    /// Objects behind those that the job has.
+    /// New objects. Their numbers continue those of the job.
     pub objects: Vec<ObjectSpec>,
-    /// Tasks behind those that the job has.
+    /// New tasks. Their numbers continue those of the job.
     pub items: Vec<TaskItem>,
     terms: Vec<Option<Arc<Terms>>>,
 }
@@ -154,7 +154,7 @@ impl Extension {
     /// Checks the templates, and compiles their expressions.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// If a template or an expression is invalid.
     pub fn compile(&mut self, compile: Compile<'_>) -> Result<(), SpecError> {
         check_templates(&self.templates)?;
         self.terms = compile_terms(&self.templates, compile)?;
