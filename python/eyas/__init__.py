@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._commands import Completed
     from ._errors import CallFailed, ClusterError, ClusterLost
-    from ._executor import Executor, Future, connect, local
+    from ._executor import Executor, connect, local
     from ._files import File, Output
+    from ._futures import Future, KeptFile
+    from ._options import options
     from ._shared import Shared
 
 __all__ = [
@@ -29,17 +31,21 @@ __all__ = [
     "Executor",
     "File",
     "Future",
+    "KeptFile",
     "Output",
     "Shared",
     "connect",
     "local",
+    "options",
 ]
 
 _MODULES = {
     "_commands": ["Completed"],
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
-    "_executor": ["Executor", "Future", "connect", "local"],
+    "_executor": ["Executor", "connect", "local"],
     "_files": ["File", "Output"],
+    "_futures": ["Future", "KeptFile"],
+    "_options": ["options"],
     "_shared": ["Shared"],
 }
 
