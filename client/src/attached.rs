@@ -122,6 +122,14 @@ impl AttachedSender {
         Ok(self.writer.send(&[FromClient::Unneeded { tasks }]).await?)
     }
 
+    /// Cancels the tasks that no executor has.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn cancel_waiting(&mut self) -> Result<(), ClientError> {
+        Ok(self.writer.send(&[FromClient::CancelWaiting]).await?)
+    }
+
     /// Adds nothing more.
     ///
     /// # Errors

@@ -197,7 +197,7 @@ impl DispatcherCore {
             | FromClient::Numbers { .. }
             | FromClient::Commit
             | FromClient::Withdraw => return Err(AnswerError::PartOfSubmission),
-            FromClient::Templates(_) | FromClient::Unneeded { .. } | FromClient::Close => {
+            FromClient::Templates(_) | FromClient::Unneeded { .. } | FromClient::CancelWaiting | FromClient::Close => {
                 return Err(AnswerError::NotAttached);
             }
             FromClient::Watch { .. }

@@ -374,6 +374,10 @@ impl Client {
                 let _ = self.core.send(CoreMessage::Unneeded { job, tasks }).await;
                 return Ok(());
             }
+            FromClient::CancelWaiting => {
+                let _ = self.core.send(CoreMessage::CancelWaiting { job }).await;
+                return Ok(());
+            }
             FromClient::Close => {
                 let _ = self.core.send(CoreMessage::Close { job }).await;
                 return Ok(());

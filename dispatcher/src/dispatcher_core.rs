@@ -87,6 +87,10 @@ pub(crate) enum CoreMessage {
         job: JobId,
         tasks: Vec<u32>,
     },
+    /// The client of an attached job cancels the tasks that no executor has.
+    CancelWaiting {
+        job: JobId,
+    },
     /// A client adds nothing more to its attached job.
     Close {
         job: JobId,
@@ -266,6 +270,7 @@ impl DispatcherCore {
             CoreMessage::Attach { name, deliveries, reply } => self.attach(name, deliveries, reply),
             CoreMessage::Extend { job, extension } => self.tell_jobs(jobs::Event::Extended { job, extension }),
             CoreMessage::Unneeded { job, tasks } => self.tell_jobs(jobs::Event::Unneeded { job, tasks }),
+            CoreMessage::CancelWaiting { job } => self.cancel_waiting(job),
             CoreMessage::Close { job } => self.tell_jobs(jobs::Event::Closed { job }),
             CoreMessage::Detach { job } => self.detach(job),
             CoreMessage::Asked { request, reply } => {

@@ -91,6 +91,7 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Attach { .. }
         | FromClient::Templates(_)
         | FromClient::Unneeded { .. }
+        | FromClient::CancelWaiting
         | FromClient::Close => Need::Submit,
         FromClient::ForgetFiles
         | FromClient::Stop

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from . import _eyas, _pickling, _worker
+from . import _eyas, _patterns, _pickling, _worker
 from ._calls import Call, after
 from ._commands import Completed, Words
 from ._files import RESULT_PATTERN, File
@@ -270,11 +270,7 @@ class Executor(futures.Executor):
 
     def explain(self, future: Future[Any]) -> dict[str, Any]:
         """Return why a call waits, or where it runs and why, as ``eyas explain --json`` does."""
-        if future.task is None:
-            raise ValueError("the call was not submitted")
-        job, task = self._state.session.job, future.task
-        explanation: dict[str, Any] = json.loads(_eyas.ask("explain", job=job, task=task, **self._cluster))
-        return explanation
+        return future.explain()
 
     @property
     def _broken(self) -> BaseException | None:
@@ -328,18 +324,46 @@ class Executor(futures.Executor):
 
         return results() if chunksize == 1 else itertools.chain.from_iterable(results())
 
+    def all_pairs(
+        self,
+        rows: Iterable[Any],
+        columns: Iterable[Any],
+        fn: Callable[[Any, Any], _T],
+        *,
+        side: int | None = None,
+    ) -> Iterator[list[_T]]:
+        """Call ``fn`` with each pair of a row and a column, and return the results, a list for each row, in order.
+
+        One task does the pairs of up to ``side`` rows and columns, so that a node reads each file for many pairs.
+
+        >>> for row in executor.all_pairs(map(eyas.File, images), map(eyas.File, templates), compare): ...
+        """
+        return _patterns.all_pairs(self, rows, columns, fn, side)
+
+    def push(self, *files: File | str | os.PathLike[str], to: Sequence[str] = ()) -> dict[str, Any]:
+        """Copy files to nodes before calls need them, and wait for that. Each node passes on what it gets.
+
+        ``to`` names nodes, or labels such as ``site=a``; without it, all nodes get the files. Returns what each node
+        got, as ``eyas push --json`` does.
+        """
+        sources = [file.source if isinstance(file, File) else File(file).source for file in files]
+        names = [source.encode(errors="surrogateescape") for source in sources]
+        view: dict[str, Any] = json.loads(_eyas.push(names, list(to), **self._cluster))
+        return view
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls. With ``wait``, return when all calls have ended, and the cluster of this executor, too.
 
-        With ``cancel_futures``, calls that have not begun are cancelled; the oldest ``max_workers`` ones count as
-        begun.
+        With ``cancel_futures``, calls that no node has are cancelled. A node has a few more calls than it runs.
         """
         state = self._state
         with state.lock:
             state.is_shut = True
-            pending = [*state.pending.values(), *state.deferred] if cancel_futures else []
-        for future in pending[self._max_workers :]:
-            future.cancel()
+            deferred = list(state.deferred)
+        if cancel_futures:
+            for future in deferred:
+                future.cancel()
+            state.session.cancel_waiting()
         state.shut()
         if wait and threading.current_thread() is not self._receiver:
             self._receiver.join()

@@ -56,6 +56,9 @@ class CallSession:
     def cancel(self, task: int) -> None:
         """Cancel a call."""
 
+    def cancel_waiting(self) -> None:
+        """Cancel the calls that no executor has."""
+
     def unneeded(self, task: int) -> None:
         """The outputs of a call are not needed any more, but by calls that were added."""
 
@@ -86,6 +89,15 @@ def fetch(
     access: str | PathLike[str] | None = None,
 ) -> None:
     """Download a file that a task keeps in the cluster into a folder."""
+
+def push(
+    files: list[bytes],
+    to: list[str],
+    *,
+    cluster: str | None = None,
+    access: str | PathLike[str] | None = None,
+) -> str:
+    """Copy files to nodes, wait for that, and return what each node got, as JSON."""
 
 def ask(
     what: str,

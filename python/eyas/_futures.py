@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent import futures
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import _eyas, _shared
 from ._files import Arguments, input_path, result_file
+
+if TYPE_CHECKING:
+    from ._state import State
 
 _T = TypeVar("_T")
 
@@ -66,7 +70,8 @@ class Future(futures.Future[_T]):
     task: int | None = None
     #: The command, if it is no call of a function.
     _command: str | Sequence[str] | None = None
-    _session: _eyas.CallSession | None = None
+    #: The executor's state, once the call is sent.
+    _of: State | None = None
     #: What its task keeps in the cluster.
     _outputs: Outputs | None = None
     #: Names of the outputs that stay in the cluster, with their numbers.
@@ -77,10 +82,26 @@ class Future(futures.Future[_T]):
     def cancel(self) -> bool:
         """Cancel the call, also if it runs already. Returns whether it had not ended."""
         has_cancelled = super().cancel()
-        session, task = self._session, self.task
-        if has_cancelled and session is not None and task is not None:
-            session.cancel(task)
+        state, task = self._of, self.task
+        if has_cancelled and state is not None and task is not None:
+            state.session.cancel(task)
         return has_cancelled
+
+    def running(self) -> bool:
+        """Whether a node has the call now. The dispatcher is asked."""
+        if self._of is None or self.done():
+            return False
+        return bool(self.explain()["task"]["state"] == "assigned")
+
+    def explain(self) -> dict[str, Any]:
+        """Return why the call waits, or where it runs and why, as ``eyas explain --json`` does."""
+        state, task = self._of, self.task
+        if state is None or task is None:
+            raise ValueError("the call was not submitted, or waits for its arguments")
+        explanation: dict[str, Any] = json.loads(
+            _eyas.ask("explain", job=state.session.job, task=task, **state.address)
+        )
+        return explanation
 
     def result(self, timeout: float | None = None) -> _T:
         """Return the result. One that has stayed in the cluster is fetched now."""

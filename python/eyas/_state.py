@@ -109,7 +109,7 @@ class State:
             if future not in self.deferred:
                 self.refuse_if_over()
             task = self.session.submit(template, columns, numbers)
-            future.task, future._session = task, self.session
+            future.task, future._of = task, self
             self.pending[task] = future
             self.undefer(future)
 
@@ -140,6 +140,9 @@ class State:
             # As if the function had run here. A program that has closed its output needs its results all the same.
             with contextlib.suppress(Exception):
                 print(printed.decode(errors="replace"), end="", flush=True)
+        if future is not None and how == _CANCELLED:
+            # By the executor's end, or by a command.
+            futures.Future.cancel(future)
         # The client has cancelled it.
         if future is None or not future.set_running_or_notify_cancel():
             return
@@ -179,8 +182,6 @@ class State:
             # It is a class of texts, although stubs say otherwise.
             error.__cause__ = _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
             return error
-        if how == _CANCELLED:
-            return futures.CancelledError("the call was cancelled")
         return CallFailed(why)
 
     def break_with(self, why: BaseException) -> None:

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::messages::{FromClient, PushRequest, ToClient};
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
-    GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId, TaskItem,
-    TaskTemplate, Template, Value, WorkingFolder,
+    Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId,
+    TaskItem, TaskTemplate, Template, Value, WorkingFolder,
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
-    GetRequest,
+    Draft, GetRequest,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -45,6 +45,8 @@ struct Unsent {
     /// Numbers of templates and tasks so far.
     template_count: u16,
     task_count: u32,
+    /// Tasks that no executor has are to be cancelled.
+    cancels_waiting: bool,
     is_closed: bool,
 }
 
@@ -166,6 +168,32 @@ pub fn fetch(
             client.get(&request, PATIENCE, |_| ()).await.map_err(error)?;
             Ok(())
         })
+    })
+}
+
+/// Copies files to executors, and waits for that. The answer is the JSON of `eyas push`.
+#[pyfunction]
+#[pyo3(signature = (files, to, *, cluster=None, access=None))]
+pub fn push(
+    py: Python<'_>,
+    files: Vec<PyBackedBytes>,
+    to: Vec<String>,
+    cluster: Option<String>,
+    access: Option<PathBuf>,
+) -> PyResult<String> {
+    let files: Vec<_> = files.iter().map(|file| Name::from(&file[..])).collect();
+    py.detach(|| {
+        let cluster = cluster_of(access, cluster).map_err(error)?;
+        let access = cluster.access().map_err(error)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
+        let view = runtime.block_on(async {
+            let mut draft = Draft::new("push").on_cluster(&cluster);
+            draft.look_up(&files).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
+            let (objects, kept) = (draft.into_objects(), Vec::new());
+            let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
+            Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
+        })?;
+        serde_json::to_string(&view).map_err(error)
     })
 }
 
@@ -311,6 +339,12 @@ impl CallSession {
         self.shared.is_unsent.notify_one();
     }
 
+    /// Cancels the calls that no executor has.
+    fn cancel_waiting(&self) {
+        lock(&self.shared.unsent).cancels_waiting = true;
+        self.shared.is_unsent.notify_one();
+    }
+
     /// The outputs of a call are not needed any more, but by calls that were added.
     fn unneeded(&self, task: u32) {
         lock(&self.shared.unsent).unneeded.push(task);
@@ -385,20 +419,24 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
     let mut has_closed = false;
     loop {
         shared.is_unsent.notified().await;
-        let (templates, objects, items, cancelled, unneeded, is_closed) = {
+        let now = {
             let mut unsent = lock(&shared.unsent);
-            let Unsent { templates, objects, items, cancelled, unneeded, is_closed, .. } = &mut *unsent;
-            (take(templates), take(objects), take(items), take(cancelled), take(unneeded), *is_closed)
+            let (template_count, task_count, is_closed) = (unsent.template_count, unsent.task_count, unsent.is_closed);
+            // The counts stay.
+            std::mem::replace(&mut *unsent, Unsent { template_count, task_count, is_closed, ..Unsent::default() })
         };
         let sending = async {
-            sender.add(templates, objects, items).await?;
-            for task in cancelled {
+            sender.add(now.templates, now.objects, now.items).await?;
+            if now.cancels_waiting {
+                sender.cancel_waiting().await?;
+            }
+            for task in now.cancelled {
                 sender.cancel(task).await?;
             }
-            if !unneeded.is_empty() {
-                sender.unneeded(unneeded).await?;
+            if !now.unneeded.is_empty() {
+                sender.unneeded(now.unneeded).await?;
             }
-            if is_closed && !std::mem::replace(&mut has_closed, true) {
+            if now.is_closed && !std::mem::replace(&mut has_closed, true) {
                 sender.close().await?;
             }
             Ok::<(), eyas_client::ClientError>(())

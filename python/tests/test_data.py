@@ -56,6 +56,27 @@ def test_the_failure_of_an_argument_is_that_of_the_call(executor):
         dependent.result(LONG_S)
 
 
+def test_a_call_runs_while_a_node_has_it(executor):
+    running = executor.submit(later, 1, 2)
+    waits = executor.submit(abs, running)
+    deadline = time.monotonic() + LONG_S
+    while not running.running():
+        assert time.monotonic() < deadline
+    assert not waits.running()
+    assert running.result(LONG_S) == waits.result(LONG_S) == 1
+    assert not running.running()
+
+
+def test_the_end_of_an_executor_cancels_what_no_node_has():
+    executor = eyas.local(max_workers=1)
+    calls = [executor.submit(later, number, 0.1) for number in range(100)]
+    calls[0].result(LONG_S)
+    executor.shutdown(cancel_futures=True)
+    assert all(call.done() for call in calls)
+    assert sum(call.cancelled() for call in calls) > 50
+    assert [call.result(0) for call in calls if not call.cancelled()] == list(range(sum(not c.cancelled() for c in calls)))
+
+
 def test_a_call_that_waits_for_an_argument_can_be_cancelled_and_ends_before_the_executor():
     with eyas.local(max_workers=2) as executor:
         first = executor.submit(later, 1, 1)
@@ -155,3 +176,27 @@ def test_functions_have_options_of_their_own(executor):
         executor.submit(sleep).result(LONG_S)
     with pytest.raises(TypeError, match="'patience' is no option"):
         eyas.options(patience=3)
+
+
+def test_all_pairs_in_tiles(executor, tmp_path):
+    for number in range(5):
+        (tmp_path / str(number)).write_text(str(number))
+    files = [eyas.File(tmp_path / str(number)) for number in range(5)]
+
+    def times(file, number):
+        return int(file.read_text()) * number
+
+    expected = [[row * column for column in range(7)] for row in range(5)]
+    assert list(executor.all_pairs(files, range(7), times, side=3)) == expected
+    assert list(executor.all_pairs(iter(files), range(7), times)) == expected
+    assert list(executor.all_pairs([], range(7), times)) == []
+    with pytest.raises(ValueError, match="side"):
+        executor.all_pairs(files, files, times, side=0)
+
+
+def test_files_are_pushed_before_calls_need_them(executor, tmp_path):
+    (tmp_path / "table").write_bytes(bytes(1000))
+    view = executor.push(tmp_path / "table")
+    assert [node["state"] for node in view["executors"]] == ["complete"] * 2
+    with pytest.raises(OSError, match="nothing-here"):
+        executor.push(tmp_path / "nothing-here")

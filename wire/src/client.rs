@@ -184,9 +184,9 @@ pub enum FromClient {
     /// List or change pools of nodes. Answered by `Pools`, `PoolText` or `Done`.
     Pools(PoolsRequest),
     /// Attaches a job without tasks to this connection. Answered by `Attached`. From then on the connection is the
-    /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel`, `Unneeded` and `Close`, and the
-    /// dispatcher sends `Results` as tasks end, and `Over` when the job was closed and all its tasks have ended. The job
-    /// is in no journal: it is cancelled when the connection ends.
+    /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel`, `CancelWaiting`, `Unneeded` and `Close`,
+    /// and the dispatcher sends `Results` as tasks end, and `Over` when the job was closed and all its tasks have ended.
+    /// The job is in no journal: it is cancelled when the connection ends.
     Attach {
         /// The job's name for people.
         name: String,
@@ -198,6 +198,8 @@ pub enum FromClient {
         /// Indices of tasks that have ended.
         tasks: Vec<u32>,
     },
+    /// Cancel the tasks of the attached job that no executor has.
+    CancelWaiting,
     /// The attached job gets no more tasks.
     Close,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eyas_jobs::{self as jobs, JobSpec, JobSummary};
+use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
 use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
 use eyas_wire::view::JobView;
@@ -70,6 +70,20 @@ impl DispatcherCore {
         let tasks = 0..self.jobs.get(job).map_or(0, |job| job.tasks.len() as u32);
         self.tell_jobs(jobs::Event::Cancel { job, tasks });
         self.tell_jobs(jobs::Event::Closed { job });
+    }
+
+    /// Cancels the tasks of an attached job that no executor has.
+    pub(super) fn cancel_waiting(&mut self, job: JobId) {
+        let phases = self.jobs.get(job).map(|job| job.tasks.iter().map(|task| task.phase).collect::<Vec<_>>());
+        let waits = |phase: Phase| matches!(phase, Phase::Waiting | Phase::Blocked);
+        let mut first = 0;
+        for part in phases.unwrap_or_default().chunk_by(|one, other| waits(*one) == waits(*other)) {
+            let end = first + part.len() as u32;
+            if waits(part[0]) {
+                self.tell_jobs(jobs::Event::Cancel { job, tasks: first..end });
+            }
+            first = end;
+        }
     }
 
     pub(super) fn deliver(&self, job: JobId, results: Vec<TaskResult>) {
