@@ -24,7 +24,7 @@ from . import _eyas, _pickling, _worker
 from ._commands import Completed, Words
 from ._errors import CallFailed, ClusterLost
 from ._files import Arguments, File
-from ._local import LocalCluster
+from ._local import Cluster, LocalCluster
 from ._shared import Shared, store
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Future(futures.Future[_T]):
 class _State:
     """What an executor shares with the thread that receives its results."""
 
-    def __init__(self, session: _eyas.CallSession, cluster: LocalCluster | None) -> None:
+    def __init__(self, session: _eyas.CallSession, cluster: Cluster | None) -> None:
         self.session = session
         self.cluster = cluster
         # Of the same thread, too: a collection of garbage may shut an executor anywhere.
