@@ -7,6 +7,7 @@ import ipaddress
 import json
 import logging
 import os
+import pickle
 import platform
 import shutil
 import socket
@@ -198,7 +199,7 @@ def executor_on(engine: Engine, host: str, timeout: float, options: ExecutorOpti
 
 @contextlib.contextmanager
 def by_value(cloudpickle: Any, engine: str) -> Iterator[None]:
-    """Let the cloudpickle of an engine carry the code for its workers: what is in :mod:`_node` and in this module."""
+    """Let the cloudpickle of an engine carry the code for its workers: :mod:`_node`, and the module of the engine."""
     modules = [sys.modules[Description.__module__], sys.modules[engine]]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -207,3 +208,19 @@ def by_value(cloudpickle: Any, engine: str) -> Iterator[None]:
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+class ByValue:
+    """A function of an engine's module that workers unpickle without this package."""
+
+    def __init__(self, function: Any, cloudpickle: Any) -> None:
+        """Pickle it with the cloudpickle that the engine's workers have."""
+        with by_value(cloudpickle, function.__module__):
+            self._content: bytes = cloudpickle.dumps(function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self._content,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function: engines want something that can be called."""
+        return pickle.loads(self._content)(*args, **kwargs)

@@ -7,13 +7,12 @@ busy. The first of them starts the executor.
 from __future__ import annotations
 
 import logging
-import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .._errors import ClusterError
-from ._cluster import EngineCluster, by_value, executor_on, own_address
+from ._cluster import ByValue, EngineCluster, executor_on, own_address
 from ._node import Description, Node, StartFailed
 
 if TYPE_CHECKING:
@@ -27,23 +26,6 @@ _LOOK_EVERY_S = 0.25
 _END_DEADLINE_S = 30.0
 
 _LOGGER = logging.getLogger("eyas")
-
-
-class _ByValue:
-    """A function that workers unpickle without this package."""
-
-    def __init__(self, function: Any) -> None:
-        import cloudpickle
-
-        with by_value(cloudpickle, __name__):
-            self._content = cloudpickle.dumps(function)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self._content,)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function here: Dask wants something that can be called."""
-        return pickle.loads(self._content)(*args, **kwargs)
 
 
 def _stop_event(worker: Any, key: str) -> threading.Event:
@@ -103,6 +85,8 @@ class _DaskEngine:
             raise ClusterError("the Dask cluster has no workers: wait for some with client.wait_for_workers(1)")
 
     def _take(self, workers: dict[tuple[str, str], dict[str, Any]]) -> None:
+        import cloudpickle
+
         for worker, info in workers.items():
             if worker in self._held:
                 continue
@@ -113,7 +97,7 @@ class _DaskEngine:
             )
             tasks = [
                 self._client.submit(
-                    _ByValue(_holder(self._cluster.key, None if number else description)),
+                    ByValue(_holder(self._cluster.key, None if number else description), cloudpickle),
                     key=f"{key}-{number}",
                     pure=False,
                     workers=[address],
@@ -146,6 +130,7 @@ class _DaskEngine:
     def stop(self) -> None:
         if self._client.status != "running":
             return
+        import cloudpickle
         from distributed import wait
 
         try:
@@ -153,7 +138,7 @@ class _DaskEngine:
             if not alive:
                 return
             addresses = [address for address, _ in alive]
-            self._client.run(_ByValue(_releaser(self._cluster.key)), workers=addresses, on_error="ignore")
+            self._client.run(ByValue(_releaser(self._cluster.key), cloudpickle), workers=addresses, on_error="ignore")
             wait([task for worker in alive for task in self._held[worker][1]], timeout=_END_DEADLINE_S)
         except (OSError, TimeoutError) as error:
             _LOGGER.warning("Dask does not answer: %s", error)

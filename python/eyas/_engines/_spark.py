@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._errors import ClusterError
-from ._cluster import EngineCluster, by_value, executor_on
+from ._cluster import ByValue, EngineCluster, executor_on
 from ._node import Description, Node
 
 if TYPE_CHECKING:
@@ -105,11 +105,7 @@ class _SparkEngine:
         try:
             self._context.setJobGroup(self._cluster.key, "executors of eyas", interruptOnCancel=True)
             tasks = self._context.parallelize(range(count), count)
-            with by_value(cloudpickle, __name__):
-                job = tasks.mapPartitionsWithIndex(_holder(self._cluster.key, description))
-                # What is carried is pickled here.
-                job._jrdd  # noqa: B018
-            job.count()
+            tasks.mapPartitionsWithIndex(ByValue(_holder(self._cluster.key, description), cloudpickle)).count()
         except Exception as error:
             self._error = error
 
