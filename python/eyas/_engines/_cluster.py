@@ -48,9 +48,11 @@ class Engine(Protocol):
 
     def missing(self, joined: set[str]) -> list[str]:
         """Return the workers whose executors are not among those that have joined. Raises if one has failed."""
+        ...
 
     def look(self) -> bool:
         """Look at the engine, and return whether it still runs. Called now and then."""
+        ...
 
     def stop(self) -> None:
         """Stop the executors, and give their resources back. The engine may have ended before."""
@@ -112,7 +114,7 @@ class EngineCluster(Cluster):
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{len(missing)} executors have not joined within {timeout:.0f} s: {', '.join(missing[:5])}. "
-                    "Their workers may be busy, or may not reach this client: see `timeout` and `host`"
+                    "Their workers may be busy, or may not reach this client: see `start_timeout` and `host`"
                 )
             time.sleep(_LOOK_EVERY_S)
 

@@ -162,7 +162,7 @@ def on_dask(
     *,
     new_workers: bool = True,
     host: str | None = None,
-    timeout: float = 120.0,
+    start_timeout: float = 120.0,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Return an executor inside the workers of the Dask cluster of a :class:`distributed.Client`.
@@ -171,7 +171,7 @@ def on_dask(
     workers are busy until the executor is shut down. With ``new_workers``, it also gets workers that join later. The
     workers reach this process at ``host``, which is found by the way to Dask's scheduler.
 
-    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``timeout`` seconds.
+    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
     if getattr(client, "asynchronous", False):
         raise ValueError("on_dask needs a Client that is not asynchronous")
@@ -181,4 +181,4 @@ def on_dask(
         # In-process clusters have no host.
         place = urlsplit(client.scheduler.address)
         host = own_address(place.hostname or "localhost") if place.scheme in ("tcp", "tls", "ws", "wss") else "127.0.0.1"
-    return executor_on(_DaskEngine(client, new_workers), host, timeout, options)
+    return executor_on(_DaskEngine(client, new_workers), host, start_timeout, options)

@@ -133,7 +133,7 @@ def on_ray(
     *,
     new_nodes: bool = True,
     host: str | None = None,
-    timeout: float = 120.0,
+    start_timeout: float = 120.0,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Return an executor on the nodes of the Ray cluster that this process has joined with :func:`ray.init`.
@@ -142,7 +142,7 @@ def on_ray(
     ``new_nodes``, it also gets nodes that join later. The nodes reach this process at ``host``, by default the address
     that Ray has for this node.
 
-    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``timeout`` seconds.
+    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
     import ray
     from ray.util.client import ray as remote_client
@@ -151,4 +151,4 @@ def on_ray(
         raise ClusterError("on_ray needs a driver on a node of the cluster, not a Ray client of a ray:// address")
     if not ray.is_initialized():
         raise ClusterError("this process has joined no Ray cluster: call ray.init(address=…) before")
-    return executor_on(_RayEngine(ray, new_nodes), host or ray.util.get_node_ip_address(), timeout, options)
+    return executor_on(_RayEngine(ray, new_nodes), host or ray.util.get_node_ip_address(), start_timeout, options)

@@ -133,7 +133,7 @@ def on_spark(
     session: Any,
     *,
     host: str | None = None,
-    timeout: float = 120.0,
+    start_timeout: float = 120.0,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Return an executor inside the executors of the Spark application of a :class:`pyspark.sql.SparkSession`.
@@ -143,12 +143,12 @@ def on_spark(
     the session wait. Executors that Spark adds later are not used. They reach this process at ``host``, by default
     ``spark.driver.host``.
 
-    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``timeout`` seconds.
+    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
     context = getattr(session, "sparkContext", None) if not _is_connect(session) else None
     if context is None:
         raise ClusterError("on_spark needs a session with a driver in this process, not one of Spark Connect")
-    return executor_on(_SparkEngine(context), host or context.getConf().get("spark.driver.host"), timeout, options)
+    return executor_on(_SparkEngine(context), host or context.getConf().get("spark.driver.host"), start_timeout, options)
 
 
 def _is_connect(session: Any) -> bool:
