@@ -11,7 +11,7 @@ import eyas
 import pytest
 
 #: Seconds until something must have happened.
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 def wait_until(holds, what):
@@ -24,7 +24,7 @@ def wait_until(holds, what):
 
 def executors_of(executor):
     """Processes of the executors."""
-    access = executor._state.cluster.key
+    key = executor._state.cluster.key.encode()
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -32,7 +32,7 @@ def executors_of(executor):
             state = open(f"/proc/{process}/stat").read().rpartition(") ")[2][0]
         except OSError:
             continue
-        if state != "Z" and b"executor" in words and any(word.startswith(access.encode()) for word in words):
+        if state != "Z" and b"executor" in words and any(word.startswith(key) for word in words):
             found.append(int(process))
     return found
 
