@@ -114,6 +114,14 @@ impl AttachedSender {
         Ok(self.writer.send(&[FromClient::Cancel { job: self.job, task: Some(task) }]).await?)
     }
 
+    /// Tells that neither the client nor tasks that it adds need outputs of these tasks.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn unneeded(&mut self, tasks: Vec<u32>) -> Result<(), ClientError> {
+        Ok(self.writer.send(&[FromClient::Unneeded { tasks }]).await?)
+    }
+
     /// Adds nothing more.
     ///
     /// # Errors

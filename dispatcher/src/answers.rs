@@ -197,7 +197,9 @@ impl DispatcherCore {
             | FromClient::Numbers { .. }
             | FromClient::Commit
             | FromClient::Withdraw => return Err(AnswerError::PartOfSubmission),
-            FromClient::Templates(_) | FromClient::Close => return Err(AnswerError::NotAttached),
+            FromClient::Templates(_) | FromClient::Unneeded { .. } | FromClient::Close => {
+                return Err(AnswerError::NotAttached);
+            }
             FromClient::Watch { .. }
             | FromClient::WatchHere { .. }
             | FromClient::Attach { .. }

@@ -370,6 +370,10 @@ impl Client {
             }
             FromClient::Objects(objects) => extension.objects = objects,
             FromClient::Items(items) => extension.items = items,
+            FromClient::Unneeded { tasks } => {
+                let _ = self.core.send(CoreMessage::Unneeded { job, tasks }).await;
+                return Ok(());
+            }
             FromClient::Close => {
                 let _ = self.core.send(CoreMessage::Close { job }).await;
                 return Ok(());

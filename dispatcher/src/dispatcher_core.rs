@@ -82,6 +82,11 @@ pub(crate) enum CoreMessage {
         job: JobId,
         extension: Box<Extension>,
     },
+    /// The client of an attached job needs no outputs of these tasks any more.
+    Unneeded {
+        job: JobId,
+        tasks: Vec<u32>,
+    },
     /// A client adds nothing more to its attached job.
     Close {
         job: JobId,
@@ -260,6 +265,7 @@ impl DispatcherCore {
             CoreMessage::Submitted { spec, reply } => self.submitted(*spec, reply),
             CoreMessage::Attach { name, deliveries, reply } => self.attach(name, deliveries, reply),
             CoreMessage::Extend { job, extension } => self.tell_jobs(jobs::Event::Extended { job, extension }),
+            CoreMessage::Unneeded { job, tasks } => self.tell_jobs(jobs::Event::Unneeded { job, tasks }),
             CoreMessage::Close { job } => self.tell_jobs(jobs::Event::Closed { job }),
             CoreMessage::Detach { job } => self.detach(job),
             CoreMessage::Asked { request, reply } => {

@@ -90,6 +90,7 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Forget { .. }
         | FromClient::Attach { .. }
         | FromClient::Templates(_)
+        | FromClient::Unneeded { .. }
         | FromClient::Close => Need::Submit,
         FromClient::ForgetFiles
         | FromClient::Stop

@@ -371,8 +371,9 @@ impl TaskRunner {
             input_list: folders.lists.base.as_bytes(),
         };
         if let Program::Call(words) = &run.task.template.program {
-            let (outcome, is_damaged) = self.call(run, words, &with, sandbox, slot, changes)?;
+            let (outcome, is_damaged, made) = self.call(run, words, &with, sandbox, slot, changes)?;
             folders.are_in_use = is_damaged;
+            folders.sandbox = folders.sandbox.take().or(made);
             return self.copied(run, &with, folders.sandbox.as_ref(), outcome, changes);
         }
         let command = self.command(run, &with, sandbox)?;
@@ -444,15 +445,22 @@ impl TaskRunner {
         self.sandboxes.join(format!("{name}-{}", self.folders.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The task's sandbox, if it needs one.
+    /// The folder of a task's sandbox. The number keeps it apart from what an earlier try of the task has left.
+    fn folder_of(&self, run: &TaskRun) -> PathBuf {
+        self.new_folder(&run.task.id().to_string())
+    }
+
+    /// The task's sandbox, if it needs one before it runs. A call makes the folder itself if it turns out to have
+    /// outputs that it was free to leave out.
     fn sandbox(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> Result<Option<Sandbox>, Status> {
         let template = &run.task.template;
         let outside = matches!(template.folder, WorkingFolder::Path(_));
-        if outside && run.task.assignment.inputs.is_empty() && template.outputs.is_empty() {
+        let is_call = matches!(template.program, Program::Call(_));
+        let has_outputs = template.outputs.iter().any(|output| !(is_call && output.optional));
+        if outside && run.task.assignment.inputs.is_empty() && !has_outputs {
             return Ok(None);
         }
-        // The number keeps the folder apart from what an earlier try of the task has left.
-        let folder = self.new_folder(&run.task.id().to_string());
+        let folder = self.folder_of(run);
         let (inputs, objects) = run.task.shared_inputs();
         let made = self.kept.take(inputs, objects, &self.store).or_else(|| spare.take());
         if let Some(sandbox) = made.and_then(|made| made.rename(folder.clone()).ok()) {

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from ._engines._ray import on_ray
     from ._engines._spark import on_spark
     from ._errors import CallFailed, ClusterError, ClusterLost
-    from ._executor import Executor, Future, connect, local
+    from ._executor import Executor, connect, local
     from ._files import File, Output
+    from ._futures import Future, KeptFile
+    from ._options import options
     from ._shared import Shared
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Executor",
     "File",
     "Future",
+    "KeptFile",
     "Output",
     "Shared",
     "connect",
@@ -39,6 +42,7 @@ __all__ = [
     "on_dask",
     "on_ray",
     "on_spark",
+    "options",
 ]
 
 _MODULES = {
@@ -47,8 +51,10 @@ _MODULES = {
     "_engines._ray": ["on_ray"],
     "_engines._spark": ["on_spark"],
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
-    "_executor": ["Executor", "Future", "connect", "local"],
+    "_executor": ["Executor", "connect", "local"],
     "_files": ["File", "Output"],
+    "_futures": ["Future", "KeptFile"],
+    "_options": ["options"],
     "_shared": ["Shared"],
 }
 

@@ -8,6 +8,7 @@ import string
 from collections.abc import Sequence
 
 from ._files import File, Output
+from ._futures import Future, KeptFile
 
 __all__ = ["Completed", "Words"]
 
@@ -38,8 +39,12 @@ class Words:
         self.words: list[str] = []
         #: The columns: the text, and whether it names an input.
         self.columns: list[tuple[bytes, bool]] = []
+        #: The inputs, in the order of their columns.
+        self.inputs: list[bytes | KeptFile] = []
         #: Patterns and destinations of the outputs, with numbers of columns in braces.
-        self.outputs: list[tuple[str, str]] = []
+        self.outputs: list[tuple[str, str | None]] = []
+        #: Keywords of outputs that stay in the cluster, with the numbers and names of the files.
+        self.kept: dict[str | int, tuple[int, str]] = {}
         self._numbers: dict[str, int] = {}
         self._values = values
         for word in words:
@@ -64,12 +69,22 @@ class Words:
         """Return the column of a keyword."""
         if name not in self._numbers:
             value = self._values[name]
+            if isinstance(value, Future):
+                raise TypeError(f"{name} is a future: pass its result, or a file of it, future.output()")
             if isinstance(value, File):
+                self.inputs.append(value.source.encode(errors="surrogateescape"))
                 number = self._column(value.source, True)
-            elif isinstance(value, Output):
+            elif isinstance(value, KeptFile):
+                self.inputs.append(value)
+                number = self._column(value.name, True)
+            elif isinstance(value, Output) and (destination := value.destination) is not None:
                 # A name of the command's own folder.
-                number = self._column(f"{name}-{value.destination.rpartition('/')[2]}")
-                self.outputs.append((f"{{{number}}}", f"{{{self._column(value.destination)}}}"))
+                number = self._column(f"{name}-{destination.rpartition('/')[2]}")
+                self.outputs.append((f"{{{number}}}", f"{{{self._column(destination)}}}"))
+            elif isinstance(value, Output):
+                self.kept[name] = len(self.outputs), name
+                number = self._column(name)
+                self.outputs.append((f"{{{number}}}", None))
             else:
                 number = self._column(str(value))
             self._numbers[name] = number

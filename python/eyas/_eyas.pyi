@@ -25,7 +25,7 @@ class CallSession:
         *,
         is_command: bool,
         environment: list[tuple[str, str]],
-        outputs: list[tuple[str, str]],
+        outputs: list[tuple[str, str | None]],
         cpus_milli: int,
         memory_bytes: int,
         gpus: int,
@@ -44,28 +44,48 @@ class CallSession:
     def look_up(self, names: list[bytes]) -> list[int]:
         """Look up paths and URLs of inputs, and return their numbers."""
 
-    def submit(self, template: int, columns: list[tuple[bytes, bool]], inputs: list[int]) -> int:
+    def submit(
+        self, template: int, columns: list[tuple[bytes, bool]], inputs: list[tuple[int, int | None]]
+    ) -> int:
         """Add a task, and return its number.
 
         A column is its text, and whether it is the path of an input: of the next one of ``inputs``. Further inputs have
-        no column.
+        no column. An input is the number of one that was looked up, or a task and the number of its output.
         """
 
     def cancel(self, task: int) -> None:
         """Cancel a call."""
 
+    def unneeded(self, task: int) -> None:
+        """The outputs of a call are not needed any more, but by calls that were added."""
+
+    def wake(self) -> None:
+        """End the present or the next wait for results."""
+
     def close(self) -> None:
         """Add no more calls."""
 
-    def results(self, timeout_s: float) -> list[tuple[int, int, bytes, bytes, str, str]] | None:
+    def results(self, timeout_s: float) -> list[tuple[int, int, bytes, bytes, str, str, list[int]]] | None:
         """Wait for results; ``None`` if no more can come.
 
         A result is the number of its call, how the call has ended (0: returned, 1: raised, 2: failed, 3: cancelled),
-        its answer, what it has printed, the name of its executor, and the reason of a failure.
+        its answer, what it has printed, the name of its executor, the reason of a failure, and the numbers of the
+        outputs that the cluster keeps.
         """
 
     def disconnect(self) -> None:
         """End the connection. Calls that have not ended are cancelled."""
+
+def fetch(
+    job: int,
+    task: int,
+    file: bytes,
+    folder: str | PathLike[str],
+    *,
+    cluster: str | None = None,
+    access: str | PathLike[str] | None = None,
+) -> None:
+    """Download a file that a task keeps in the cluster into a folder."""
 
 def ask(
     what: str,

@@ -7,7 +7,11 @@ import pathlib
 import threading
 from typing import Any
 
-__all__ = ["Arguments", "File", "Output"]
+__all__ = ["RESULT_PATTERN", "Arguments", "File", "Output", "input_path", "result_file"]
+
+#: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of the task's number.
+#: It is no name of an input, such as the result of another call.
+RESULT_PATTERN = ".result-{#}"
 
 
 class Arguments:
@@ -17,8 +21,14 @@ class Arguments:
 
     def __init__(self, folder: bytes = b"", paths: list[bytes] | None = None) -> None:
         """Begin a call. In a worker, ``folder`` is that of its outputs, and ``paths`` are those of its inputs."""
-        self.inputs: list[bytes] = []
-        self.outputs: list[tuple[str, str]] = []
+        #: Paths and URLs of files that the call reads, and files that stay in the cluster.
+        self.inputs: list[Any] = []
+        #: Files that the call writes: names in its folder, and destinations.
+        self.outputs: list[tuple[str, str | None]] = []
+        #: Futures whose results are arguments; in a worker, their results.
+        self.values: list[Any] = []
+        #: Large buffers of arguments, by the numbers of the inputs that have their content.
+        self.buffers: list[int] = []
         self.folder = folder
         self.paths = paths or []
 
@@ -29,14 +39,14 @@ class Arguments:
     def __exit__(self, *_: object) -> None:
         self._now.arguments = None
 
-    def counts(self) -> tuple[int, int]:
-        """How many inputs and outputs were found so far."""
-        return len(self.inputs), len(self.outputs)
+    def counts(self) -> tuple[int, int, int, int]:
+        """How much of each was found so far."""
+        return len(self.inputs), len(self.outputs), len(self.values), len(self.buffers)
 
-    def cut(self, counts: tuple[int, int]) -> None:
+    def cut(self, counts: tuple[int, int, int, int]) -> None:
         """Forget what was found since."""
-        inputs, outputs = counts
-        del self.inputs[inputs:], self.outputs[outputs:]
+        inputs, outputs, values, buffers = counts
+        del self.inputs[inputs:], self.outputs[outputs:], self.values[values:], self.buffers[buffers:]
 
     @classmethod
     def now(cls) -> Arguments | None:
@@ -69,28 +79,31 @@ class File:
         if arguments is None:
             return File, (self.source,)
         arguments.inputs.append(os.fsencode(self.source))
-        return _input_path, (len(arguments.inputs) - 1,)
+        return input_path, (len(arguments.inputs) - 1,)
 
 
 class Output:
     """A file that a call writes: a path of shared storage, ``s3://``, or a file of the cluster.
 
     The call gets a :class:`pathlib.Path` in a folder of its own. The file appears at its destination, whole, when the
-    call has returned.
+    call has returned. Without a destination it stays in the cluster, as ``future.output()``.
     """
 
-    def __init__(self, destination: str | os.PathLike[str]) -> None:
+    def __init__(self, destination: str | os.PathLike[str] | None = None) -> None:
         """Name the destination by its path or URL."""
-        self.destination = _absolute(os.fspath(destination))
+        self.destination = None if destination is None else _absolute(os.fspath(destination))
 
     def __repr__(self) -> str:
-        return f"eyas.Output({self.destination!r})"
+        return f"eyas.Output({'' if self.destination is None else repr(self.destination)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = Arguments.now()
         if arguments is None:
             return Output, (self.destination,)
-        name = f"output-{len(arguments.outputs)}/{os.path.basename(self.destination)}"
+        number = len(arguments.outputs)
+        # Files that a task keeps have different names.
+        name = f"output-{number}" if self.destination is None else os.path.basename(self.destination)
+        name = f"output-{number}/{name}"
         arguments.outputs.append((name, self.destination))
         return _output_path, (name,)
 
@@ -101,11 +114,17 @@ def _arguments() -> Arguments:
     return arguments
 
 
-def _input_path(number: int) -> pathlib.Path:
+def result_file(task: int) -> str:
+    """Return the name of the file with the result of a task."""
+    return RESULT_PATTERN.replace("{#}", str(task + 1))
+
+
+def input_path(number: int) -> pathlib.Path:
+    """In a worker: return the path of an input."""
     return pathlib.Path(os.fsdecode(_arguments().paths[number]))
 
 
 def _output_path(name: str) -> pathlib.Path:
     path = pathlib.Path(os.fsdecode(_arguments().folder), name)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     return path

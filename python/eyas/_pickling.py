@@ -14,18 +14,24 @@ from typing import Any
 
 from ._files import Arguments
 
+#: Buffers and pickles of at least this size become files of their own, where they can.
+LARGE_BYTES = 1 << 20
+
 _PROTOCOL = 5
 #: Bytes before the function of a call: its length, and this bit if it is pickled by its name.
 _LENGTH_BYTES = 4
 _NAMED = 1 << 31
 
 
-def dumps(value: object) -> bytes:
-    """Pickle a value so that a process with another ``__main__`` can unpickle it."""
+def dumps(value: object, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle a value so that a process with another ``__main__`` can unpickle it.
+
+    Buffers for which ``keep`` returns something false are left out.
+    """
     arguments = Arguments.now()
     before = None if arguments is None else arguments.counts()
     try:
-        content = pickle.dumps(value, _PROTOCOL)
+        content = pickle.dumps(value, _PROTOCOL, buffer_callback=keep)
         if b"__main__" not in content:
             return content
     except Exception:  # Whatever the pickling of the value may raise.
@@ -35,9 +41,53 @@ def dumps(value: object) -> bytes:
         arguments.cut(before)
     import cloudpickle
 
-    content = cloudpickle.dumps(value, _PROTOCOL)
+    content = cloudpickle.dumps(value, _PROTOCOL, keep)
     assert isinstance(content, bytes)
     return content
+
+
+def dump_parts(value: object) -> list[memoryview]:
+    """Pickle a value. Large buffers, such as those of NumPy arrays, are parts of their own, and are not copied."""
+    buffers: list[memoryview] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= LARGE_BYTES:
+            buffers.append(raw)
+        return raw.nbytes < LARGE_BYTES
+
+    try:
+        content = pickle.dumps(value, _PROTOCOL, buffer_callback=keep)
+    except Exception:  # Whatever the pickling of the value may raise.
+        content = b"__main__"
+    if b"__main__" in content:
+        import cloudpickle
+
+        buffers.clear()
+        content = cloudpickle.dumps(value, _PROTOCOL, keep)
+    return [memoryview(content), *buffers]
+
+
+class Parts:
+    """Arguments whose large buffers and futures are elsewhere. A worker unpickles them as the arguments."""
+
+    def __init__(self, content: bytes | int, buffers: list[int], values: list[bytes | int]) -> None:
+        """Name the inputs of the call that have the content, the buffers, and the values, or the bytes themselves."""
+        self.parts = content, buffers, values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _together, self.parts
+
+
+def _together(content: bytes | int, buffers: list[int], values: list[bytes | int]) -> Any:
+    from ._shared import load, map_file
+
+    arguments = Arguments.now()
+    assert arguments is not None, "arguments are unpickled by workers"
+    paths = arguments.paths
+    arguments.values = [load(paths[value]) if isinstance(value, int) else pickle.loads(value) for value in values]
+    pickled = map_file(paths[content]) if isinstance(content, int) else content
+    return pickle.loads(pickled, buffers=[map_file(paths[number]) for number in buffers])
 
 
 def _has_name(function: object) -> bool:
@@ -59,11 +109,6 @@ def function_bytes(function: Callable[..., Any]) -> bytes:
 def is_named(content: bytes) -> bool:
     """Whether the function of a call is pickled by its name."""
     return bool(content[_LENGTH_BYTES - 1] & 0x80)
-
-
-def call_bytes(function: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """Put the bytes of a function and its arguments together."""
-    return function + dumps((args, kwargs))
 
 
 class CallReader:

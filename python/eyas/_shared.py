@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ._files import Arguments, File
 
-__all__ = ["Shared", "store"]
+__all__ = ["Shared", "load", "map_file", "store", "store_content", "store_parts"]
 
 _T = TypeVar("_T")
 
@@ -32,8 +32,24 @@ def store(value: object, path: str) -> None:
     import cloudpickle
 
     buffers: list[pickle.PickleBuffer] = []
-    content = cloudpickle.dumps(value, 5, buffer_callback=buffers.append)
-    parts = [memoryview(content), *(buffer.raw() for buffer in buffers)]
+    content = cloudpickle.dumps(value, 5, buffers.append)
+    store_parts([memoryview(content), *(buffer.raw() for buffer in buffers)], path)
+
+
+def store_content(content: memoryview, path: str) -> None:
+    """Write content to a file."""
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except BaseException:
+        # A disk that is full needs the room.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def store_parts(parts: list[memoryview], path: str) -> None:
+    """Write a pickle and its buffers to a file."""
     try:
         with open(path, "xb") as file:
             file.write(_COUNT.pack(len(parts)))
@@ -49,10 +65,15 @@ def store(value: object, path: str) -> None:
         raise
 
 
-def _load(path: str) -> Any:
-    """Read a value. Its buffers are those of the file."""
+def map_file(path: str | bytes) -> memoryview:
+    """Return the content of a file that is not empty, without reading it."""
     with open(path, "rb") as file:
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def load(path: str | bytes) -> Any:
+    """Read a value. Its buffers are those of the file."""
+    content = map_file(path)
     (count,) = _COUNT.unpack_from(content)
     lengths = struct.unpack_from(f"<{count}Q", content, _COUNT.size)
     place, parts = _COUNT.size * (count + 1), []
@@ -93,5 +114,5 @@ def _value(path: pathlib.Path, name: str) -> Any:
         if name not in _Values.known:
             while len(_Values.known) >= _Values.MAX:
                 del _Values.known[next(iter(_Values.known))]
-            _Values.known[name] = _load(os.fspath(path))
+            _Values.known[name] = load(os.fspath(path))
         return _Values.known[name]

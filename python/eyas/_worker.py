@@ -6,8 +6,9 @@ message  bytes
 ready    a byte, 1, before the first answer
 call     number of parts (4), then each part: its length (8), and its bytes; the parts are the call, the id of
          the task, the folder of its files, and the paths of its inputs
-answer   whether the call has raised (1), processor time in microseconds (8), length (8), and the pickled value,
-         or the exception with its traceback
+answer   0, or 1 if the call has raised, or 2 if it has made the folder of its files (1); processor time in
+         microseconds (8), length (8), and the pickled value, or the exception with its traceback; nothing if the
+         value is in the folder, because it is large
 =======  ======================================================================================================
 
 Numbers are little-endian.
@@ -27,8 +28,8 @@ import time
 import traceback
 from typing import IO, Any
 
-from . import _pickling
-from ._files import Arguments
+from . import _pickling, _shared
+from ._files import Arguments, result_file
 
 #: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``, and
 #: ``initializer``, the pickled call of a function, in base64.
@@ -38,6 +39,8 @@ SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 _AGAIN_VARIABLE = "EYAS_WORKER_AGAIN"
 
 _ANSWER = struct.Struct("<BQQ")
+#: How a call has ended.
+_RETURNED, _RAISED, _RETURNED_FILES = range(3)
 #: An answer of up to this size is sent with its header.
 _SMALL_BYTES = 65536
 
@@ -82,7 +85,8 @@ class Worker:
         self._broken: InitializerFailed | None = None
         if initializer := settings.get("initializer"):
             try:
-                function, args, kwargs = self._calls.read(base64.b64decode(initializer))
+                with Arguments():
+                    function, args, kwargs = self._calls.read(base64.b64decode(initializer))
                 function(*args, **kwargs)
             except BaseException as error:
                 self._broken = InitializerFailed("".join(traceback.format_exception(error)))
@@ -122,12 +126,12 @@ class Worker:
     def _serve(self, parts: list[bytes]) -> None:
         """Answer a call."""
         began = time.process_time_ns()
-        has_raised, content = self._answer(parts)
+        how, content = self._answer(parts)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
         cpu_us = (time.process_time_ns() - began) // 1000
-        head = _ANSWER.pack(has_raised, cpu_us, len(content))
+        head = _ANSWER.pack(how, cpu_us, len(content))
         if len(content) < _SMALL_BYTES:
             self._channel.sendall(head + content)
         else:
@@ -145,20 +149,23 @@ class Worker:
             parts.append(self._requests.read(length))
         return parts
 
-    def _answer(self, parts: list[bytes]) -> tuple[bool, bytes]:
-        """Whether the call has raised, and the pickled value or exception."""
+    def _answer(self, parts: list[bytes]) -> tuple[int, bytes]:
+        """How the call has ended, and the pickled value or exception."""
         try:
             if self._broken is not None:
                 raise self._broken
-            if len(parts) > 3 or parts[2]:
-                with Arguments(parts[2], parts[3:]):
-                    function, args, kwargs = self._calls.read(parts[0])
-            else:
+            with Arguments(parts[2], parts[3:]):
                 function, args, kwargs = self._calls.read(parts[0])
-            value: Any = function(*args, **kwargs)
-            return False, _pickling.dumps(value)
+            pickled = _pickling.dump_parts(function(*args, **kwargs))
+            if sum(part.nbytes for part in pickled) < _pickling.LARGE_BYTES:
+                return _RETURNED, pickled[0].tobytes()
+            folder = os.fsdecode(parts[2])
+            os.makedirs(folder, exist_ok=True)
+            name = result_file(int(parts[1].rpartition(b".")[2]))
+            _shared.store_parts(pickled, os.path.join(folder, name))
+            return _RETURNED_FILES, b""
         except BaseException as error:  # Also the exit of a program that the function calls.
-            return True, _failure(error)
+            return _RAISED, _failure(error)
 
 
 def main() -> None:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from collections.abc import Hashable, Mapping
 from concurrent import futures
@@ -28,8 +27,6 @@ __all__ = ["get"]
 #: A constant of a graph goes along with the tasks that use it up to this size in bytes.
 _MAX_CARRIED_BYTES = 4096
 
-_TAKES_FUTURES = importlib.util.find_spec("eyas._futures") is not None
-
 
 class _Own:
     """The executor of all that have named none."""
@@ -43,45 +40,6 @@ def _own() -> Executor:
         if _Own.executor is None or _Own.executor._broken is not None:
             _Own.executor = local()
         return _Own.executor
-
-
-def _submit(executor: Executor, node: GraphNode, values: dict[Hashable, Any]) -> futures.Future[Any]:
-    """Submit a task with values, or futures of them."""
-    waits_for = [value for value in values.values() if isinstance(value, futures.Future)]
-    if _TAKES_FUTURES or not waits_for:
-        return executor.submit(node, values)
-    return _submit_after(executor, node, values, waits_for)
-
-
-def _submit_after(
-    executor: Executor, node: GraphNode, values: dict[Hashable, Any], waits_for: list[futures.Future[Any]]
-) -> futures.Future[Any]:
-    """Submit a task once its arguments are here."""
-    future: futures.Future[Any] = futures.Future()
-    lock, left = threading.Lock(), len(waits_for)
-
-    def count(done: futures.Future[Any]) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            if left:
-                return
-        try:
-            here = {key: value.result() if value in waits_for else value for key, value in values.items()}
-            executor.submit(node, here).add_done_callback(settle)
-        except BaseException as error:
-            future.set_exception(error)
-
-    def settle(done: futures.Future[Any]) -> None:
-        error = futures.CancelledError() if done.cancelled() else done.exception()
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(done.result())
-
-    for each in waits_for:
-        each.add_done_callback(count)
-    return future
 
 
 class _Run:
@@ -116,7 +74,7 @@ class _Run:
             return None
         with self._lock:
             arguments = {needed: self._values[needed] for needed in node.dependencies}
-        future = _submit(executor, node, arguments)
+        future = executor.submit(node, arguments)
         with self._lock:
             self._values[key] = self._outstanding[key] = future
         future.add_done_callback(lambda done: self._end(key, node, done))

@@ -10,5 +10,5 @@ mod _eyas {
     #[pymodule_export]
     use super::command::main;
     #[pymodule_export]
-    use super::session::{CallSession, ClusterError, ask};
+    use super::session::{CallSession, ClusterError, ask, fetch};
 }

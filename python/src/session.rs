@@ -15,6 +15,7 @@ use eyas_client::types::{
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
+    GetRequest,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -29,6 +30,9 @@ create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be re
 /// Threads that send and receive.
 const THREADS: usize = 1;
 
+/// Time for which a dispatcher that cannot be reached is dialled again during a download.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Additions and cancellations that wait to be sent.
 #[derive(Default)]
 struct Unsent {
@@ -36,6 +40,8 @@ struct Unsent {
     objects: Vec<ObjectSpec>,
     items: Vec<TaskItem>,
     cancelled: Vec<u32>,
+    /// Tasks whose outputs are not needed any more.
+    unneeded: Vec<u32>,
     /// Numbers of templates and tasks so far.
     template_count: u16,
     task_count: u32,
@@ -48,6 +54,8 @@ struct Received {
     results: VecDeque<EndedCall>,
     /// Why no more can come; an empty text if the job has ended as it was asked to.
     end: Option<String>,
+    /// Whether the next wait is over at once.
+    is_woken: bool,
 }
 
 /// The result of a call.
@@ -57,6 +65,8 @@ struct EndedCall {
     answer: Vec<u8>,
     printed: Vec<u8>,
     executor: String,
+    /// Numbers of the outputs that the cluster keeps.
+    kept: Vec<u16>,
 }
 
 struct Shared {
@@ -129,6 +139,36 @@ pub fn ask(
     })
 }
 
+/// Downloads a file that a task keeps in the cluster into a folder.
+#[pyfunction]
+#[pyo3(signature = (job, task, file, folder, *, cluster=None, access=None))]
+pub fn fetch(
+    py: Python<'_>,
+    job: u32,
+    task: u32,
+    file: PyBackedBytes,
+    folder: PathBuf,
+    cluster: Option<String>,
+    access: Option<PathBuf>,
+) -> PyResult<()> {
+    let request = GetRequest {
+        job: JobId(job),
+        task: Some(task),
+        files: vec![Name::from(&file[..])],
+        to: folder,
+        replaces: true,
+    };
+    py.detach(|| {
+        let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
+        let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().map_err(error)?;
+        runtime.block_on(async {
+            let mut client = Client::connect(&access).await.map_err(error)?;
+            client.get(&request, PATIENCE, |_| ()).await.map_err(error)?;
+            Ok(())
+        })
+    })
+}
+
 #[pymethods]
 impl CallSession {
     /// Connects to the cluster with this access file or name, or to the one that `eyas` commands use by default, and
@@ -157,7 +197,9 @@ impl CallSession {
     }
 
     /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or, with `is_command`, are
-    /// a command with placeholders for columns. Each output is a pattern and a destination, both with placeholders.
+    /// a command with placeholders for columns. Each output is a pattern and a destination, both with placeholders; an
+    /// output without a destination is kept in the cluster. With `is_command` false, the first output is optional: the
+    /// result, if it is large.
     #[pyo3(signature = (words, *, is_command, environment, outputs, cpus_milli, memory_bytes, gpus, timeout_us, retries,
                         priority, requirements, capture_bytes))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -166,7 +208,7 @@ impl CallSession {
         words: Vec<String>,
         is_command: bool,
         environment: Vec<(String, String)>,
-        outputs: Vec<(String, String)>,
+        outputs: Vec<(String, Option<String>)>,
         cpus_milli: u32,
         memory_bytes: u64,
         gpus: u64,
@@ -185,14 +227,14 @@ impl CallSession {
         // A worker works for many calls.
         template.folder = if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
         template.base = Name::from(std::env::current_dir()?.into_os_string().into_vec());
-        let output = |(pattern, destination): (String, String)| OutputSpec {
+        let output = |(number, (pattern, destination)): (usize, (String, Option<String>))| OutputSpec {
             pattern: Template::parse(pattern.as_str()),
-            destination: Some(Template::parse(destination.as_str())),
-            replicas: 0,
+            replicas: destination.is_none().into(),
+            destination: destination.map(|destination| Template::parse(destination.as_str())),
             until_read: false,
-            optional: false,
+            optional: !is_command && number == 0,
         };
-        template.outputs = outputs.into_iter().map(output).collect();
+        template.outputs = outputs.into_iter().enumerate().map(output).collect();
         template.resources = Resources { cpus_milli, memory_bytes, ..Resources::default() };
         if gpus > 0 {
             template.resources.named.push((GPU.into(), gpus));
@@ -226,15 +268,24 @@ impl CallSession {
     }
 
     /// Adds a task, and returns its number. A column is its text, and whether it is the path of an input: of the next
-    /// one of `inputs`, which are numbers of inputs. Further inputs have no column.
-    fn submit(&self, template: u16, columns: Vec<(PyBackedBytes, bool)>, inputs: Vec<u32>) -> PyResult<u32> {
+    /// one of `inputs`. Further inputs have no column. An input is the number of one that was looked up, or a task and
+    /// the number of its output.
+    fn submit(
+        &self,
+        template: u16,
+        columns: Vec<(PyBackedBytes, bool)>,
+        inputs: Vec<(u32, Option<u16>)>,
+    ) -> PyResult<u32> {
         let mut next = 0..;
         let values = columns.iter().map(|(text, is_input)| {
             let input = if *is_input { next.next() } else { None };
             Value { text: Name::from(&text[..]), input }
         });
         let values = values.collect();
-        let input = |object| Input { from: InputFrom::Object(object), name: None };
+        let input = |(number, output)| match output {
+            None => Input { from: InputFrom::Object(number), name: None },
+            Some(output) => Input { from: InputFrom::Output { task: number, output }, name: None },
+        };
         let item = TaskItem { template, values, inputs: inputs.into_iter().map(input).collect() };
         let mut unsent = lock(&self.shared.unsent);
         if unsent.is_closed {
@@ -260,6 +311,12 @@ impl CallSession {
         self.shared.is_unsent.notify_one();
     }
 
+    /// The outputs of a call are not needed any more, but by calls that were added.
+    fn unneeded(&self, task: u32) {
+        lock(&self.shared.unsent).unneeded.push(task);
+        self.shared.is_unsent.notify_one();
+    }
+
     /// Adds no more calls. The results of those that were added still come.
     fn close(&self) {
         lock(&self.shared.unsent).is_closed = true;
@@ -268,19 +325,21 @@ impl CallSession {
 
     /// Waits for results, for up to `timeout_s`, and returns them: the number of the call, how it ended (0: it has
     /// returned, 1: it has raised, 2: it has failed, 3: it was cancelled), its answer, what it printed, the name of the
-    /// executor, and the reason. `None` if no more can come.
+    /// executor, the reason, and the numbers of the outputs that the cluster keeps. `None` if no more can come.
     #[expect(clippy::type_complexity, reason = "a tuple in Python")]
     fn results<'py>(
         &self,
         py: Python<'py>,
         timeout_s: f64,
-    ) -> PyResult<Option<Vec<(u32, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, String, String)>>> {
+    ) -> PyResult<Option<Vec<(u32, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, String, String, Vec<u16>)>>> {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
-            let is_empty = |received: &mut Received| received.results.is_empty() && received.end.is_none();
+            let is_empty =
+                |received: &mut Received| received.results.is_empty() && received.end.is_none() && !received.is_woken;
             let timeout = Duration::from_secs_f64(timeout_s);
             let waited = self.shared.is_received.wait_timeout_while(received, timeout, is_empty);
             let (mut received, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            received.is_woken = false;
             (take(&mut received.results), received.end.clone())
         });
         if results.is_empty() {
@@ -300,9 +359,15 @@ impl CallSession {
             };
             let why = result.status.to_string();
             let (answer, printed) = (PyBytes::new(py, &result.answer), PyBytes::new(py, &result.printed));
-            (result.task, how, answer, printed, result.executor, why)
+            (result.task, how, answer, printed, result.executor, why, result.kept)
         });
         Ok(Some(told.collect()))
+    }
+
+    /// Ends the present or the next wait for results.
+    fn wake(&self) {
+        lock(&self.shared.received).is_woken = true;
+        self.shared.is_received.notify_all();
     }
 
     /// Ends the connection. Calls that have not ended are cancelled.
@@ -320,15 +385,18 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
     let mut has_closed = false;
     loop {
         shared.is_unsent.notified().await;
-        let (templates, objects, items, cancelled, is_closed) = {
+        let (templates, objects, items, cancelled, unneeded, is_closed) = {
             let mut unsent = lock(&shared.unsent);
-            let Unsent { templates, objects, items, cancelled, is_closed, .. } = &mut *unsent;
-            (take(templates), take(objects), take(items), take(cancelled), *is_closed)
+            let Unsent { templates, objects, items, cancelled, unneeded, is_closed, .. } = &mut *unsent;
+            (take(templates), take(objects), take(items), take(cancelled), take(unneeded), *is_closed)
         };
         let sending = async {
             sender.add(templates, objects, items).await?;
             for task in cancelled {
                 sender.cancel(task).await?;
+            }
+            if !unneeded.is_empty() {
+                sender.unneeded(unneeded).await?;
             }
             if is_closed && !std::mem::replace(&mut has_closed, true) {
                 sender.close().await?;
@@ -356,6 +424,13 @@ async fn receive(shared: Arc<Shared>, mut receiver: AttachedReceiver) {
                     answer: result.outcome.stdout,
                     printed: result.outcome.stderr,
                     executor: result.executor,
+                    kept: result
+                        .outcome
+                        .outputs
+                        .iter()
+                        .filter(|left| left.object.is_kept())
+                        .map(|left| left.output)
+                        .collect(),
                 });
                 lock(&shared.received).results.extend(results);
                 shared.is_received.notify_all();

@@ -184,15 +184,20 @@ pub enum FromClient {
     /// List or change pools of nodes. Answered by `Pools`, `PoolText` or `Done`.
     Pools(PoolsRequest),
     /// Attaches a job without tasks to this connection. Answered by `Attached`. From then on the connection is the
-    /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel` and `Close`, and the dispatcher sends
-    /// `Results` as tasks end, and `Over` when the job was closed and all its tasks have ended. The job is in no
-    /// journal: it is cancelled when the connection ends.
+    /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel`, `Unneeded` and `Close`, and the
+    /// dispatcher sends `Results` as tasks end, and `Over` when the job was closed and all its tasks have ended. The job
+    /// is in no journal: it is cancelled when the connection ends.
     Attach {
         /// The job's name for people.
         name: String,
     },
     /// Further templates of the attached job.
     Templates(Vec<TaskTemplate>),
+    /// The client of the attached job needs no outputs of these tasks any more, nor will tasks that it adds.
+    Unneeded {
+        /// Indices of tasks that have ended.
+        tasks: Vec<u32>,
+    },
     /// The attached job gets no more tasks.
     Close,
 }

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use eyas_types::outcome::FailureKind;
@@ -38,6 +39,28 @@ impl Jobs {
                 ready.into_iter().for_each(|index| self.queue(TaskId { job: id, index }));
             }
             Err(why) => self.effects.push(Effect::NotExtended { job: id, why }),
+        }
+    }
+
+    /// A client needs no outputs of these tasks any more: what no task reads is released.
+    pub(crate) fn unneeded(&mut self, id: JobId, tasks: &[u32]) {
+        for index in tasks {
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.spec.is_attached) else { return };
+            let unneeded = job.note_unneeded(*index);
+            unneeded.into_iter().for_each(|object| self.release_unless_wanted(object));
+            self.forget_unneeded(id, *index);
+        }
+    }
+
+    /// Forgets what a task has left once nothing can need it: not even a task that runs again because its own output
+    /// was lost. Then the same may be true of tasks whose outputs it has read.
+    fn forget_unneeded(&mut self, id: JobId, index: u32) {
+        let mut candidates = vec![index];
+        while let Some(index) = candidates.pop() {
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_forgettable(index)) else { continue };
+            let (producers, objects) = job.forget_outputs(index);
+            candidates.extend(producers);
+            objects.into_iter().for_each(|object| self.let_go_of(object, TaskId { job: id, index }));
         }
     }
 

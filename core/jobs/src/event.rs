@@ -35,6 +35,14 @@ pub enum Event {
         /// The additions.
         extension: Box<Extension>,
     },
+    /// The client of an attached job needs no outputs of these tasks any more, nor will tasks that it adds. Tasks that it
+    /// has added still may.
+    Unneeded {
+        /// The job.
+        job: JobId,
+        /// Indices of the tasks.
+        tasks: Vec<u32>,
+    },
     /// A client adds no more tasks to an attached job. The job is forgotten when all its tasks have ended and
     /// [`Effect::Deliver`] has passed on their results.
     Closed {

@@ -121,6 +121,7 @@ impl Jobs {
             Event::Submitted { spec } => self.submitted(*spec),
             Event::Attached { spec } => self.attached(*spec),
             Event::Extended { job, extension } => self.extended(job, *extension),
+            Event::Unneeded { job, tasks } => self.unneeded(job, &tasks),
             Event::Closed { job } => self.closed(job),
             Event::Deliver => self.deliver(),
             Event::Accepted { job } => self.begin(job),

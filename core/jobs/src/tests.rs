@@ -48,6 +48,8 @@ struct World {
     to_cancel: BTreeSet<TaskId>,
     /// Tasks of attached jobs whose results their clients have; a job that is not here has been detached.
     delivered: BTreeMap<JobId, BTreeSet<u32>>,
+    /// Tasks of attached jobs whose outputs their clients do not need any more.
+    unneeded: BTreeSet<TaskId>,
     to_do: VecDeque<ToDo>,
 }
 
@@ -69,6 +71,7 @@ impl World {
             kept: BTreeMap::new(),
             to_cancel: BTreeSet::new(),
             delivered: BTreeMap::new(),
+            unneeded: BTreeSet::new(),
             to_do: VecDeque::new(),
         }
     }
@@ -249,6 +252,7 @@ impl World {
         (self.queue, self.kept, self.to_cancel, self.to_do) = Default::default();
         // Attached jobs are in no journal.
         self.delivered.clear();
+        self.unneeded.clear();
         for job in self.log.keys().copied().collect::<Vec<_>>() {
             self.load(job);
         }
@@ -378,6 +382,7 @@ enum Step {
     Attach,
     Extend(u8, Vec<u8>),
     Detach(u8, bool),
+    Unneeded(u8, u8),
     Submit(Vec<u8>, u32, bool),
     Borrow(Vec<u8>, u32),
     Join,
@@ -401,6 +406,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Attach),
         4 => (pick(), prop::collection::vec(any(), 1..5)).prop_map(|(job, readers)| Step::Extend(job, readers)),
         1 => (pick(), prop::bool::ANY).prop_map(|(job, is_gone)| Step::Detach(job, is_gone)),
+        4 => (pick(), pick()).prop_map(|(job, task)| Step::Unneeded(job, task)),
         2 => Just(Step::Join),
         1 => (pick(), prop::bool::ANY).prop_map(|(which, is_loss)| Step::Lose(which, is_loss)),
         1 => pick().prop_map(Step::Leave),
@@ -431,7 +437,7 @@ fn apply(world: &mut World, step: Step) {
         }
         Step::Extend(which, readers) => {
             if let Some(job) = nth(world.delivered.keys().copied(), which) {
-                let extension = extension(world.jobs.get(job).expect("it is attached"), &readers);
+                let extension = extension(world.jobs.get(job).expect("it is attached"), &readers, &world.unneeded);
                 world.tell(Event::Extended { job, extension: Box::new(extension) });
             }
         }
@@ -442,6 +448,15 @@ fn apply(world: &mut World, step: Step) {
                 world.tell(Event::Cancel { job, tasks });
             }
             world.tell(Event::Closed { job });
+        }
+        Step::Unneeded(which, task) => {
+            let Some(id) = nth(world.delivered.keys().copied(), which) else { return };
+            let tasks = &world.jobs.get(id).expect("it is attached").tasks;
+            let ended = (0..).zip(tasks).filter(|(_, state)| state.phase.has_ended()).map(|(index, _)| index);
+            if let Some(task) = nth(ended.collect::<Vec<_>>().into_iter(), task) {
+                world.unneeded.insert(TaskId { job: id, index: task });
+                world.tell(Event::Unneeded { job: id, tasks: vec![task] });
+            }
         }
         Step::Submit(readers, retries, until_read) => {
             world.tell(Event::Submitted { spec: Box::new(job(&readers, retries, until_read)) });

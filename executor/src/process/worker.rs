@@ -5,7 +5,10 @@
 //! | --- | --- |
 //! | ready | a byte of the worker, 1, before its first answer |
 //! | call | number of parts (4), then each part: its length (8), and its bytes |
-//! | answer | whether the call has failed (1), processor time in microseconds (8), length (8), and the bytes |
+//! | answer | how the call has ended (1), processor time in microseconds (8), length (8), and the bytes |
+//!
+//! A call has ended with 0 if it has returned, with 1 if it has failed, and with 2 if it has returned and has written
+//! outputs to a folder that it has made for them.
 //!
 //! Numbers are little-endian. A worker has ended if its socket is closed.
 
@@ -53,6 +56,8 @@ pub(crate) enum CallEnd {
     /// The worker has answered.
     Answered {
         has_failed: bool,
+        /// Whether it has made the folder of its outputs.
+        has_made_folder: bool,
         cpu_us: u64,
         /// The answer; `Err` with its size if it is larger than allowed.
         content: Result<Vec<u8>, u64>,
@@ -117,13 +122,13 @@ impl Answer {
     }
 
     fn into_end(mut self) -> CallEnd {
-        let has_failed = self.bytes[0] != 0;
+        let (has_failed, has_made_folder) = (self.bytes[0] == 1, self.bytes[0] == 2);
         let cpu_us = u64::from_le_bytes(self.bytes[1..9].try_into().expect("8 bytes"));
         let content = match self.excess_bytes {
             0 => Ok(self.bytes.split_off(ANSWER_HEADER_BYTES)),
             _ => Err(self.content_bytes().unwrap_or_default()),
         };
-        CallEnd::Answered { has_failed, cpu_us, content }
+        CallEnd::Answered { has_failed, has_made_folder, cpu_us, content }
     }
 }
 

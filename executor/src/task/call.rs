@@ -1,7 +1,6 @@
 //! Calls: tasks that a worker answers. A slot has one worker. It stays for calls that need the same one, and ends when
 //! its job is forgotten, or before a call that needs another.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +50,8 @@ impl Worker {
 }
 
 impl TaskRunner {
-    /// Has a worker answer the call. Also tells whether an input was changed in the store.
+    /// Has a worker answer the call. Also tells whether an input was changed in the store, and has the sandbox that the
+    /// worker has made if it had none.
     pub(super) fn call(
         &self,
         run: &TaskRun,
@@ -60,7 +60,7 @@ impl TaskRunner {
         sandbox: Option<&Sandbox>,
         slot: &mut SlotState,
         changes: &mut StoreChanges,
-    ) -> Result<(Outcome, bool), Status> {
+    ) -> Result<(Outcome, bool, Option<Sandbox>), Status> {
         let template = &run.task.template;
         let SlotState { worker, groups, .. } = slot;
         let known = worker.take().and_then(|mut known| known.suits(run).then_some(known));
@@ -72,9 +72,9 @@ impl TaskRunner {
         let own = worker_now.group.take();
         let mut limits = self.resources.resume(has_groups, groups, own, &template.resources, &run.cores);
         let task = run.task.id().to_string();
-        let folder = sandbox.map_or(OsStr::new(""), |sandbox| sandbox.folder().as_os_str());
+        let folder = sandbox.map_or_else(|| self.folder_of(run), |sandbox| sandbox.folder().to_owned());
         let payload = run.task.assignment.values.first().map_or(&[][..], |value| value.text.as_bytes());
-        let mut parts = vec![payload, task.as_bytes(), folder.as_bytes()];
+        let mut parts = vec![payload, task.as_bytes(), folder.as_os_str().as_bytes()];
         parts.extend(with.staged.iter().map(|path| path.as_bytes()));
         let timeout = template.timeout_us.map(Duration::from_micros);
         let called = worker_now.process.call(&parts, template.capture_bytes, timeout, &run.control, &mut limits);
@@ -86,9 +86,15 @@ impl TaskRunner {
             failed(FailureKind::Node, reason)
         })?;
         let is_damaged = self.find_damaged(run, changes);
+        let mut made = None;
         let (status, stdout, cpu_us) = match called.end {
-            CallEnd::Answered { has_failed, cpu_us, content } => {
+            CallEnd::Answered { has_failed, has_made_folder, cpu_us, content } => {
                 *worker = Some(worker_now);
+                if has_made_folder && sandbox.is_none() {
+                    made = Some(Sandbox::made_by_task(folder).map_err(|e| {
+                        failed(FailureKind::Output, format!("cannot use the folder of its outputs: {e}"))
+                    })?);
+                }
                 match content {
                     Ok(content) => (if has_failed { Status::Exited(1) } else { Status::Succeeded }, content, cpu_us),
                     Err(bytes) => {
@@ -102,12 +108,19 @@ impl TaskRunner {
                 }
             }
             // A worker that ends by itself has not answered, whatever its exit code is.
-            CallEnd::Died(end) => match status_of(excess.map_or(end, ProcessEnd::OverMemory)) {
-                Status::Succeeded => {
-                    (failed(FailureKind::Start, "its worker has ended with exit code 0 during the call"), Vec::new(), 0)
+            CallEnd::Died(end) => {
+                if sandbox.is_none() {
+                    // It may have made the folder before it died.
+                    let _ = std::fs::remove_dir_all(&folder);
                 }
-                status => (status, Vec::new(), 0),
-            },
+                match status_of(excess.map_or(end, ProcessEnd::OverMemory)) {
+                    Status::Succeeded => {
+                        let reason = "its worker has ended with exit code 0 during the call";
+                        (failed(FailureKind::Start, reason), Vec::new(), 0)
+                    }
+                    status => (status, Vec::new(), 0),
+                }
+            }
         };
         let mut outcome = Outcome::of(status);
         outcome.cpu_us = cpu_us;
@@ -117,7 +130,7 @@ impl TaskRunner {
         outcome.stderr = called.printed.bytes;
         outcome.cut_bytes = called.printed.cut_bytes;
         fail_if_damaged(&mut outcome, is_damaged);
-        Ok((outcome, is_damaged))
+        Ok((outcome, is_damaged, made))
     }
 
     fn start_worker(

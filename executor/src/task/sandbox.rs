@@ -89,6 +89,12 @@ impl Sandbox {
         Ok(Sandbox { folder, staged: HashMap::new(), shared: None, mark })
     }
 
+    /// A folder that the task itself has made.
+    pub fn made_by_task(folder: PathBuf) -> io::Result<Self> {
+        let mark = FolderMark::of(&folder)?;
+        Ok(Sandbox { folder, staged: HashMap::new(), shared: None, mark })
+    }
+
     /// Gives a sandbox that was made ahead its final name. On some file systems making a folder takes longer than all
     /// other steps of a short task.
     pub fn rename(mut self, folder: PathBuf) -> io::Result<Self> {

@@ -83,7 +83,6 @@ impl Job {
     }
 
     fn is_done(&self, index: u32) -> bool {
-        self.tasks[index as usize].phase.has_ended()
-            && self.template_at(index).outputs.iter().all(|output| output.replicas == 0)
+        self.tasks[index as usize].phase.has_ended() && self.kept_by(index).next().is_none()
     }
 }

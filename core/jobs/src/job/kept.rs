@@ -2,6 +2,7 @@
 //! when one is lost. A task then goes from `Succeeded` back to `Waiting`, and those that still need its output to
 //! `Blocked`.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use eyas_types::{ObjectId, ObjectSpec, Outcome};
@@ -107,6 +108,63 @@ impl Job {
         self.kept.get(&(index, object)).is_some_and(|left| {
             !left.until_read || self.unread.get(&(index, left.output)).is_some_and(|unread| *unread > 0)
         })
+    }
+
+    /// Only tasks need what a task has left from now on, and only until they have read it. Returns it.
+    pub fn note_unneeded(&mut self, index: u32) -> Vec<ObjectId> {
+        let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));
+        let left = self.kept.range_mut(all).filter(|(_, left)| !left.until_read);
+        let left = left.map(|((_, object), left)| {
+            left.until_read = true;
+            (*object, left.output)
+        });
+        let left: Vec<_> = left.collect();
+        for (_, output) in &left {
+            let unread = self.unread_inputs(index, *output);
+            self.unread.insert((index, *output), unread);
+        }
+        left.into_iter().map(|(object, _)| object).collect()
+    }
+
+    /// How many inputs of tasks that have not succeeded are this output.
+    fn unread_inputs(&self, producer: u32, output: u16) -> u32 {
+        let dependents = self.dependents.get(&producer).into_iter().flatten();
+        let unread = dependents.filter(|index| self.tasks[**index as usize].phase != Phase::Succeeded);
+        let inputs_of = |index: &u32| {
+            let item = self.spec.items.get(*index);
+            let inputs = self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs);
+            inputs.filter(|input| input.from.output() == Some((producer, output))).count() as u32
+        };
+        unread.map(inputs_of).sum()
+    }
+
+    /// Whether a task has ended, and keeps outputs that nothing can need any more: all tasks that read them have ended,
+    /// and leave nothing for which they would have to run again.
+    pub fn is_forgettable(&self, index: u32) -> bool {
+        let is_settled =
+            |reader: &u32| self.tasks[*reader as usize].phase.has_ended() && self.kept_by(*reader).next().is_none();
+        let mut left = self.kept_by(index).peekable();
+        self.tasks[index as usize].phase.has_ended()
+            && left.peek().is_some()
+            && left.all(|(_, left)| left.until_read)
+            // The last reader is most likely to be the one that still needs it.
+            && self.dependents.get(&index).is_none_or(|readers| readers.iter().rev().all(is_settled))
+    }
+
+    /// Forgets what a task has left. Returns the tasks whose outputs it has read, and the objects.
+    pub fn forget_outputs(&mut self, index: u32) -> (BTreeSet<u32>, Vec<ObjectId>) {
+        let objects: Vec<_> = self.kept_by(index).map(|(object, _)| object).collect();
+        let item = self.spec.items.get(index);
+        let inputs = self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs);
+        let producers = inputs.filter_map(super::producer).collect();
+        for object in &objects {
+            if let Some(left) = self.kept.remove(&(index, *object)) {
+                self.unread.remove(&(index, left.output));
+                self.produced.remove(&(index, left.output));
+            }
+        }
+        self.drop_item(index);
+        (producers, objects)
     }
 
     /// Releases everything that the job keeps, and returns it.

@@ -1,0 +1,145 @@
+"""Futures, and results that stay in the cluster."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any, TypeVar, cast
+
+from . import _eyas, _shared
+from ._files import Arguments, input_path, result_file
+
+_T = TypeVar("_T")
+
+
+class Outputs:
+    """What a task keeps in the cluster. It is released when nothing in this process refers to it."""
+
+    def __init__(self, session: _eyas.CallSession, task: int, address: dict[str, Any]) -> None:
+        """Take over what a task of the session keeps."""
+        self.session = session
+        self.task = task
+        self._address = address
+        self._lock = threading.Lock()
+        self._value: futures.Future[Any] | None = None
+
+    def __del__(self) -> None:
+        self.session.unneeded(self.task)
+
+    def load(self) -> None:
+        """Fetch the result, once. An error is that of :meth:`value`."""
+        with self._lock:
+            if self._value is None:
+                self._value = futures.Future()
+                try:
+                    with tempfile.TemporaryDirectory(prefix="eyas-") as folder:
+                        name = result_file(self.task)
+                        self.fetch(name, folder)
+                        # The content stays as long as it is used.
+                        self._value.set_result(_shared.load(os.path.join(folder, name)))
+                except Exception as error:
+                    error.add_note(f"The result of task {self.session.job}.{self.task} cannot be fetched.")
+                    self._value.set_exception(error)
+
+    def value(self) -> Any:
+        """Return the result."""
+        self.load()
+        assert self._value is not None
+        return self._value.result()
+
+    def fetch(self, name: str, folder: str | os.PathLike[str]) -> None:
+        """Download a file into a folder."""
+        session = self.session
+        _eyas.fetch(session.job, self.task, os.fsencode(name), os.fspath(folder), **self._address)
+
+
+class Future(futures.Future[_T]):
+    """The result of a call that may still run.
+
+    A future can be an argument of another call, which then gets the result. Large results go from node to node.
+    """
+
+    #: Number of the call in its executor's job.
+    task: int | None = None
+    #: The command, if it is no call of a function.
+    _command: str | Sequence[str] | None = None
+    _session: _eyas.CallSession | None = None
+    #: What its task keeps in the cluster.
+    _outputs: Outputs | None = None
+    #: Names of the outputs that stay in the cluster, with their numbers.
+    _names: dict[str | int, tuple[int, str]] | None = None
+    #: What must stay until the call has ended: files in the cluster that it reads.
+    _needs: Sequence[object] = ()
+
+    def cancel(self) -> bool:
+        """Cancel the call, also if it runs already. Returns whether it had not ended."""
+        has_cancelled = super().cancel()
+        session, task = self._session, self.task
+        if has_cancelled and session is not None and task is not None:
+            session.cancel(task)
+        return has_cancelled
+
+    def result(self, timeout: float | None = None) -> _T:
+        """Return the result. One that has stayed in the cluster is fetched now."""
+        result: object = super().result(timeout)
+        return cast(_T, result.value() if isinstance(result, Outputs) else result)
+
+    def output(self, which: str | int = 0) -> KeptFile:
+        """Return a file that stays in the cluster: an :class:`Output` without destination, by its keyword or number."""
+        known = self._names or {}
+        if which not in known:
+            has = f": it has {', '.join(map(repr, known))}" if known else ""
+            raise KeyError(f"{which!r} is no output of the call that stays in the cluster{has}")
+        return KeptFile(self, *known[which])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = Arguments.now()
+        if arguments is None:
+            raise TypeError("a future can only be pickled as an argument of a call: use its result")
+        arguments.values.append(self)
+        return _argument, (len(arguments.values) - 1,)
+
+
+class KeptFile:
+    """A file that a task has written and that stays in the cluster, as long as this object or the future does.
+
+    As an argument of a call or command it becomes a path on the node.
+    """
+
+    def __init__(self, future: Future[Any], number: int, name: str) -> None:
+        """Name an output of a task."""
+        self.future = future
+        self.number = number
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<eyas.KeptFile {self.name!r} of task {self.future.task}>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Wait for the file, and download it."""
+        self.future.exception()
+        outputs = self.future._outputs
+        if outputs is None:
+            self.future.result()
+            raise FileNotFoundError(f"the call has not written its output {self.name!r}")
+        path = os.path.abspath(path)
+        with tempfile.TemporaryDirectory(prefix=".eyas-", dir=os.path.dirname(path)) as folder:
+            outputs.fetch(self.name, folder)
+            os.replace(os.path.join(folder, self.name), path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = Arguments.now()
+        if arguments is None:
+            raise TypeError("a file that stays in the cluster can only be pickled as an argument of a call")
+        arguments.inputs.append(self)
+        return input_path, (len(arguments.inputs) - 1,)
+
+
+def _argument(number: int) -> Any:
+    arguments = Arguments.now()
+    assert arguments is not None, "arguments are unpickled by workers"
+    return arguments.values[number]
+

@@ -1,0 +1,237 @@
+"""What an executor shares with the thread that receives its results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import threading
+import uuid
+import weakref
+from collections.abc import Sequence
+from concurrent import futures
+from concurrent.futures import _base
+from typing import Any
+
+from . import _eyas, _worker
+from ._commands import Completed
+from ._errors import CallFailed, ClusterLost
+from ._futures import Future, KeptFile, Outputs
+from ._local import Cluster
+
+#: Seconds of one wait for results. What ends the executor is noticed at once.
+_WAIT_S = 60.0
+#: Bytes of the standard error of a command that failed, in the note of its exception.
+_SHOWN_BYTES = 2048
+
+# How a call has ended, as `CallSession.results` tells it.
+_RETURNED, _RAISED, _FAILED, _CANCELLED = range(4)
+
+
+class State:
+    """What an executor shares with the thread that receives its results."""
+
+    def __init__(self, session: _eyas.CallSession, address: dict[str, Any], cluster: Cluster | None) -> None:
+        """Begin with the session, the keywords that name its cluster, and the cluster if it is the executor's own."""
+        self.session = session
+        self.address = address
+        self.cluster = cluster
+        # Of the same thread, too: a collection of garbage may shut an executor anywhere.
+        self.lock = threading.RLock()
+        self.pending: dict[int, Future[Any]] = {}
+        #: Calls whose arguments have not ended.
+        self.deferred: set[Future[Any]] = set()
+        self.is_shut = False
+        self.is_closed = False
+        #: Results in the cluster to which something refers.
+        self.kept: weakref.WeakSet[Outputs] = weakref.WeakSet()
+        self.broken: BaseException | None = None
+        #: Files of shared values and large arguments.
+        self.values: dict[str, None] = {}
+        self.files_lock = threading.Lock()
+        #: A part of the names of such files, which other executors do not have.
+        self.token = uuid.uuid4().hex
+
+    def receive(self) -> None:
+        """Receive results until there are no more."""
+        why: BaseException | None = None
+        try:
+            while (results := self.session.results(_WAIT_S)) is not None:
+                for result in results:
+                    self.settle(*result)
+                if self.is_shut and not self.is_closed:
+                    self.close_if_idle()
+        except BaseException as error:
+            why = error
+        self.end(why)
+
+    def close_if_idle(self) -> None:
+        """Close the job if all calls have ended."""
+        with self.lock:
+            if self.pending or self.deferred:
+                return
+            self.is_closed = True
+        # Results that are in the cluster only would end with the job.
+        for outputs in list(self.kept):
+            outputs.load()
+        self.session.close()
+
+    def refuse_if_over(self) -> None:
+        """Raise an exception if no calls are taken any more."""
+        if self.broken is not None:
+            raise ClusterLost(str(self.broken))
+        if self.is_shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def add(
+        self,
+        future: Future[Any],
+        template: int,
+        columns: list[tuple[bytes, bool]],
+        inputs: Sequence[bytes | KeptFile | Future[Any]] = (),
+    ) -> None:
+        """Add a task, or a call that was deferred.
+
+        An input is a path or URL, a file that stays in the cluster, or a result that does.
+        """
+        numbers: list[tuple[int, int | None]] = []
+        if inputs:
+            names = [name for name in inputs if isinstance(name, bytes)]
+            looked_up = iter(self.session.look_up(names) if names else ())
+            for given in inputs:
+                if isinstance(given, bytes):
+                    numbers.append((next(looked_up), None))
+                    continue
+                of = given if isinstance(given, Future) else given.future
+                assert of.task is not None, "it was added before"
+                numbers.append((of.task, 0 if isinstance(given, Future) else given.number))
+        with self.lock:
+            if future not in self.deferred:
+                self.refuse_if_over()
+            task = self.session.submit(template, columns, numbers)
+            future.task, future._session = task, self.session
+            self.pending[task] = future
+            self.undefer(future)
+
+    def defer(self, future: Future[Any]) -> None:
+        """Keep the session open until :meth:`undefer`."""
+        with self.lock:
+            self.refuse_if_over()
+            self.deferred.add(future)
+
+    def undefer(self, future: Future[Any]) -> None:
+        """A call was added, or is not going to be."""
+        with self.lock:
+            if future in self.deferred:
+                self.deferred.remove(future)
+                if self.is_shut:
+                    self.session.wake()
+
+    def settle(
+        self, task: int, how: int, answer: bytes, printed: bytes, executor: str, why: str, kept: list[int]
+    ) -> None:
+        """Give a future its result."""
+        with self.lock:
+            future = self.pending.pop(task, None)
+        # If nobody refers to what the task keeps, it is released.
+        outputs = Outputs(self.session, task, self.address) if kept else None
+        command = None if future is None else future._command
+        if printed and command is None:
+            # As if the function had run here. A program that has closed its output needs its results all the same.
+            with contextlib.suppress(Exception):
+                print(printed.decode(errors="replace"), end="", flush=True)
+        # The client has cancelled it.
+        if future is None or not future.set_running_or_notify_cancel():
+            return
+        future._needs = ()
+        future._outputs = outputs
+        try:
+            if how == _RETURNED and outputs is not None and command is None and 0 in kept:
+                self.kept.add(outputs)
+                return future.set_result(outputs)
+            if how == _RETURNED:
+                value = pickle.loads(answer) if command is None else Completed(command, answer, printed)
+                return future.set_result(value)
+            # A command may end with 1, too.
+            error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
+        except BaseException as wrong:
+            error = wrong
+            error.add_note("The result of the call cannot be unpickled here.")
+        error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
+        if command is not None and printed:
+            error.add_note("Its standard error ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
+        future.set_exception(error)
+        # The exception refers to the future through its traceback: no circle must stay.
+        del future, error
+
+    def error_of(self, how: int, answer: bytes, why: str) -> BaseException:
+        """The exception of a call."""
+        if how == _RAISED:
+            error, text = pickle.loads(answer)
+            if isinstance(error, _worker.InitializerFailed):
+                _base.LOGGER.critical("Exception in initializer:\n%s", error)
+                self.break_with(ClusterLost("the initializer of a worker has raised"))
+                return ClusterLost("the initializer of a worker has raised")
+            assert isinstance(error, BaseException)
+            # Imported late, because it imports much.
+            from concurrent.futures.process import _RemoteTraceback
+
+            # It is a class of texts, although stubs say otherwise.
+            error.__cause__ = _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
+            return error
+        if how == _CANCELLED:
+            return futures.CancelledError("the call was cancelled")
+        return CallFailed(why)
+
+    def break_with(self, why: BaseException) -> None:
+        """Take no more calls, and end all that have not ended."""
+        with self.lock:
+            self.broken = self.broken or why
+            ended = [*self.pending.values(), *self.deferred]
+            self.pending, self.deferred = {}, set()
+        for future in ended:
+            if not future.done() and future.set_running_or_notify_cancel():
+                future.set_exception(ClusterLost(str(why)))
+
+    def end(self, why: BaseException | None) -> None:
+        """There are no more results."""
+        if why is not None or self.pending or self.deferred:
+            self.break_with(ClusterLost(str(why or "the job has ended")))
+        self.session.disconnect()
+        for path in self.values:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        if self.cluster is not None:
+            self.cluster.stop()
+
+    def shut(self) -> None:
+        """Take no more calls."""
+        with self.lock:
+            self.is_shut = True
+        self.session.wake()
+
+
+#: The threads of executors, to be waited for at the end of the interpreter.
+receivers: weakref.WeakKeyDictionary[threading.Thread, State] = weakref.WeakKeyDictionary()
+
+
+def _end_all() -> None:
+    for thread, state in list(receivers.items()):
+        state.shut()
+        thread.join()
+
+
+def _forget_all() -> None:
+    """In the child of a fork there are neither threads nor connections."""
+    for state in list(receivers.values()):
+        # Another thread may have had it.
+        state.lock = threading.RLock()
+        if state.cluster is not None:
+            state.cluster.forget()
+        state.broken = ClusterLost("an executor cannot be used in a process that was forked after its start")
+    receivers.clear()
+
+
+# As the executors of the standard library do: calls that are outstanding end before the interpreter does.
+threading._register_atexit(_end_all)  # type: ignore[attr-defined]
+os.register_at_fork(after_in_child=_forget_all)

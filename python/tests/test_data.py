@@ -1,0 +1,157 @@
+"""Results and files that stay in the cluster, and futures as arguments."""
+
+import gc
+import pickle
+import time
+from concurrent import futures
+
+import eyas
+import numpy
+import pytest
+
+#: Seconds that nothing here takes.
+LONG_S = 60.0
+#: Items of an array that is too large to be sent with a call.
+MANY = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with eyas.local(nodes=2, max_workers=2) as executor:
+        yield executor
+
+
+def ramp(count):
+    return numpy.arange(count, dtype=numpy.float64)
+
+
+def later(value, seconds=0.2):
+    time.sleep(seconds)
+    return value
+
+
+def reads(executor):
+    """Bytes that tasks of the executor have read so far, by where they came from."""
+    read = executor.report()["job"]["reads"]
+    return {where: read[where]["bytes"] for where in ("local", "peer", "persistent")}
+
+
+def test_futures_are_arguments_wherever_they_are(executor):
+    one, two = executor.submit(later, 1), executor.submit(later, 2)
+    total = executor.submit(lambda numbers, more: sum(numbers) + more["two"], [one, 10], more={"two": two})
+    assert total.result(LONG_S) == 13
+    assert executor.submit(lambda: one).result(LONG_S) == 1, "a function may refer to one, too"
+    with pytest.raises(TypeError, match="argument of a call"):
+        pickle.dumps(one)
+
+
+def test_the_failure_of_an_argument_is_that_of_the_call(executor):
+    failed = executor.submit(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError, match="division"):
+        executor.submit(abs, executor.submit(abs, failed)).result(LONG_S)
+    cancelled = executor.submit(later, 1, 30)
+    dependent = executor.submit(abs, cancelled)
+    assert cancelled.cancel()
+    with pytest.raises(futures.CancelledError):
+        dependent.result(LONG_S)
+
+
+def test_a_call_that_waits_for_an_argument_can_be_cancelled_and_ends_before_the_executor():
+    with eyas.local(max_workers=2) as executor:
+        first = executor.submit(later, 1, 1)
+        waits, goes = executor.submit(abs, first), executor.submit(abs, first)
+        assert waits.cancel()
+    assert waits.cancelled()
+    assert goes.result(0) == 1
+
+
+def test_large_results_go_from_node_to_node_and_are_read_in_place(executor):
+    before = reads(executor)
+    made = executor.submit(ramp, MANY)
+    is_writable, total = executor.submit(lambda array: (array.flags.writeable, float(array.sum())), made).result(LONG_S)
+    assert (is_writable, total) == (False, MANY * (MANY - 1) / 2)
+    executor.submit(lambda arrays: [len(array) for array in arrays], [made, made]).result(LONG_S)
+    read = {where: count - before[where] for where, count in reads(executor).items()}
+    assert read["persistent"] == 0
+    assert sum(read.values()) >= 2 * 8 * MANY
+    array = made.result(LONG_S)
+    assert array is made.result(LONG_S)
+    assert (array == ramp(MANY)).all()
+
+
+def test_results_stay_beyond_their_executor():
+    with eyas.local(max_workers=1) as executor:
+        arrays = [executor.submit(ramp, MANY) for _ in range(3)]
+        sizes = [executor.submit(len, array) for array in arrays]
+    assert [size.result(0) for size in sizes] == [MANY] * 3
+    assert [float(array.result(0)[-1]) for array in arrays] == [MANY - 1] * 3
+
+
+def test_what_no_future_refers_to_is_released(executor, tmp_path):
+    def is_kept(task):
+        try:
+            job = executor._state.session.job
+            eyas._eyas.fetch(job, task, f".result-{task + 1}".encode(), tmp_path, **executor._cluster)
+        except eyas.ClusterError as error:
+            assert "keeps no" in str(error)
+            return False
+        return True
+
+    kept = [executor.submit(ramp, MANY) for _ in range(3)]
+    chain = [kept[0]]
+    for _ in range(5):
+        chain.append(executor.submit(numpy.negative, chain[-1]))
+    last = chain[-1]
+    assert float(last.result(LONG_S)[-1]) == -(MANY - 1)
+    futures.wait(kept)
+    tasks = {future.task for future in kept + chain[:-1]}
+    assert all(is_kept(task) for task in tasks)
+    del kept, chain
+    gc.collect()
+    deadline = time.monotonic() + LONG_S
+    while any(is_kept(task) for task in tasks):
+        assert time.monotonic() < deadline
+    assert is_kept(last.task)
+    assert executor.submit(len, last).result(LONG_S) == MANY
+
+
+def test_large_arguments_become_files_which_each_node_gets_once(executor):
+    array, before = ramp(MANY), reads(executor)
+    totals = [executor.submit(lambda x, n: float(x[n]), array, number) for number in range(20)]
+    assert [total.result(LONG_S) for total in totals] == [float(number) for number in range(20)]
+    read = {where: count - before[where] for where, count in reads(executor).items()}
+    assert 0 < read["persistent"] + read["peer"] <= 2 * array.nbytes
+    content = b"x" * (3 << 20)
+    assert executor.submit(len, [content, "text"]).result(LONG_S) == 2
+    assert executor.submit(bytes.upper, content).result(LONG_S) == content.upper()
+
+
+def test_files_stay_in_the_cluster_until_they_are_saved(executor, tmp_path):
+    words = tmp_path / "words"
+    words.write_text("b\na\nc\n")
+    ordered = executor.run("sort {words} -o {ordered}", words=eyas.File(words), ordered=eyas.Output())
+    counted = executor.run("wc -l {words}", words=ordered.output("ordered"))
+    assert counted.result(LONG_S).stdout.split()[0] == b"3"
+    read = executor.submit(lambda path: path.read_text(), ordered.output("ordered"))
+    assert read.result(LONG_S) == "a\nb\nc\n"
+    ordered.output("ordered").save(tmp_path / "ordered")
+    assert (tmp_path / "ordered").read_text() == "a\nb\nc\n"
+    with pytest.raises(KeyError, match="it has 'ordered'"):
+        ordered.output("other")
+    two = executor.submit(lambda one, two: [one.write_text("1"), two.write_text("2")], eyas.Output(), eyas.Output())
+    two.output(1).save(tmp_path / "two")
+    assert (tmp_path / "two").read_text() == "2"
+    failed = executor.submit(lambda path: 1 / 0, eyas.Output())
+    with pytest.raises(ZeroDivisionError):
+        failed.output().save(tmp_path / "never")
+
+
+def test_functions_have_options_of_their_own(executor):
+    @eyas.options(timeout=0.3)
+    def sleep():
+        time.sleep(30)
+
+    with pytest.raises(eyas.CallFailed, match="time"):
+        executor.submit(sleep).result(LONG_S)
+    with pytest.raises(TypeError, match="'patience' is no option"):
+        eyas.options(patience=3)
