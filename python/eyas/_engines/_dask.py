@@ -180,5 +180,6 @@ def on_dask(
     if host is None:
         # In-process clusters have no host.
         place = urlsplit(client.scheduler.address)
-        host = own_address(place.hostname or "localhost") if place.scheme in ("tcp", "tls", "ws", "wss") else "127.0.0.1"
+        has_host = place.scheme in ("tcp", "tls", "ws", "wss") and place.hostname
+        host = own_address(str(place.hostname)) if has_host else "127.0.0.1"
     return executor_on(_DaskEngine(client, new_workers), host, start_timeout, options)

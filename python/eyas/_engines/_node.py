@@ -77,7 +77,8 @@ class Node:
         try:
             self._folder = tempfile.mkdtemp(prefix="eyas-")
         except OSError as error:
-            raise StartFailed(f"the worker {self._worker} of the engine has no folder for an executor: {error}") from None
+            why = f"the worker {self._worker} of the engine has no folder for an executor: {error}"
+            raise StartFailed(why) from None
         # The executor removes its folder, and its log must stay readable.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         try:

@@ -148,7 +148,8 @@ def on_spark(
     context = getattr(session, "sparkContext", None) if not _is_connect(session) else None
     if context is None:
         raise ClusterError("on_spark needs a session with a driver in this process, not one of Spark Connect")
-    return executor_on(_SparkEngine(context), host or context.getConf().get("spark.driver.host"), start_timeout, options)
+    host = host or context.getConf().get("spark.driver.host")
+    return executor_on(_SparkEngine(context), host, start_timeout, options)
 
 
 def _is_connect(session: Any) -> bool:
