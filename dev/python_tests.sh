@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy
 # and pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an
-# interpreter that has them, joblib's, and Parsl's. Skipped, which is said, where there is no Python 3.11 with venv, or
-# no package index; with CI=true, that is a failure.
+# interpreter that has them, joblib's, Parsl's and Dask's; and those of executors in Ray and Spark clusters. Skipped,
+# which is said, where there is no Python 3.11 with venv, or no package index; with CI=true, that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
@@ -43,9 +43,17 @@ if [ "$what" = --judges ]; then
         --rootdir . "$suite"/test_{python_apps,bash_apps,error_handling,staging} --config "$tests/parsl_config.py" \
         -m 'not (cleannet or unix_filesystem_permissions_required or issue_3620)' \
         -k 'not (test_docs_1 or staging_ftp or staging_https)')
+    echo "== Dask's tests of delayed calls, with the scheduler of eyas"
+    install pytest 'dask[array,dataframe,distributed]' ray pyspark
+    # Excluded: an identity of objects, which no scheduler in other processes keeps; a cluster of Dask that copies its
+    # configuration, with the executor in it.
+    PYTHONPATH=$tests "$fresh" -m pytest -q -p dask_scheduler -p no:cacheprovider --disable-warnings \
+        --pyargs dask.tests.test_delayed -k 'not (test_traverse_false or test_p2p_as_delayed)'
+    echo "== executors in Ray and Spark clusters"
+    "$fresh" -m pytest -q -p no:cacheprovider "$tests/test_engines.py" -k 'ray or spark'
     exit
 fi
-install pytest numpy joblib 'dask[array]' mypy pyright
+install pytest numpy joblib 'dask[array,distributed]' mypy pyright
 (cd python && "$fresh" -m mypy eyas tests/typed.py && "$fresh" -m pyright --pythonpath "$fresh" eyas tests/typed.py)
 "$fresh" -m pytest -q -c python/pyproject.toml --rootdir python python/tests
 [ "$("$place/fresh/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._commands import Completed
+    from ._engines._dask import on_dask
+    from ._engines._ray import on_ray
+    from ._engines._spark import on_spark
     from ._errors import CallFailed, ClusterError, ClusterLost
     from ._executor import Executor, connect, local
     from ._files import File, Output
@@ -36,11 +39,17 @@ __all__ = [
     "Shared",
     "connect",
     "local",
+    "on_dask",
+    "on_ray",
+    "on_spark",
     "options",
 ]
 
 _MODULES = {
     "_commands": ["Completed"],
+    "_engines._dask": ["on_dask"],
+    "_engines._ray": ["on_ray"],
+    "_engines._spark": ["on_spark"],
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
     "_executor": ["Executor", "connect", "local"],
     "_files": ["File", "Output"],

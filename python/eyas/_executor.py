@@ -106,7 +106,9 @@ class Executor(futures.Executor):
             access = own.access
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
-        self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings))]
+        # Calls on all workers find the same hashes, as programs that group by them need.
+        seed = os.environ.get("PYTHONHASHSEED", "0")
+        self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings)), ("PYTHONHASHSEED", seed)]
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}

@@ -14,14 +14,30 @@ from ._errors import ClusterError
 _END_DEADLINE_S = 25.0
 
 
-class LocalCluster:
+class Cluster:
+    """A cluster that ends with an executor."""
+
+    #: Path of its access file.
+    access: str
+    #: Folder for shared values, if the cluster has one.
+    objects: str | None
+
+    def forget(self) -> None:
+        """In the child of a fork: the cluster ends when the parent says so."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the cluster, and wait until it has ended."""
+        raise NotImplementedError
+
+
+class LocalCluster(Cluster):
     """A dispatcher and executors on this machine. They also end if this process is killed."""
 
     def __init__(self, nodes: int, slots: int | None) -> None:
         """Start the cluster with ``nodes`` executors of ``slots`` processors each."""
         self._folder = tempfile.mkdtemp(prefix="eyas-")
         self.access = os.path.join(self._folder, "access.toml")
-        #: Folder for shared values.
         self.objects = os.path.join(self._folder, "values")
         words = [sys.executable, "-m", "eyas", "start", "local", "--owned", "--ephemeral", "--nodes", str(nodes)]
         if slots is not None:

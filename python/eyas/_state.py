@@ -17,7 +17,7 @@ from . import _eyas, _worker
 from ._commands import Completed
 from ._errors import CallFailed, ClusterLost
 from ._futures import Future, KeptFile, Outputs
-from ._local import LocalCluster
+from ._local import Cluster
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
@@ -31,7 +31,7 @@ _RETURNED, _RAISED, _FAILED, _CANCELLED = range(4)
 class State:
     """What an executor shares with the thread that receives its results."""
 
-    def __init__(self, session: _eyas.CallSession, address: dict[str, Any], cluster: LocalCluster | None) -> None:
+    def __init__(self, session: _eyas.CallSession, address: dict[str, Any], cluster: Cluster | None) -> None:
         """Begin with the session, the keywords that name its cluster, and the cluster if it is the executor's own."""
         self.session = session
         self.address = address
