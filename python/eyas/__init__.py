@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._errors import CallFailed, ClusterError, ClusterLost
     from ._executor import Executor, Future, connect, local
     from ._files import File, Output
+    from ._progress import progress
     from ._shared import Shared
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Shared",
     "connect",
     "local",
+    "progress",
 ]
 
 _MODULES = {
@@ -40,6 +42,7 @@ _MODULES = {
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
     "_executor": ["Executor", "Future", "connect", "local"],
     "_files": ["File", "Output"],
+    "_progress": ["progress"],
     "_shared": ["Shared"],
 }
 

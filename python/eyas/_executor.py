@@ -25,6 +25,7 @@ from ._commands import Completed, Words
 from ._errors import CallFailed, ClusterLost
 from ._files import Arguments, File
 from ._local import LocalCluster
+from ._seeing import SeenExecutor, SeenFuture
 from ._shared import Shared, store
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _MAX_INITIALIZER_BYTES = 64 << 10
 _MAX_CALL_BYTES = 16 << 20
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
-#: Bytes of the standard error of a command that failed, in the note of its exception.
+#: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
 
 # How a call has ended, as `CallSession.results` tells it.
@@ -83,12 +84,9 @@ class ExecutorOptions(Options, total=False):
     objects: str | os.PathLike[str] | None
 
 
-class Future(futures.Future[_T]):
-    """The result of a call that may still run. ``running()`` does not tell: ask :meth:`Executor.explain`."""
+class Future(SeenFuture[_T]):
+    """The result of a call that may still run. ``running()`` does not tell: ask :meth:`explain`."""
 
-    #: Number of the call in its executor's job.
-    task: int | None = None
-    _session: _eyas.CallSession | None = None
     #: The command, if it is no call of a function.
     _command: str | Sequence[str] | None = None
 
@@ -131,6 +129,8 @@ class _State:
         with self.lock:
             future = self.pending.pop(task, None)
         command = None if future is None else future._command
+        if future is not None:
+            future.node = sys.intern(executor)
         if printed and command is None:
             # As if the function had run here. A program that has closed its output needs its results all the same.
             with contextlib.suppress(Exception):
@@ -148,8 +148,9 @@ class _State:
             error = wrong
             error.add_note("The result of the call cannot be unpickled here.")
         error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
-        if command is not None and printed:
-            error.add_note("Its standard error ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
+        if printed:
+            what = "output" if command is None else "standard error"
+            error.add_note(f"Its {what} ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
         future.set_exception(error)
         # The exception refers to the future through its traceback: no circle must stay.
         del future, error
@@ -226,7 +227,7 @@ threading._register_atexit(_end_all)  # type: ignore[attr-defined]
 os.register_at_fork(after_in_child=_forget_all)
 
 
-class Executor(futures.Executor):
+class Executor(SeenExecutor):
     """Runs calls in workers on a cluster. A worker is a process that stays for further calls.
 
     ``max_workers`` is the number of processors of a cluster that is started for this executor; with ``cluster`` or
@@ -368,7 +369,7 @@ class Executor(futures.Executor):
         with state.lock:
             self._refuse_if_over()
             task = state.session.submit(template, columns, inputs)
-            future.task, future._session = task, state.session
+            future.task, future._session, future._cluster = task, state.session, self._cluster
             state.pending[task] = future
         return future
 
@@ -415,24 +416,6 @@ class Executor(futures.Executor):
         # As long as one of them is held, calls can be added.
         other._origin = self
         return other
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
-        nodes: list[dict[str, Any]] = json.loads(_eyas.ask("executors", **self._cluster))
-        return nodes
-
-    def report(self) -> dict[str, Any]:
-        """Return what has become of the calls so far: counts, times, and where inputs came from."""
-        report: dict[str, Any] = json.loads(_eyas.ask("report", job=self._state.session.job, **self._cluster))
-        return report
-
-    def explain(self, future: Future[Any]) -> dict[str, Any]:
-        """Return why a call waits, or where it runs and why, as ``eyas explain --json`` does."""
-        if future.task is None:
-            raise ValueError("the call was not submitted")
-        job, task = self._state.session.job, future.task
-        explanation: dict[str, Any] = json.loads(_eyas.ask("explain", job=job, task=task, **self._cluster))
-        return explanation
 
     @property
     def _broken(self) -> BaseException | None:
