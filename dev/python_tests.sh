@@ -46,6 +46,8 @@ if [ "$what" = --judges ]; then
     exit
 fi
 install pytest numpy joblib 'dask[array]' mypy pyright
+# What the tutorial needs.
+install pandas matplotlib nbclient nbformat ipykernel
 (cd python && "$fresh" -m mypy eyas tests/typed.py && "$fresh" -m pyright --pythonpath "$fresh" eyas tests/typed.py)
 "$fresh" -m pytest -q -c python/pyproject.toml --rootdir python python/tests
 [ "$("$place/fresh/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]

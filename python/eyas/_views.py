@@ -33,7 +33,14 @@ def _item(item: object) -> str:
     return item if isinstance(item, str) else "a call"
 
 
-class Report(dict[str, Any]):
+class _Shown:
+    """Shows what ``print`` prints, also where IPython has no HTML."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+class Report(_Shown, dict[str, Any]):
     """What has become of the calls of an executor, as ``eyas report --json`` tells it.
 
     ``print(report)`` and notebooks show a summary.
@@ -86,7 +93,7 @@ class Report(dict[str, Any]):
         return _html.block(self._title(), *parts)
 
 
-class Explanation(dict[str, Any]):
+class Explanation(_Shown, dict[str, Any]):
     """Why a call waits, or where it runs and why, as ``eyas explain --json`` tells it.
 
     ``print(explanation)`` and notebooks show the sentences.
@@ -118,8 +125,11 @@ class Explanation(dict[str, Any]):
         return _html.block(self._title(), *parts)
 
 
-class Nodes(list[dict[str, Any]]):
-    """The nodes of a cluster, as ``eyas executor list --json`` tells them. Notebooks show a table."""
+class Nodes(_Shown, list[dict[str, Any]]):
+    """The nodes of a cluster, as ``eyas executor list --json`` tells them.
+
+    ``print(nodes)`` and notebooks show a table.
+    """
 
     def summary(self) -> str:
         """Return how many nodes and processors there are."""
