@@ -15,7 +15,8 @@ if [ "$what" = --judges ]; then
 else
     python=$(dev/python.sh) || skip "there is no Python 3.11 with venv"
 fi
-wheel=$(dev/wheel.sh dev | tail -n 1) || skip "the wheel cannot be built"
+# The judges try what is built from the source distribution.
+wheel=$(dev/wheel.sh "$([ "$what" = --judges ] && echo sdist || echo dev)" | tail -n 1) || skip "the wheel cannot be built"
 rm -rf "$place/fresh"
 "$python" -m venv "$place/fresh"
 fresh=$place/fresh/bin/python

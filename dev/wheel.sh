@@ -28,9 +28,10 @@ elif [ "$profile" = sdist ]; then
     pip install twine
     maturin sdist --manifest-path python/Cargo.toml --out "$place/wheels"
     twine check --strict "$place"/wheels/*
-    # The sources are unpacked into a folder of pip's own, where there is nothing else of this repository.
-    MATURIN_PEP517_ARGS='--profile dev' pip wheel --no-deps --no-cache-dir --wheel-dir "$place/wheels" \
-        "$place"/wheels/eyas-*.tar.gz
+    # Unpacked where there is nothing else of this repository, with new times, as cargo goes by them.
+    rm -rf "$place/sdist" && mkdir "$place/sdist"
+    tar xzmf "$place"/wheels/eyas-*.tar.gz -C "$place/sdist"
+    MATURIN_PEP517_ARGS='--profile dev' pip wheel --no-deps --wheel-dir "$place/wheels" "$place"/sdist/eyas-*
 else
     maturin build --locked --profile dev --compatibility linux --manifest-path python/Cargo.toml \
         --out "$place/wheels"
