@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 __all__ = ["bar", "block", "bytes_text", "duration_text", "table"]
@@ -13,9 +12,16 @@ _CELL = "text-align:left;padding:1px 14px 1px 0;background:none;border:none;vert
 _COLOURS = {"done": "#3a8f5c", "failed": "#cf4a3c", "running": "#3f7fd0"}
 
 
+def _escape(text: object) -> str:
+    # Imported late: it has a table of all names of characters.
+    from html import escape
+
+    return escape(str(text))
+
+
 def block(title: str, *parts: str) -> str:
     """Return a box with a title, which is text, and parts, which are HTML."""
-    return f'<div style="{_BOX}"><b>{html.escape(title)}</b>{"".join(parts)}</div>'
+    return f'<div style="{_BOX}"><b>{_escape(title)}</b>{"".join(parts)}</div>'
 
 
 def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
@@ -26,7 +32,7 @@ def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
 
 
 def _row(cells: Sequence[object], kind: str) -> str:
-    content = "".join(f'<{kind} style="{_CELL}">{html.escape(str(cell))}</{kind}>' for cell in cells)
+    content = "".join(f'<{kind} style="{_CELL}">{_escape(cell)}</{kind}>' for cell in cells)
     return f'<tr style="background:none">{content}</tr>'
 
 
