@@ -16,7 +16,8 @@ else
     python=$(dev/python.sh) || skip "there is no Python 3.11 with venv"
 fi
 # The judges try what is built from the source distribution.
-wheel=$(dev/wheel.sh "$([ "$what" = --judges ] && echo sdist || echo dev)" | tail -n 1) || skip "the wheel cannot be built"
+profile=$([ "$what" = --judges ] && echo sdist || echo dev)
+wheel=$(dev/wheel.sh "$profile" | tail -n 1) || skip "the wheel cannot be built"
 rm -rf "$place/fresh"
 "$python" -m venv "$place/fresh"
 fresh=$place/fresh/bin/python
