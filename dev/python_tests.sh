@@ -15,7 +15,9 @@ if [ "$what" = --judges ]; then
 else
     python=$(dev/python.sh) || skip "there is no Python 3.11 with venv"
 fi
-wheel=$(dev/wheel.sh dev | tail -n 1) || skip "the wheel cannot be built"
+# The judges try what is built from the source distribution.
+profile=$([ "$what" = --judges ] && echo sdist || echo dev)
+wheel=$(dev/wheel.sh "$profile" | tail -n 1) || skip "the wheel cannot be built"
 rm -rf "$place/fresh"
 "$python" -m venv "$place/fresh"
 fresh=$place/fresh/bin/python
@@ -54,6 +56,8 @@ if [ "$what" = --judges ]; then
     exit
 fi
 install pytest numpy joblib 'dask[array,distributed]' mypy pyright
+# What the tutorial needs.
+install pandas matplotlib nbclient nbformat ipykernel
 (cd python && "$fresh" -m mypy eyas tests/typed.py && "$fresh" -m pyright --pythonpath "$fresh" eyas tests/typed.py)
 "$fresh" -m pytest -q -c python/pyproject.toml --rootdir python python/tests
 [ "$("$place/fresh/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]

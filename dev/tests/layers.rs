@@ -74,6 +74,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-client", "eyas-dfs", "gives programs the cluster's files"),
     ("eyas-client", "eyas-transfer", "brings what is kept in the cluster to its user"),
     ("eyas-client", "eyas-store", "names objects, with their versions, as executors do"),
+    ("eyas-cli", "eyas-preload", "has the library in it; its build script builds it"),
     ("eyas-python", "eyas-cli", "the Python package has the eyas command"),
     ("eyas-python", "eyas-client", "gives it to Python"),
     ("eyas-capi", "eyas-client", "gives it to programs in C"),

@@ -12,6 +12,7 @@ machine (:func:`local`) or on the nodes of a cluster (:func:`connect`).
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from ._files import File, Output
     from ._futures import Future, KeptFile
     from ._options import options
+    from ._progress import progress
     from ._shared import Shared
+
+if "t" in sys.abiflags:
+    raise ImportError(
+        "eyas does not run on free-threaded builds of CPython: use the standard build of the same version, such as "
+        "python3.13 instead of python3.13t"
+    )
 
 __all__ = [
     "CallFailed",
@@ -43,6 +51,7 @@ __all__ = [
     "on_ray",
     "on_spark",
     "options",
+    "progress",
 ]
 
 _MODULES = {
@@ -55,6 +64,7 @@ _MODULES = {
     "_files": ["File", "Output"],
     "_futures": ["Future", "KeptFile"],
     "_options": ["options"],
+    "_progress": ["progress"],
     "_shared": ["Shared"],
 }
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import shlex
 import string
 from collections.abc import Sequence
 
+from . import _html
 from ._files import File, Output
 from ._futures import Future, KeptFile
 
 __all__ = ["Completed", "Words"]
+
+#: Bytes of what a command has printed, in a notebook and in ``repr``.
+_SHOWN = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +32,18 @@ class Completed:
     def returncode(self) -> int:
         """Exit code of the command, as :class:`subprocess.CompletedProcess` has it."""
         return 0
+
+    def __repr__(self) -> str:
+        """Return the command, and the first of what it has printed."""
+        shown = reprlib.Repr()
+        shown.maxother = shown.maxstring = _SHOWN
+        return f"Completed({self.args!r}, stdout={shown.repr(self.stdout)}, stderr={shown.repr(self.stderr)})"
+
+    def _repr_html_(self) -> str:
+        outputs = [("stdout", self.stdout), ("stderr", self.stderr)]
+        rows = [(name, text[:_SHOWN].decode(errors="replace"), f"{len(text):,} bytes") for name, text in outputs]
+        words = self.args if isinstance(self.args, str) else shlex.join(self.args)
+        return _html.block(f"Completed: {words}", _html.table(rows))
 
 
 class Words:

@@ -15,7 +15,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent import futures
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from . import _eyas, _patterns, _pickling, _worker
@@ -25,6 +24,7 @@ from ._files import RESULT_PATTERN, File
 from ._futures import Future
 from ._local import LocalCluster
 from ._options import Options, check, options_of
+from ._seeing import SeenExecutor
 from ._shared import Shared, store, store_content
 from ._state import State, receivers
 
@@ -58,7 +58,7 @@ class ExecutorOptions(Options, total=False):
     objects: str | os.PathLike[str] | None
 
 
-class Executor(futures.Executor):
+class Executor(SeenExecutor):
     """Runs calls in workers on a cluster. A worker is a process that stays for further calls.
 
     ``max_workers`` is the number of processors of a cluster that is started for this executor; with ``cluster`` or
@@ -259,20 +259,6 @@ class Executor(futures.Executor):
         # As long as one of them is held, calls can be added.
         other._origin = self
         return other
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
-        nodes: list[dict[str, Any]] = json.loads(_eyas.ask("executors", **self._cluster))
-        return nodes
-
-    def report(self) -> dict[str, Any]:
-        """Return what has become of the calls so far: counts, times, and where inputs came from."""
-        report: dict[str, Any] = json.loads(_eyas.ask("report", job=self._state.session.job, **self._cluster))
-        return report
-
-    def explain(self, future: Future[Any]) -> dict[str, Any]:
-        """Return why a call waits, or where it runs and why, as ``eyas explain --json`` does."""
-        return future.explain()
 
     @property
     def _broken(self) -> BaseException | None:

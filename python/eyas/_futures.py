@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from . import _eyas, _shared
 from ._files import Arguments, input_path, result_file
-
-if TYPE_CHECKING:
-    from ._state import State
+from ._seeing import SeenFuture
 
 _T = TypeVar("_T")
 
@@ -60,18 +57,14 @@ class Outputs:
         _eyas.fetch(session.job, self.task, os.fsencode(name), os.fspath(folder), **self._address)
 
 
-class Future(futures.Future[_T]):
+class Future(SeenFuture[_T]):
     """The result of a call that may still run.
 
     A future can be an argument of another call, which then gets the result. Large results go from node to node.
     """
 
-    #: Number of the call in its executor's job.
-    task: int | None = None
     #: The command, if it is no call of a function.
     _command: str | Sequence[str] | None = None
-    #: The executor's state, once the call is sent.
-    _of: State | None = None
     #: What its task keeps in the cluster.
     _outputs: Outputs | None = None
     #: Names of the outputs that stay in the cluster, with their numbers.
@@ -93,20 +86,14 @@ class Future(futures.Future[_T]):
             return False
         return bool(self.explain()["task"]["state"] == "assigned")
 
-    def explain(self) -> dict[str, Any]:
-        """Return why the call waits, or where it runs and why, as ``eyas explain --json`` does."""
-        state, task = self._of, self.task
-        if state is None or task is None:
-            raise ValueError("the call was not submitted, or waits for its arguments")
-        explanation: dict[str, Any] = json.loads(
-            _eyas.ask("explain", job=state.session.job, task=task, **state.address)
-        )
-        return explanation
-
     def result(self, timeout: float | None = None) -> _T:
         """Return the result. One that has stayed in the cluster is fetched now."""
         result: object = super().result(timeout)
         return cast(_T, result.value() if isinstance(result, Outputs) else result)
+
+    def _result_type(self) -> str:
+        result: object = super().result()
+        return "a value in the cluster" if isinstance(result, Outputs) else type(result).__name__
 
     def output(self, which: str | int = 0) -> KeptFile:
         """Return a file that stays in the cluster: an :class:`Output` without destination, by its keyword or number."""

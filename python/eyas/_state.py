@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 import threading
 import uuid
 import weakref
@@ -21,7 +22,7 @@ from ._local import Cluster
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
-#: Bytes of the standard error of a command that failed, in the note of its exception.
+#: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
 
 # How a call has ended, as `CallSession.results` tells it.
@@ -136,6 +137,8 @@ class State:
         # If nobody refers to what the task keeps, it is released.
         outputs = Outputs(self.session, task, self.address) if kept else None
         command = None if future is None else future._command
+        if future is not None:
+            future.node = sys.intern(executor)
         if printed and command is None:
             # As if the function had run here. A program that has closed its output needs its results all the same.
             with contextlib.suppress(Exception):
@@ -161,8 +164,9 @@ class State:
             error = wrong
             error.add_note("The result of the call cannot be unpickled here.")
         error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
-        if command is not None and printed:
-            error.add_note("Its standard error ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
+        if printed:
+            what = "output" if command is None else "standard error"
+            error.add_note(f"Its {what} ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
         future.set_exception(error)
         # The exception refers to the future through its traceback: no circle must stay.
         del future, error
