@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from ._executor import Executor, Future, connect, local
     from ._files import File, Output
     from ._shared import Shared
+    from ._sides import EnvironmentMismatch
 
 __all__ = [
     "CallFailed",
     "ClusterError",
     "ClusterLost",
     "Completed",
+    "EnvironmentMismatch",
     "Executor",
     "File",
     "Future",
@@ -41,6 +43,7 @@ _MODULES = {
     "_executor": ["Executor", "Future", "connect", "local"],
     "_files": ["File", "Output"],
     "_shared": ["Shared"],
+    "_sides": ["EnvironmentMismatch"],
 }
 
 

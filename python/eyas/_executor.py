@@ -20,7 +20,7 @@ from concurrent import futures
 from concurrent.futures import _base
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, cast
 
-from . import _eyas, _pickling, _worker
+from . import _environments, _eyas, _pickling, _sides, _worker
 from ._commands import Completed, Words
 from ._errors import CallFailed, ClusterLost
 from ._files import Arguments, File
@@ -70,6 +70,8 @@ class Options(TypedDict, total=False):
     priority: int
     #: A match expression about nodes, such as ``node.labels.site == "a"``.
     requirements: str | None
+    #: Path of the environment of its worker; by default the one of this process, which nodes must have, too.
+    environment: str | os.PathLike[str] | None
 
 
 class ExecutorOptions(Options, total=False):
@@ -131,6 +133,8 @@ class _State:
         with self.lock:
             future = self.pending.pop(task, None)
         command = None if future is None else future._command
+        if how == _FAILED and command is None and (told := _environments.failure_in(printed)) is not None:
+            why, printed = told, b""
         if printed and command is None:
             # As if the function had run here. A program that has closed its output needs its results all the same.
             with contextlib.suppress(Exception):
@@ -158,6 +162,7 @@ class _State:
         """The exception of a call."""
         if how == _RAISED:
             error, text = pickle.loads(answer)
+            _sides.note_client(error)
             if isinstance(error, _worker.InitializerFailed):
                 _base.LOGGER.critical("Exception in initializer:\n%s", error)
                 self.break_with(ClusterLost("the initializer of a worker has raised"))
@@ -171,7 +176,7 @@ class _State:
             return error
         if how == _CANCELLED:
             return futures.CancelledError("the call was cancelled")
-        return CallFailed(why)
+        return CallFailed(_sides.missing_interpreter(why))
 
     def break_with(self, why: BaseException) -> None:
         """Take no more calls, and end all that have not ended."""
@@ -261,6 +266,7 @@ class Executor(futures.Executor):
         if reuse not in ("process", "fork", "never"):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "path": sys.path, "folder": os.fspath(folder or os.getcwd())}
+        settings["client"] = _sides.this_side()
         if initializer is not None:
             call = _pickling.call_bytes(_pickling.function_bytes(initializer), initargs, {})
             if len(call) > _MAX_INITIALIZER_BYTES:
@@ -274,7 +280,7 @@ class Executor(futures.Executor):
             access = own.access
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
-        self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings))]
+        self._starts = _environments.Starts(settings, _CALL, self._objects, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -315,10 +321,12 @@ class Executor(futures.Executor):
         if (known := self._templates.get(key)) is not None:
             return known
         timeout, is_call = options.get("timeout"), words is _CALL
+        start = self._starts.of(options.get("environment")) if is_call else _environments.Start(list(words), {}, [])
         number = self._templates[key] = self._state.session.add_template(
-            [sys.executable, *words] if is_call else list(words),
+            start.words,
             is_command=not is_call,
-            environment=self._environment if is_call else [],
+            environment=list(start.variables.items()),
+            inputs=self._state.session.look_up(start.inputs) if start.inputs else [],
             outputs=list(outputs),
             cpus_milli=round(options.get("cpus", 1) * 1000),
             memory_bytes=options.get("memory", 0),

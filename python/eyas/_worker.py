@@ -25,13 +25,14 @@ import struct
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import IO, Any
 
-from . import _pickling
+from . import _pickling, _sides
 from ._files import Arguments
 
-#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``, and
-#: ``initializer``, the pickled call of a function, in base64.
+#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``,
+#: ``client``, its interpreter, and ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 
 #: Environment variable of a worker that was ready before it began again.
@@ -52,6 +53,7 @@ class UnsentError(RuntimeError):
 
 def _failure(error: BaseException) -> bytes:
     """Pickle an exception with its traceback."""
+    _sides.note_worker(error)
     text = "".join(traceback.format_exception(error))
     try:
         content = _pickling.dumps((error, text))
@@ -79,10 +81,11 @@ class Worker:
         if os.path.isdir(settings.get("folder", "")):
             os.chdir(settings["folder"])
         self._reuse = settings.get("reuse", "process")
+        self._client: dict[str, str] | None = settings.get("client")
         self._broken: InitializerFailed | None = None
         if initializer := settings.get("initializer"):
             try:
-                function, args, kwargs = self._calls.read(base64.b64decode(initializer))
+                function, args, kwargs = self._read(base64.b64decode(initializer))
                 function(*args, **kwargs)
             except BaseException as error:
                 self._broken = InitializerFailed("".join(traceback.format_exception(error)))
@@ -145,6 +148,16 @@ class Worker:
             parts.append(self._requests.read(length))
         return parts
 
+    def _read(self, call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """Return the function and the arguments of a call."""
+        _sides.refuse_other_code(self._client, call)
+        try:
+            return self._calls.read(call)
+        except Exception as error:
+            if (mismatch := _sides.unread(self._client, error)) is not None:
+                raise mismatch from error
+            raise
+
     def _answer(self, parts: list[bytes]) -> tuple[bool, bytes]:
         """Whether the call has raised, and the pickled value or exception."""
         try:
@@ -152,9 +165,9 @@ class Worker:
                 raise self._broken
             if len(parts) > 3 or parts[2]:
                 with Arguments(parts[2], parts[3:]):
-                    function, args, kwargs = self._calls.read(parts[0])
+                    function, args, kwargs = self._read(parts[0])
             else:
-                function, args, kwargs = self._calls.read(parts[0])
+                function, args, kwargs = self._read(parts[0])
             value: Any = function(*args, **kwargs)
             return False, _pickling.dumps(value)
         except BaseException as error:  # Also the exit of a program that the function calls.

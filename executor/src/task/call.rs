@@ -21,6 +21,10 @@ use crate::resources::task_group::TaskGroup;
 /// Environment variable with the name of the worker, in all of its processes.
 const WORKER_VARIABLE: &str = "EYAS_WORKER";
 
+/// Environment variable of a worker with a folder on the node's disk, in which workers may keep what they share. It is
+/// removed when the executor ends.
+const NODE_FOLDER_VARIABLE: &str = "EYAS_NODE_FOLDER";
+
 /// A worker of a slot.
 pub(crate) struct Worker {
     job: JobId,
@@ -36,8 +40,8 @@ impl Worker {
     /// Whether it can answer this call.
     fn suits(&mut self, run: &TaskRun) -> bool {
         let needs = |template: &TaskTemplate| {
-            let TaskTemplate { program, env, resources, .. } = template;
-            (program.clone(), env.clone(), resources.clone())
+            let TaskTemplate { program, env, resources, inputs, .. } = template;
+            (program.clone(), env.clone(), resources.clone(), inputs.clone())
         };
         let (own, other) = (&self.template, &run.task.template);
         (self.job, &self.gpus, &self.cores) == (run.task.id().job, &run.gpus, &run.cores)
@@ -75,7 +79,8 @@ impl TaskRunner {
         let folder = sandbox.map_or(OsStr::new(""), |sandbox| sandbox.folder().as_os_str());
         let payload = run.task.assignment.values.first().map_or(&[][..], |value| value.text.as_bytes());
         let mut parts = vec![payload, task.as_bytes(), folder.as_bytes()];
-        parts.extend(with.staged.iter().map(|path| path.as_bytes()));
+        // The inputs of the template are for the start of the worker.
+        parts.extend(with.staged.iter().skip(with.template_inputs).map(|path| path.as_bytes()));
         let timeout = template.timeout_us.map(Duration::from_micros);
         let called = worker_now.process.call(&parts, template.capture_bytes, timeout, &run.control, &mut limits);
         let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
@@ -132,7 +137,7 @@ impl TaskRunner {
         // It works for all calls, so it has nothing of this one.
         let mut command = self.command(run, with, None)?;
         let name = format!("{}-{}", run.task.id(), run.task.assignment.attempt);
-        command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name);
+        command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name).env(NODE_FOLDER_VARIABLE, &self.sandboxes);
         let marks = vec![format!("{WORKER_VARIABLE}={name}"), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let tasks = self.group.wait().tasks.as_ref().ok();
         let limits = self.resources.prepare(tasks, groups, &template.resources, &run.cores, true);
