@@ -353,18 +353,20 @@ class Starts:
     def of(self, environment: str | os.PathLike[str] | None) -> Start:
         """Return how a worker is started, in this environment or in the one of this process."""
         if environment is None:
-            return Start([sys.executable, *self._words], self._variables(self._settings["path"]), [])
+            return Start([sys.executable, *self._words], _variables(self._settings), [])
         if self._nodes_folder is None and not self._is_local:
             raise ValueError("name a folder that all nodes see for environments: connect(…, objects=FOLDER)")
         path = os.path.abspath(environment)
         if path not in self._known:
             self._known[path] = prepare(path, self._nodes_folder)
         packed = self._known[path]
-        words = packed.words(self._settings["folder"])
-        return Start(words, self._variables(_own_modules(self._settings["path"])), [os.fsencode(packed.archive)])
+        words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
+        settings = {**self._settings, "client": client, "path": _own_modules(self._settings["path"])}
+        return Start(words, _variables(settings), [os.fsencode(packed.archive)])
 
-    def _variables(self, path: list[str]) -> dict[str, str]:
-        return {SETTINGS_VARIABLE: json.dumps({**self._settings, "path": path})}
+
+def _variables(settings: dict[str, Any]) -> dict[str, str]:
+    return {SETTINGS_VARIABLE: json.dumps(settings)}
 
 
 def _own_modules(path: list[str]) -> list[str]:

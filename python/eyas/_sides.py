@@ -30,9 +30,11 @@ def _described(side: dict[str, str]) -> str:
 
 
 def _mismatch(client: dict[str, str]) -> EnvironmentMismatch:
+    environment = client.get("environment")
+    do = f"Name another environment than {environment}, or run the client with its Python" if environment else _WHAT_TO_DO
     return EnvironmentMismatch(
         f"the client has {_described(client)}, and the worker has {_described(this_side())}: code goes along only "
-        f"between equal versions. {_WHAT_TO_DO}"
+        f"between equal versions. {do}"
     )
 
 
@@ -53,10 +55,12 @@ def unread(client: dict[str, str] | None, error: Exception) -> EnvironmentMismat
     return _mismatch(client)
 
 
-def note_worker(error: BaseException) -> None:
+def note_worker(error: BaseException, client: dict[str, str] | None) -> None:
     """In a worker: say which interpreter has not found a module."""
     if isinstance(error, ModuleNotFoundError):
-        error.add_note(f"The worker has no module {error.name!r}: {_described(this_side())}.")
+        environment = (client or {}).get("environment")
+        of = f", of the environment {environment}" if environment else ""
+        error.add_note(f"The worker has no module {error.name!r}: {_described(this_side())}{of}.")
 
 
 def _own_module(name: str) -> str | None:

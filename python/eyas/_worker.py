@@ -51,9 +51,9 @@ class UnsentError(RuntimeError):
     """The result or exception of a call cannot be pickled."""
 
 
-def _failure(error: BaseException) -> bytes:
+def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:
     """Pickle an exception with its traceback."""
-    _sides.note_worker(error)
+    _sides.note_worker(error, client)
     text = "".join(traceback.format_exception(error))
     try:
         content = _pickling.dumps((error, text))
@@ -171,7 +171,7 @@ class Worker:
             value: Any = function(*args, **kwargs)
             return False, _pickling.dumps(value)
         except BaseException as error:  # Also the exit of a program that the function calls.
-            return True, _failure(error)
+            return True, _failure(error, self._client)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
-//! Calls: tasks that a worker answers. A slot has one worker. It stays for calls that need the same one, and ends when
-//! its job is forgotten, or before a call that needs another.
+//! Calls: tasks that a worker answers. A slot has one worker for each environment, which is the inputs of a template. It
+//! stays for calls that need the same one, and ends when its job is forgotten, or before a call of the same environment
+//! that needs another.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use eyas_types::outcome::FailureKind;
 use eyas_types::template::Expansion;
 use eyas_types::units::format_bytes;
-use eyas_types::{JobId, Outcome, Status, TaskTemplate, Template};
+use eyas_types::{JobId, Outcome, Program, Status, TaskTemplate, Template};
 
 use super::sandbox::Sandbox;
 use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed, retry_busy};
@@ -24,6 +25,9 @@ const WORKER_VARIABLE: &str = "EYAS_WORKER";
 /// Environment variable of a worker with a folder on the node's disk, in which workers may keep what they share. It is
 /// removed when the executor ends.
 const NODE_FOLDER_VARIABLE: &str = "EYAS_NODE_FOLDER";
+
+/// Workers of a slot: one for each environment that calls of a job have.
+const MAX_WORKERS: usize = 4;
 
 /// A worker of a slot.
 pub(crate) struct Worker {
@@ -49,25 +53,54 @@ impl Worker {
             && self.process.is_alive()
     }
 
+    /// Whether it stays while another one answers this call: one of the same job in another environment, which holds no
+    /// GPU that others may get.
+    fn stays_beside(&mut self, run: &TaskRun) -> bool {
+        let is_other = self.template.inputs != run.task.template.inputs;
+        self.job == run.task.id().job && is_other && self.gpus.is_empty() && self.process.is_alive()
+    }
+
     pub fn job(&self) -> JobId {
         self.job
     }
 }
 
+impl TaskRun {
+    /// The worker of the slot that can answer this call. Without one, those end that may not stay beside another.
+    pub(super) fn known_worker(&self, slot: &mut SlotState) -> Option<Worker> {
+        if !matches!(self.task.template.program, Program::Call(_)) {
+            return None;
+        }
+        let workers = &mut slot.workers;
+        if let Some(index) = workers.iter_mut().position(|worker| worker.suits(self)) {
+            return Some(workers.remove(index));
+        }
+        workers.retain_mut(|worker| worker.stays_beside(self));
+        let excess = (workers.len() + 1).saturating_sub(MAX_WORKERS);
+        drop(workers.drain(..excess));
+        None
+    }
+
+    /// Whether a worker that runs already needs no files for this call: the inputs of the template are for its start.
+    pub(super) fn needs_no_files(&self) -> bool {
+        let template = &self.task.template;
+        self.task.assignment.inputs.len() == template.inputs.len() && template.outputs.is_empty()
+    }
+}
+
 impl TaskRunner {
-    /// Has a worker answer the call. Also tells whether an input was changed in the store.
+    /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed in the store.
     pub(super) fn call(
         &self,
         run: &TaskRun,
         words: &[Template],
         with: &Expansion<'_>,
         sandbox: Option<&Sandbox>,
-        slot: &mut SlotState,
+        (known, slot): (Option<Worker>, &mut SlotState),
         changes: &mut StoreChanges,
     ) -> Result<(Outcome, bool), Status> {
         let template = &run.task.template;
-        let SlotState { worker, groups, .. } = slot;
-        let known = worker.take().and_then(|mut known| known.suits(run).then_some(known));
+        let SlotState { workers, groups, .. } = slot;
         let mut worker_now = match known {
             Some(known) => known,
             None => self.start_worker(run, words, with, groups)?,
@@ -93,7 +126,7 @@ impl TaskRunner {
         let is_damaged = self.find_damaged(run, changes);
         let (status, stdout, cpu_us) = match called.end {
             CallEnd::Answered { has_failed, cpu_us, content } => {
-                *worker = Some(worker_now);
+                workers.push(worker_now);
                 match content {
                     Ok(content) => (if has_failed { Status::Exited(1) } else { Status::Succeeded }, content, cpu_us),
                     Err(bytes) => {
