@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -138,8 +139,12 @@ def _built(path: pathlib.Path) -> pathlib.Path:
             _used(folder)
             return folder
         shutil.rmtree(folder, ignore_errors=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-r", str(path)]
-        for words in ([sys.executable, "-m", "venv", str(folder)], pip):
+        make, pip = [sys.executable, "-m", "venv"], [str(folder / "bin" / "python"), "-m", "pip"]
+        if importlib.util.find_spec("pip") is not None:
+            # The environment needs no pip of its own, which would go along.
+            make, pip = [*make, "--without-pip"], [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+        install = [*pip, "--disable-pip-version-check", "install", "-r", str(path)]
+        for words in ([*make, str(folder)], install):
             ended = subprocess.run(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=path.parent
             )
@@ -306,12 +311,12 @@ def prepare(environment: str, nodes_folder: str | None) -> Environment:
         packed = _packed_folder("venv", path)
     elif path.is_file() and path.suffix == ".txt":
         packed = dataclasses.replace(_packed_folder("venv", _built(path)), origin=str(path))
-    elif path.suffix in (".sif", ".tar", ".gz", ".tgz", ".xz", ".bz2") or (path / "bin").exists():
+    elif path.suffix in (".sif", ".tar", ".gz", ".tgz", ".xz", ".bz2") or (path / "usr").is_dir():
         packed = _packed_image(path)
     else:
         raise ValueError(
             f"{path} is no environment: name a virtual environment (with pyvenv.cfg), a conda prefix (with conda-meta), "
-            "a file of requirements (.txt), or the image of a container (.sif, .tar, or a folder)"
+            "a file of requirements (.txt), or the image of a container (.sif, .tar, or a folder with usr)"
         )
     if nodes_folder is None:
         return packed

@@ -4,7 +4,7 @@
 # the client, and the path of the archive. Needs `tar`, `gzip` and `flock`.
 #
 # Standard input is the socket of the worker, which other programs must not read. Descriptor 9 stays open in the worker:
-# its lock is shared while workers use the unpacked environment, and exclusive while one of them unpacks or removes.
+# its lock keeps others from removing the unpacked environment. Descriptor 8 is that of the worker that unpacks.
 set -u
 kind=$1 key=$2 build=$3 interpreter=$4 origin=$5 folder=$6 archive=$7
 node=$(uname -n) here=$EYAS_NODE_FOLDER/environments
@@ -72,10 +72,11 @@ exec 9>>"$place.lock" || fail "cannot write to $here"
 touch "$place.lock"
 flock -s 9
 if [ ! -d "$place" ]; then
-    flock 9
+    exec 8>>"$place.unpacking"
+    flock 8
     # Another worker may have unpacked it meanwhile.
     [ -d "$place" ] || unpack
-    flock -s 9
+    exec 8>&-
 fi
 
 code="import sys; sys.path.insert(0, sys.argv.pop(1)); from eyas._worker import main; main()"

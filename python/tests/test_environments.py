@@ -11,13 +11,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import textwrap
-import time
 import venv
 
 import eyas
 import pytest
-from eyas import _archives, _environments, _finish, _worker
+from environment_calls import add_one_word, meet, number, tool
+from eyas import _archives, _environments, _finish
 
 #: Seconds that nothing here takes.
 LONG_S = 60.0
@@ -55,16 +54,6 @@ def environment(tmp_path):
     return folder
 
 
-def number():
-    import packed_number
-
-    return packed_number.NUMBER
-
-
-def place():
-    return sys.prefix
-
-
 def unpacked_of(paths):
     """The folders of nodes with unpacked environments, of these places of environments."""
     return {pathlib.Path(path).parent for path in paths}
@@ -72,16 +61,6 @@ def unpacked_of(paths):
 
 def archives(cache):
     return sorted(path.name for path in cache.iterdir() if path.name.endswith(".tar.gz"))
-
-
-def meet(folder, count):
-    """Wait until as many calls are here, which so are in different workers."""
-    pathlib.Path(folder, str(os.getpid())).touch()
-    deadline = time.monotonic() + LONG_S
-    while len(os.listdir(folder)) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return sys.prefix, os.stat(sys.prefix).st_ino, os.getpid()
 
 
 def test_an_environment_is_unpacked_once_a_node(environment, tmp_path, cache):
@@ -94,11 +73,10 @@ def test_an_environment_is_unpacked_once_a_node(environment, tmp_path, cache):
         # Two nodes, and in each one folder for its two workers.
         assert len({prefix for prefix, _, _ in seen}) == 2 == len({inode for _, inode, _ in seen})
         for folder in unpacked_of(prefix for prefix, _, _ in seen):
-            assert sorted(path.suffix for path in folder.iterdir()) == ["", ".lock"]
+            assert sorted(path.suffix for path in folder.iterdir()) == ["", ".lock", ".unpacking"]
         assert executor.submit(number).result(LONG_S) == 1
         assert not seen[0][0].startswith(str(environment))
-        tool = executor.submit(lambda: subprocess.check_output([sys.prefix + "/bin/tool"], text=True))
-        assert tool.result(LONG_S) == "tool\n"
+        assert executor.submit(tool).result(LONG_S) == "tool\n"
     assert len(archives(cache)) == 1
     # What nodes have unpacked goes with them.
     assert not any(os.path.exists(prefix) for prefix, _, _ in seen)
@@ -159,15 +137,12 @@ def test_files_and_other_workers_in_an_environment(environment, tmp_path):
     (tmp_path / "in.txt").write_text("some words")
     for reuse in ("process", "fork", "never"):
         with eyas.local(max_workers=1, environment=environment, reuse=reuse) as executor:
-            made = executor.submit(
-                lambda source, target: (target.write_text(source.read_text().upper()), number())[1],
-                eyas.File(tmp_path / "in.txt"),
-                eyas.Output(tmp_path / f"{reuse}.txt"),
-            )
-            assert made.result(LONG_S) == 1
-            assert (tmp_path / f"{reuse}.txt").read_text() == "SOME WORDS"
+            source, target = eyas.File(tmp_path / "in.txt"), eyas.Output(tmp_path / f"{reuse}.txt")
+            assert executor.submit(add_one_word, source, target).result(LONG_S) == 1
+            assert (tmp_path / f"{reuse}.txt").read_text() == "some words 1"
+            # Code of this process goes along, too.
+            assert executor.submit(lambda: number() + 1).result(LONG_S) == 2
             assert executor.submit(sum, [1, 2]).result(LONG_S) == 3
-            assert executor.share([1, 2]).file.source
             assert executor.submit(len, executor.share([1, 2, 3])).result(LONG_S) == 3
 
 
@@ -225,7 +200,7 @@ def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_pa
     why = _environments.failure_in(ended.stderr)
     assert ended.returncode == 1 and why is not None
     assert str(environment) in why and "cpython-399" in why and f"the node has {sys.implementation.cache_tag}" in why
-    assert not [path for path in (node / "environments").iterdir() if path.suffix != ".lock"]
+    assert not [path for path in (node / "environments").iterdir() if not path.suffix]
 
 
 def test_a_node_keeps_a_bounded_number_of_environments(environment, tmp_path):
