@@ -142,7 +142,7 @@ def _built(path: pathlib.Path) -> pathlib.Path:
         make, pip = [sys.executable, "-m", "venv"], [str(folder / "bin" / "python"), "-m", "pip"]
         if importlib.util.find_spec("pip") is not None:
             # The environment needs no pip of its own, which would go along.
-            make, pip = [*make, "--without-pip"], [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+            make, pip = [*make, "--without-pip"], [sys.executable, "-m", "pip", "--python", pip[0]]
         install = [*pip, "--disable-pip-version-check", "install", "-r", str(path)]
         for words in ([*make, str(folder)], install):
             ended = subprocess.run(
@@ -197,7 +197,9 @@ def _spare_bytes(prefix: pathlib.Path) -> dict[str, int]:
     return spare
 
 
-def _with_prefix(prefix: pathlib.Path, entries: list[Entry], is_searched: Callable[[str], bool]) -> dict[str, int | None]:
+def _with_prefix(
+    prefix: pathlib.Path, entries: list[Entry], is_searched: Callable[[str], bool]
+) -> dict[str, int | None]:
     """Return the files that have the path of the environment in them, with the spare bytes of binary ones."""
     wanted, spare = os.fsencode(str(prefix)), _spare_bytes(prefix)
     found: dict[str, int | None] = {}
@@ -315,8 +317,8 @@ def prepare(environment: str, nodes_folder: str | None) -> Environment:
         packed = _packed_image(path)
     else:
         raise ValueError(
-            f"{path} is no environment: name a virtual environment (with pyvenv.cfg), a conda prefix (with conda-meta), "
-            "a file of requirements (.txt), or the image of a container (.sif, .tar, or a folder with usr)"
+            f"{path} is no environment: name a virtual environment (with pyvenv.cfg), a conda prefix (with "
+            "conda-meta), a file of requirements (.txt), or the image of a container (.sif, .tar, or a folder with usr)"
         )
     if nodes_folder is None:
         return packed

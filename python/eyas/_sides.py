@@ -6,7 +6,8 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["EnvironmentMismatch", "missing_interpreter", "note_client", "note_worker", "refuse_other_code", "this_side", "unread"]
+__all__ = ["EnvironmentMismatch", "missing_interpreter", "note_client", "note_worker", "refuse_other_code"]
+__all__ += ["this_side", "unread"]
 
 _WHAT_TO_DO = "Name an environment, which goes along to the nodes: environment=PATH"
 
@@ -31,7 +32,7 @@ def _described(side: dict[str, str]) -> str:
 
 def _mismatch(client: dict[str, str]) -> EnvironmentMismatch:
     environment = client.get("environment")
-    do = f"Name another environment than {environment}, or run the client with its Python" if environment else _WHAT_TO_DO
+    do = f"Run the client with the Python of {environment}, or name another one" if environment else _WHAT_TO_DO
     return EnvironmentMismatch(
         f"the client has {_described(client)}, and the worker has {_described(this_side())}: code goes along only "
         f"between equal versions. {do}"

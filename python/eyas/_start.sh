@@ -1,7 +1,7 @@
 # Starts a worker in an environment: unpacks the archive if no worker of this node has, and becomes the worker.
 # Arguments: the kind of the environment, its key, the build of Python that it needs (`cpython-311
-# x86_64-linux-gnu`; empty if it has its own), an interpreter that may fit, the origin of the environment for messages, the folder of
-# the client, and the path of the archive. Needs `tar`, `gzip` and `flock`.
+# x86_64-linux-gnu`; empty if it has its own), an interpreter that may fit, the origin of the environment for messages,
+# the folder of the client, and the path of the archive. Needs `tar`, `gzip` and `flock`.
 #
 # Standard input is the socket of the worker, which other programs must not read. Descriptor 9 stays open in the worker:
 # its lock keeps others from removing the unpacked environment. Descriptor 8 is that of the worker that unpacks.
@@ -20,7 +20,8 @@ fail() {
 }
 
 build_of() {
-    "$1" -I -c 'import sys; print(sys.implementation.cache_tag + sys.abiflags, sys.implementation._multiarch)' </dev/null 2>/dev/null
+    code='import sys; print(sys.implementation.cache_tag + sys.abiflags, sys.implementation._multiarch)'
+    "$1" -I -c "$code" </dev/null 2>/dev/null
 }
 
 # Sets `interpreter` to one that a virtual environment of the client can use.
@@ -94,8 +95,9 @@ for runner in apptainer singularity; do
     fi
 done
 [ -d "$root" ] || fail "it is a SIF image, and there is neither apptainer nor singularity: install one of them"
-command -v bwrap >/dev/null || fail "there is no apptainer, no singularity and no bwrap (bubblewrap): install one of them"
-set -- --bind "$root" / --proc /proc --dev-bind /dev /dev --bind /tmp /tmp --bind "$EYAS_NODE_FOLDER" "$EYAS_NODE_FOLDER"
+command -v bwrap >/dev/null || fail "there is no apptainer, no singularity and no bwrap: install one of them"
+set -- --bind "$root" / --proc /proc --dev-bind /dev /dev --bind /tmp /tmp
+set -- "$@" --bind "$EYAS_NODE_FOLDER" "$EYAS_NODE_FOLDER"
 [ "$folder" = / ] || set -- "$@" --bind "$folder" "$folder"
 [ ! -f /etc/resolv.conf ] || [ ! -f "$root/etc/resolv.conf" ] || set -- "$@" --ro-bind /etc/resolv.conf /etc/resolv.conf
 exec bwrap --die-with-parent "$@" --chdir / \

@@ -21,6 +21,11 @@ from eyas import _archives, _environments, _finish
 #: Seconds that nothing here takes.
 LONG_S = 60.0
 
+#: Parts of an interpreter's library that workers do not need.
+UNWANTED = shutil.ignore_patterns(
+    *("test", "tests", "__pycache__", "config-*", "idlelib", "ensurepip", "site-packages", "pydoc_data", "tkinter")
+)
+
 #: What a module of an environment notes about itself, in a file for each process that imports it.
 MODULE = """
 import os, pathlib
@@ -313,8 +318,7 @@ def prefix(tmp_path):
     (folder / "bin").mkdir(parents=True)
     shutil.copy(source, folder / "bin" / "python3.13")
     (folder / "bin" / "python").symlink_to("python3.13")
-    unwanted = shutil.ignore_patterns("test", "tests", "__pycache__", "config-*", "idlelib", "ensurepip", "site-packages")
-    shutil.copytree(base / "lib" / "python3.13", folder / "lib" / "python3.13", ignore=unwanted)
+    shutil.copytree(base / "lib" / "python3.13", folder / "lib" / "python3.13", ignore=UNWANTED)
     placeholder = "/placeholder" + "_" * 200
     (folder / "share").mkdir()
     (folder / "share" / "text.conf").write_text(f"home={folder}\nagain={folder}/share\n")
@@ -363,9 +367,8 @@ def root_of(tmp_path):
     """The root of a small file system with an interpreter."""
     source = other_python("3.13")
     root = tmp_path / "image"
-    unwanted = shutil.ignore_patterns("test", "tests", "__pycache__", "config-*", "idlelib", "ensurepip", "site-packages")
     library = root / "usr" / "local" / "lib" / "python3.13"
-    shutil.copytree(source.parents[1] / "lib" / "python3.13", library, ignore=unwanted)
+    shutil.copytree(source.parents[1] / "lib" / "python3.13", library, ignore=UNWANTED)
     (root / "usr" / "local" / "bin").mkdir()
     shutil.copy(source, root / "usr" / "local" / "bin" / "python3")
     needed = [source, *library.glob("lib-dynload/*.so")]
@@ -424,7 +427,7 @@ def test_an_image_without_a_runtime_is_said(tmp_path):
     (tmp_path / "image.sif").write_bytes(b"SIF")
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("sh", "tar", "gzip", "flock", "mkdir", "mv", "rm", "touch", "ls", "grep", "tail", "uname", "head", "tr"):
+    for name in "sh tar gzip flock mkdir mv rm touch ls grep tail uname head tr".split():
         (tools / name).symlink_to(shutil.which(name))
     with with_path(str(tools)), eyas.local(max_workers=1, environment=tmp_path / "image.sif") as executor:
         with pytest.raises(eyas.CallFailed, match="image.sif cannot be used on .* neither apptainer nor singularity"):

@@ -1,6 +1,6 @@
-//! Calls: tasks that a worker answers. A slot has one worker for each environment, which is the inputs of a template. It
-//! stays for calls that need the same one, and ends when its job is forgotten, or before a call of the same environment
-//! that needs another.
+//! Calls: tasks that a worker answers. A slot has one worker for each environment, which is the inputs of a template.
+//! The worker stays for calls that need the same one, and ends when its job is forgotten, or before a call of the same
+//! environment that needs another.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
