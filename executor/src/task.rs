@@ -91,8 +91,8 @@ pub(crate) struct SlotState {
     /// An empty sandbox for the next task that needs one.
     pub spare: Option<Sandbox>,
     pub groups: SlotGroups,
-    /// The worker that answered the last call.
-    pub worker: Option<Worker>,
+    /// The workers that stay; the last one answered the last call.
+    pub workers: Vec<Worker>,
 }
 
 /// State that all tasks of an executor share.
@@ -358,7 +358,10 @@ impl TaskRunner {
         folders: &mut TaskFolders,
         changes: &mut StoreChanges,
     ) -> Result<(Outcome, Option<Delivery>), Status> {
-        folders.sandbox = self.sandbox(run, &mut slot.spare)?;
+        let worker = run.known_worker(slot);
+        if worker.is_none() || !run.needs_no_files() {
+            folders.sandbox = self.sandbox(run, &mut slot.spare)?;
+        }
         let staged = self.stage(run, folders.sandbox.as_mut(), &mut changes.missing)?;
         folders.lists = self.list_inputs(run, &staged)?;
         let sandbox = folders.sandbox.as_ref();
@@ -371,7 +374,7 @@ impl TaskRunner {
             input_list: folders.lists.base.as_bytes(),
         };
         if let Program::Call(words) = &run.task.template.program {
-            let (outcome, is_damaged, made) = self.call(run, words, &with, sandbox, slot, changes)?;
+            let (outcome, is_damaged, made) = self.call(run, words, &with, sandbox, (worker, slot), changes)?;
             folders.are_in_use = is_damaged;
             folders.sandbox = folders.sandbox.take().or(made);
             return self.copied(run, &with, folders.sandbox.as_ref(), outcome, changes);

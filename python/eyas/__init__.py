@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._options import options
     from ._progress import progress
     from ._shared import Shared
+    from ._sides import EnvironmentMismatch
 
 if "t" in sys.abiflags:
     raise ImportError(
@@ -39,6 +40,7 @@ __all__ = [
     "ClusterError",
     "ClusterLost",
     "Completed",
+    "EnvironmentMismatch",
     "Executor",
     "File",
     "Future",
@@ -66,6 +68,7 @@ _MODULES = {
     "_options": ["options"],
     "_progress": ["progress"],
     "_shared": ["Shared"],
+    "_sides": ["EnvironmentMismatch"],
 }
 
 

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from . import _eyas, _patterns, _pickling, _worker
+from . import _environments, _eyas, _patterns, _pickling, _sides, _worker
 from ._calls import Call, after
 from ._commands import Completed, Words
 from ._files import RESULT_PATTERN, File
@@ -93,6 +93,7 @@ class Executor(SeenExecutor):
         if reuse not in ("process", "fork", "never"):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "path": sys.path, "folder": os.fspath(folder or os.getcwd())}
+        settings["client"] = _sides.this_side()
         if initializer is not None:
             call = _pickling.function_bytes(initializer) + _pickling.dumps((initargs, {}))
             if len(call) > _MAX_INITIALIZER_BYTES:
@@ -106,9 +107,7 @@ class Executor(SeenExecutor):
             access = own.access
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
-        # Calls on all workers find the same hashes, as programs that group by them need.
-        seed = os.environ.get("PYTHONHASHSEED", "0")
-        self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings)), ("PYTHONHASHSEED", seed)]
+        self._starts = _environments.Starts(settings, _CALL, self._objects, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -151,10 +150,12 @@ class Executor(SeenExecutor):
         if (known := self._templates.get(key)) is not None:
             return known
         timeout, is_call = options.get("timeout"), words is _CALL
+        start = self._starts.of(options.get("environment")) if is_call else _environments.Start(list(words), {}, [])
         number = self._templates[key] = self._state.session.add_template(
-            [sys.executable, *words] if is_call else list(words),
+            start.words,
             is_command=not is_call,
-            environment=self._environment if is_call else [],
+            environment=list(start.variables.items()),
+            inputs=self._state.session.look_up(start.inputs) if start.inputs else [],
             outputs=list(outputs),
             cpus_milli=round(options.get("cpus", 1) * 1000),
             memory_bytes=options.get("memory", 0),

@@ -25,6 +25,7 @@ class CallSession:
         *,
         is_command: bool,
         environment: list[tuple[str, str]],
+        inputs: list[int],
         outputs: list[tuple[str, str | None]],
         cpus_milli: int,
         memory_bytes: int,
@@ -38,7 +39,8 @@ class CallSession:
         """Add a kind of tasks, and return its number.
 
         ``words`` start a worker that is called, or are a command with placeholders for columns. Each output is a
-        pattern and a destination, both with placeholders.
+        pattern and a destination, both with placeholders. ``inputs`` are numbers of files that are on the node before;
+        their paths there follow the words.
         """
 
     def look_up(self, names: list[bytes]) -> list[int]:

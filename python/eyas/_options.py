@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
@@ -31,6 +32,8 @@ class Options(TypedDict, total=False):
     priority: int
     #: A match expression about nodes, such as ``node.labels.site == "a"``.
     requirements: str | None
+    #: Path of the environment of its worker; by default the one of this process, which nodes must have, too.
+    environment: str | os.PathLike[str] | None
 
 
 def check(options: Options) -> None:

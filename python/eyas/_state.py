@@ -14,7 +14,7 @@ from concurrent import futures
 from concurrent.futures import _base
 from typing import Any
 
-from . import _eyas, _worker
+from . import _environments, _eyas, _sides, _worker
 from ._commands import Completed
 from ._errors import CallFailed, ClusterLost
 from ._futures import Future, KeptFile, Outputs
@@ -137,6 +137,8 @@ class State:
         # If nobody refers to what the task keeps, it is released.
         outputs = Outputs(self.session, task, self.address) if kept else None
         command = None if future is None else future._command
+        if how == _FAILED and command is None and (told := _environments.failure_in(printed)) is not None:
+            why, printed = told, b""
         if future is not None:
             future.node = sys.intern(executor)
         if printed and command is None:
@@ -175,6 +177,7 @@ class State:
         """The exception of a call."""
         if how == _RAISED:
             error, text = pickle.loads(answer)
+            _sides.note_client(error)
             if isinstance(error, _worker.InitializerFailed):
                 _base.LOGGER.critical("Exception in initializer:\n%s", error)
                 self.break_with(ClusterLost("the initializer of a worker has raised"))
@@ -186,7 +189,7 @@ class State:
             # It is a class of texts, although stubs say otherwise.
             error.__cause__ = _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
             return error
-        return CallFailed(why)
+        return CallFailed(_sides.missing_interpreter(why))
 
     def break_with(self, why: BaseException) -> None:
         """Take no more calls, and end all that have not ended."""

@@ -26,13 +26,14 @@ import struct
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import IO, Any
 
-from . import _pickling, _shared
+from . import _pickling, _shared, _sides
 from ._files import Arguments, result_file
 
-#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``, and
-#: ``initializer``, the pickled call of a function, in base64.
+#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``,
+#: ``client``, its interpreter, and ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 
 #: Environment variable of a worker that was ready before it began again.
@@ -53,8 +54,9 @@ class UnsentError(RuntimeError):
     """The result or exception of a call cannot be pickled."""
 
 
-def _failure(error: BaseException) -> bytes:
+def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:
     """Pickle an exception with its traceback."""
+    _sides.note_worker(error, client)
     text = "".join(traceback.format_exception(error))
     try:
         content = _pickling.dumps((error, text))
@@ -82,11 +84,12 @@ class Worker:
         if os.path.isdir(settings.get("folder", "")):
             os.chdir(settings["folder"])
         self._reuse = settings.get("reuse", "process")
+        self._client: dict[str, str] | None = settings.get("client")
         self._broken: InitializerFailed | None = None
         if initializer := settings.get("initializer"):
             try:
                 with Arguments():
-                    function, args, kwargs = self._calls.read(base64.b64decode(initializer))
+                    function, args, kwargs = self._read(base64.b64decode(initializer))
                 function(*args, **kwargs)
             except BaseException as error:
                 self._broken = InitializerFailed("".join(traceback.format_exception(error)))
@@ -149,13 +152,23 @@ class Worker:
             parts.append(self._requests.read(length))
         return parts
 
+    def _read(self, call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """Return the function and the arguments of a call."""
+        _sides.refuse_other_code(self._client, call)
+        try:
+            return self._calls.read(call)
+        except Exception as error:
+            if (mismatch := _sides.unread(self._client, error)) is not None:
+                raise mismatch from error
+            raise
+
     def _answer(self, parts: list[bytes]) -> tuple[int, bytes]:
         """How the call has ended, and the pickled value or exception."""
         try:
             if self._broken is not None:
                 raise self._broken
             with Arguments(parts[2], parts[3:]):
-                function, args, kwargs = self._calls.read(parts[0])
+                function, args, kwargs = self._read(parts[0])
             pickled = _pickling.dump_parts(function(*args, **kwargs))
             if sum(part.nbytes for part in pickled) < _pickling.LARGE_BYTES:
                 return _RETURNED, pickled[0].tobytes()
@@ -165,7 +178,7 @@ class Worker:
             _shared.store_parts(pickled, os.path.join(folder, name))
             return _RETURNED_FILES, b""
         except BaseException as error:  # Also the exit of a program that the function calls.
-            return _RAISED, _failure(error)
+            return _RAISED, _failure(error, self._client)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ use eyas_client::messages::{FromClient, PushRequest, ToClient};
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId,
-    TaskItem, TaskTemplate, Template, Value, WorkingFolder,
+    TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
@@ -89,6 +89,15 @@ pub struct CallSession {
     /// Id of the job.
     #[pyo3(get)]
     job: u32,
+}
+
+/// The input with this number, or the output with a number of the task with one.
+fn input_of((number, output): (u32, Option<u16>)) -> Input {
+    let from = match output {
+        None => InputFrom::Object(number),
+        Some(output) => InputFrom::Output { task: number, output },
+    };
+    Input { from, name: None }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -227,15 +236,17 @@ impl CallSession {
     /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or, with `is_command`, are
     /// a command with placeholders for columns. Each output is a pattern and a destination, both with placeholders; an
     /// output without a destination is kept in the cluster. With `is_command` false, the first output is optional: the
-    /// result, if it is large.
-    #[pyo3(signature = (words, *, is_command, environment, outputs, cpus_milli, memory_bytes, gpus, timeout_us, retries,
-                        priority, requirements, capture_bytes))]
+    /// result, if it is large. `inputs` are numbers of files that are on the node before; their paths there follow the
+    /// words.
+    #[pyo3(signature = (words, *, is_command, environment, inputs, outputs, cpus_milli, memory_bytes, gpus, timeout_us,
+                        retries, priority, requirements, capture_bytes))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn add_template(
         &self,
         words: Vec<String>,
         is_command: bool,
         environment: Vec<(String, String)>,
+        inputs: Vec<u32>,
         outputs: Vec<(String, Option<String>)>,
         cpus_milli: u32,
         memory_bytes: u64,
@@ -246,11 +257,12 @@ impl CallSession {
         requirements: Option<String>,
         capture_bytes: u64,
     ) -> PyResult<u16> {
-        let program = match is_command {
-            true => Program::Command(words.iter().map(|word| Template::parse(word.as_str())).collect()),
-            false => Program::Call(words.iter().map(|word| Template::literal(word.as_str())).collect()),
-        };
+        let paths = (0..inputs.len() as u32).map(|input| Template(vec![TemplatePart::Input(input)]));
+        let parse = |word: &String| if is_command { Template::parse(word) } else { Template::literal(word.as_str()) };
+        let words = words.iter().map(parse).chain(paths).collect();
+        let program = if is_command { Program::Command(words) } else { Program::Call(words) };
         let mut template = TaskTemplate::new(program);
+        template.inputs = inputs.into_iter().map(|object| input_of((object, None))).collect();
         template.env = environment.into_iter().map(|(name, value)| (name, Template::literal(value.as_str()))).collect();
         // A worker works for many calls.
         template.folder = if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
@@ -310,11 +322,7 @@ impl CallSession {
             Value { text: Name::from(&text[..]), input }
         });
         let values = values.collect();
-        let input = |(number, output)| match output {
-            None => Input { from: InputFrom::Object(number), name: None },
-            Some(output) => Input { from: InputFrom::Output { task: number, output }, name: None },
-        };
-        let item = TaskItem { template, values, inputs: inputs.into_iter().map(input).collect() };
+        let item = TaskItem { template, values, inputs: inputs.into_iter().map(input_of).collect() };
         let mut unsent = lock(&self.shared.unsent);
         if unsent.is_closed {
             return Err(error("the session was closed"));

@@ -29,7 +29,7 @@ pub(super) fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> th
             let run = match order {
                 SlotOrder::Run(run) => run,
                 SlotOrder::Forget(job) => {
-                    drop(slot.worker.take_if(|worker| worker.job() == job));
+                    slot.workers.retain(|worker| worker.job() != job);
                     continue;
                 }
             };

@@ -1,5 +1,6 @@
-//! Calls: tasks that a worker answers. A slot has one worker. It stays for calls that need the same one, and ends when
-//! its job is forgotten, or before a call that needs another.
+//! Calls: tasks that a worker answers. A slot has one worker for each environment, which is the inputs of a template.
+//! The worker stays for calls that need the same one, and ends when its job is forgotten, or before a call of the same
+//! environment that needs another.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use eyas_types::outcome::FailureKind;
 use eyas_types::template::Expansion;
 use eyas_types::units::format_bytes;
-use eyas_types::{JobId, Outcome, Status, TaskTemplate, Template};
+use eyas_types::{JobId, Outcome, Program, Status, TaskTemplate, Template};
 
 use super::sandbox::Sandbox;
 use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed, retry_busy};
@@ -19,6 +20,13 @@ use crate::resources::task_group::TaskGroup;
 
 /// Environment variable with the name of the worker, in all of its processes.
 const WORKER_VARIABLE: &str = "EYAS_WORKER";
+
+/// Environment variable of a worker with a folder on the node's disk, in which workers may keep what they share. It is
+/// removed when the executor ends.
+const NODE_FOLDER_VARIABLE: &str = "EYAS_NODE_FOLDER";
+
+/// Workers of a slot: one for each environment that calls of a job have.
+const MAX_WORKERS: usize = 4;
 
 /// A worker of a slot.
 pub(crate) struct Worker {
@@ -35,8 +43,8 @@ impl Worker {
     /// Whether it can answer this call.
     fn suits(&mut self, run: &TaskRun) -> bool {
         let needs = |template: &TaskTemplate| {
-            let TaskTemplate { program, env, resources, .. } = template;
-            (program.clone(), env.clone(), resources.clone())
+            let TaskTemplate { program, env, resources, inputs, .. } = template;
+            (program.clone(), env.clone(), resources.clone(), inputs.clone())
         };
         let (own, other) = (&self.template, &run.task.template);
         (self.job, &self.gpus, &self.cores) == (run.task.id().job, &run.gpus, &run.cores)
@@ -44,26 +52,55 @@ impl Worker {
             && self.process.is_alive()
     }
 
+    /// Whether it stays while another one answers this call: one of the same job in another environment, which holds no
+    /// GPU that others may get.
+    fn stays_beside(&mut self, run: &TaskRun) -> bool {
+        let is_other = self.template.inputs != run.task.template.inputs;
+        self.job == run.task.id().job && is_other && self.gpus.is_empty() && self.process.is_alive()
+    }
+
     pub fn job(&self) -> JobId {
         self.job
     }
 }
 
+impl TaskRun {
+    /// The worker of the slot that can answer this call. Without one, those end that may not stay beside another.
+    pub(super) fn known_worker(&self, slot: &mut SlotState) -> Option<Worker> {
+        if !matches!(self.task.template.program, Program::Call(_)) {
+            return None;
+        }
+        let workers = &mut slot.workers;
+        if let Some(index) = workers.iter_mut().position(|worker| worker.suits(self)) {
+            return Some(workers.remove(index));
+        }
+        workers.retain_mut(|worker| worker.stays_beside(self));
+        let excess = (workers.len() + 1).saturating_sub(MAX_WORKERS);
+        drop(workers.drain(..excess));
+        None
+    }
+
+    /// Whether a worker that runs already needs no files for this call: the inputs of the template are for its start.
+    pub(super) fn needs_no_files(&self) -> bool {
+        let template = &self.task.template;
+        self.task.assignment.inputs.len() == template.inputs.len() && template.outputs.iter().all(|output| output.optional)
+    }
+}
+
 impl TaskRunner {
-    /// Has a worker answer the call. Also tells whether an input was changed in the store, and has the sandbox that the
-    /// worker has made if it had none.
+    /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed in the store, and has
+    /// the sandbox that the worker has made if it had none.
     pub(super) fn call(
         &self,
         run: &TaskRun,
         words: &[Template],
         with: &Expansion<'_>,
         sandbox: Option<&Sandbox>,
-        slot: &mut SlotState,
+        (known, slot): (Option<Worker>, &mut SlotState),
         changes: &mut StoreChanges,
     ) -> Result<(Outcome, bool, Option<Sandbox>), Status> {
         let template = &run.task.template;
-        let SlotState { worker, groups, .. } = slot;
-        let known = worker.take().and_then(|mut known| known.suits(run).then_some(known));
+        let SlotState { workers, groups, .. } = slot;
         let mut worker_now = match known {
             Some(known) => known,
             None => self.start_worker(run, words, with, groups)?,
@@ -75,7 +112,8 @@ impl TaskRunner {
         let folder = sandbox.map_or_else(|| self.folder_of(run), |sandbox| sandbox.folder().to_owned());
         let payload = run.task.assignment.values.first().map_or(&[][..], |value| value.text.as_bytes());
         let mut parts = vec![payload, task.as_bytes(), folder.as_os_str().as_bytes()];
-        parts.extend(with.staged.iter().map(|path| path.as_bytes()));
+        // The inputs of the template are for the start of the worker.
+        parts.extend(with.staged.iter().skip(with.template_inputs).map(|path| path.as_bytes()));
         let timeout = template.timeout_us.map(Duration::from_micros);
         let called = worker_now.process.call(&parts, template.capture_bytes, timeout, &run.control, &mut limits);
         let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
@@ -89,7 +127,7 @@ impl TaskRunner {
         let mut made = None;
         let (status, stdout, cpu_us) = match called.end {
             CallEnd::Answered { has_failed, has_made_folder, cpu_us, content } => {
-                *worker = Some(worker_now);
+                workers.push(worker_now);
                 if has_made_folder && sandbox.is_none() {
                     made = Some(Sandbox::made_by_task(folder).map_err(|e| {
                         failed(FailureKind::Output, format!("cannot use the folder of its outputs: {e}"))
@@ -145,7 +183,7 @@ impl TaskRunner {
         // It works for all calls, so it has nothing of this one.
         let mut command = self.command(run, with, None)?;
         let name = format!("{}-{}", run.task.id(), run.task.assignment.attempt);
-        command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name);
+        command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name).env(NODE_FOLDER_VARIABLE, &self.sandboxes);
         let marks = vec![format!("{WORKER_VARIABLE}={name}"), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
         let tasks = self.group.wait().tasks.as_ref().ok();
         let limits = self.resources.prepare(tasks, groups, &template.resources, &run.cores, true);

@@ -1,0 +1,245 @@
+"""Archives of environments: the same content gives the same bytes."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import gzip
+import io
+import json
+import os
+import pathlib
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+__all__ = ["Archive", "Entry", "entries_of", "image_entries"]
+
+#: Bytes that a thread compresses at a time. An archive is a sequence of compressed parts.
+_PART_BYTES = 4 << 20
+#: The fastest: nodes wait for the archive.
+_LEVEL = 1
+_THREADS = min(8, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, folder or symbolic link of an environment."""
+
+    name: str
+    #: Where its content is.
+    path: str
+    mode: int
+    size: int
+    mtime_ns: int
+    #: Of a symbolic link that stays.
+    target: str
+
+    @classmethod
+    def of(cls, path: str, name: str) -> Entry:
+        """Describe a file."""
+        about = os.stat(path)
+        return cls(name, path, about.st_mode, about.st_size, about.st_mtime_ns, "")
+
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """What is another if its content is."""
+        is_file = stat.S_ISREG(self.mode)
+        return self.name, self.mode, self.size if is_file else 0, self.mtime_ns if is_file else 0, self.target
+
+
+def entries_of(folder: pathlib.Path, is_wanted: Callable[[str], bool], is_whole: bool = False) -> Iterator[Entry]:
+    """Return what is in a folder, in order of name.
+
+    What symbolic links name outside of the folder goes along, unless the folder is the root of a whole file system.
+    """
+    inside = os.path.realpath(folder)
+
+    def walk(path: str, name: str, above: tuple[str, ...]) -> Iterator[Entry]:
+        for found in sorted(os.scandir(path), key=lambda found: found.name):
+            inner = f"{name}{found.name}"
+            if not is_wanted(inner):
+                continue
+            about = found.stat(follow_symlinks=False)
+            if stat.S_ISLNK(about.st_mode):
+                target, real = os.readlink(found.path), os.path.realpath(found.path)
+                is_inside = is_whole or real.startswith(inside + os.sep) and not os.path.isabs(target)
+                if is_inside or not os.path.exists(real):
+                    yield Entry(inner, found.path, about.st_mode, 0, about.st_mtime_ns, target)
+                    continue
+                about = os.stat(real)
+                if real in above:
+                    raise ValueError(f"the symbolic link {found.path} leads back to a folder that contains it")
+            if stat.S_ISDIR(about.st_mode):
+                yield Entry(inner, found.path, about.st_mode, 0, about.st_mtime_ns, "")
+                yield from walk(found.path, f"{inner}/", (*above, os.path.realpath(found.path)))
+            elif stat.S_ISREG(about.st_mode):
+                yield Entry(inner, found.path, about.st_mode, about.st_size, about.st_mtime_ns, "")
+
+    return walk(str(folder), "", (inside,))
+
+
+class _Compressor(io.RawIOBase):
+    """Compresses what is written, several parts at a time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._part = bytearray()
+        self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS)
+        self._parts: collections.deque[concurrent.futures.Future[bytes]] = collections.deque()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any, /) -> int:
+        self._part += content
+        if len(self._part) >= _PART_BYTES:
+            self._compress()
+        return len(content)
+
+    def _compress(self) -> None:
+        self._parts.append(self._pool.submit(gzip.compress, bytes(self._part), _LEVEL, mtime=0))
+        self._part.clear()
+        if len(self._parts) > 2 * _THREADS:
+            self._file.write(self._parts.popleft().result())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._compress()
+            for part in self._parts:
+                self._file.write(part.result())
+            self._pool.shutdown()
+        super().close()
+
+
+class Archive:
+    """An archive that is written."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        """Begin a file."""
+        self._file = open(path, "wb")
+        self._compressor = _Compressor(self._file)
+        self._tar = tarfile.open(fileobj=self._compressor, mode="w|", format=tarfile.PAX_FORMAT)
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._tar.close()
+        self._compressor.close()
+        self._file.close()
+
+    def add_member(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
+        """Add a member, which belongs to whoever unpacks the archive."""
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.pax_headers = {}
+        self._tar.addfile(member, content)
+
+    def add_bytes(self, name: str, content: bytes) -> None:
+        """Add a file with this content."""
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        self.add_member(member, io.BytesIO(content))
+
+    def add(self, entry: Entry) -> None:
+        """Add a file, folder or symbolic link."""
+        member = tarfile.TarInfo(entry.name)
+        member.mode = stat.S_IMODE(entry.mode)
+        # Whole seconds: compiled modules name them.
+        member.mtime = entry.mtime_ns // 1_000_000_000
+        if stat.S_ISLNK(entry.mode):
+            member.type, member.linkname = tarfile.SYMTYPE, entry.target
+            self.add_member(member, None)
+        elif stat.S_ISDIR(entry.mode):
+            member.type = tarfile.DIRTYPE
+            # Whoever unpacks it writes to it.
+            member.mode |= 0o700
+            self.add_member(member, None)
+        else:
+            member.size = entry.size
+            with open(entry.path, "rb") as content:
+                self.add_member(member, content)
+
+
+def _layers_of(image: tarfile.TarFile) -> list[str] | None:
+    """Return the names of an image's layers, the lowest first; none if it is the archive of a file system."""
+
+    def read(name: str) -> Any:
+        content = image.extractfile(name)
+        assert content is not None
+        with content:
+            return json.load(content)
+
+    def blob(digest: str) -> str:
+        return f"blobs/{digest.replace(':', '/')}"
+
+    names = {name.removeprefix("./") for name in image.getnames()}
+    if "manifest.json" in names:
+        return [str(layer) for layer in read("manifest.json")[0]["Layers"]]
+    if "index.json" in names and "oci-layout" in names:
+        about = read(blob(read("index.json")["manifests"][0]["digest"]))
+        # Of an image for several kinds of machines, the first.
+        while "manifests" in about:
+            about = read(blob(about["manifests"][0]["digest"]))
+        return [blob(layer["digest"]) for layer in about["layers"]]
+    return None
+
+
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+
+
+def image_entries(path: pathlib.Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Return the files of an image: of a file system's archive, or of the layers of a Docker or OCI archive."""
+    try:
+        image = tarfile.open(path)
+    except (OSError, tarfile.TarError) as error:
+        raise ValueError(f"the image {path} cannot be read: {error}") from None
+    with image:
+        layers = _layers_of(image)
+        if layers is None:
+            yield from _layer_entries(image, set(), set())
+            return
+        seen: set[str] = set()
+        hidden: set[str] = set()
+        for layer in reversed(layers):
+            content = image.extractfile(layer)
+            assert content is not None
+            with content, tarfile.open(fileobj=content) as files:
+                yield from _layer_entries(files, seen, hidden)
+
+
+def _layer_entries(
+    layer: tarfile.TarFile, seen: set[str], hidden: set[str]
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Return the files of a layer that higher layers neither have nor hide, and note them."""
+    now_seen: set[str] = set()
+    now_hidden: set[str] = set()
+    for member in layer:
+        name = os.path.normpath(member.name).lstrip("/")
+        folder, file = os.path.split(name)
+        if file == _OPAQUE:
+            now_hidden.add(folder + "/")
+            continue
+        if file.startswith(_WHITEOUT):
+            now_hidden.add(os.path.join(folder, file.removeprefix(_WHITEOUT)))
+            continue
+        above = [str(parent) for parent in pathlib.PurePath(name).parents]
+        is_hidden = name in hidden or any(parent in hidden or parent + "/" in hidden for parent in above)
+        if name in (".", "") or name in seen or is_hidden or member.isdev():
+            continue
+        now_seen.add(name)
+        if not member.isdir():
+            # A folder that it replaces.
+            now_hidden.add(name + "/")
+        member.name = name
+        if member.isdir():
+            member.mode |= 0o700
+        if member.islnk():
+            member.linkname = os.path.normpath(member.linkname).lstrip("/")
+        yield member, layer.extractfile(member) if member.isreg() else None
+    seen |= now_seen
+    hidden |= now_hidden
