@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 
 #: Variables that name software, which the client and the nodes share.
 _SOFTWARE = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE")
+#: Modules that Snakemake imports when it runs a job. They cost more than all the rest of it.
+_LATE = ("graphlib", "getpass", "smart_open", "snakemake.executors.local", "snakemake.storage")
 #: Bytes of the end of a log in an exception.
 _SHOWN_BYTES = 4096
 
@@ -63,6 +66,9 @@ def prepare() -> None:
 
     # It also imports the plugins.
     snakemake.cli.get_argument_parser()
+    for name in _LATE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def run(job: Job) -> Ended:
