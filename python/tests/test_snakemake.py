@@ -1,0 +1,166 @@
+"""Snakemake with jobs on eyas."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("snakemake")
+
+#: Seconds after which a test fails.
+DEADLINE_S = 120.0
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("EYAS_ACCESS", "EYAS_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def snakemake(*words, code=0):
+    """Run a workflow, and return what it prints."""
+    command = [sys.executable, "-m", "snakemake", "--executor", "eyas", "--jobs", "4", "--nocolor", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    text = done.stdout + done.stderr
+    assert done.returncode == code, text
+    return text
+
+
+def test_scatter_and_gather(folder):
+    """Shell, script and run, groups, wildcards, a subworkflow of one file for each item, and no log of a success."""
+    pathlib.Path("Snakefile").write_text(
+        """
+envvars: "GREETING"
+rule all:
+    input: "sum.txt", "by_script.txt", "by_run.txt"
+rule numbers:
+    output: "in/{i}.txt"
+    group: "numbers"
+    shell: "echo {wildcards.i} > {output}"
+rule square:
+    input: "in/{i}.txt"
+    output: "out/{i}.txt"
+    threads: 64
+    resources: mem_mb=100, runtime=10
+    shell: "echo $(( $(cat {input}) * $(cat {input}) )) > {output}"
+rule gather:
+    input: expand("out/{i}.txt", i=range(5))
+    output: "sum.txt"
+    shell: "cat {input} > {output}; echo \\"$GREETING\\" >> {output}"
+rule by_script:
+    input: "sum.txt"
+    output: "by_script.txt"
+    script: "count.py"
+rule by_run:
+    input: "sum.txt"
+    output: "by_run.txt"
+    run:
+        with open(output[0], "w") as file:
+            print(len(open(input[0]).readlines()), file=file)
+"""
+    )
+    pathlib.Path("count.py").write_text("open(snakemake.output[0], 'w').write(open(snakemake.input[0]).read())\n")
+    os.environ["GREETING"] = 'two words, a $sign and a "quote"'
+    try:
+        snakemake("--group-components", "numbers=3")
+    finally:
+        del os.environ["GREETING"]
+    lines = pathlib.Path("sum.txt").read_text().splitlines()
+    assert lines == ["0", "1", "4", "9", "16", 'two words, a $sign and a "quote"']
+    assert pathlib.Path("by_script.txt").read_text().splitlines() == lines
+    assert pathlib.Path("by_run.txt").read_text() == "6\n"
+    assert not [path for path in pathlib.Path(".snakemake/eyas_logs").rglob("*") if path.is_file()]
+
+
+def test_failure(folder):
+    """A failure shows what the job has printed, and where. Snakemake retries it."""
+    pathlib.Path("Snakefile").write_text(
+        """
+rule fails:
+    output: "never.txt"
+    shell: "echo attempt >> attempts.txt; echo the-reason >&2; exit 3"
+"""
+    )
+    text = snakemake("--retries", "2", code=1)
+    assert len(pathlib.Path("attempts.txt").read_text().splitlines()) == 3
+    assert "the-reason" in text and " on n1" in text and "Task " in text, text
+    logs = list(pathlib.Path(".snakemake/eyas_logs/fails").iterdir())
+    assert "the-reason" in logs[0].read_text() and str(logs[0].resolve()) in text
+
+
+def test_later_attempts_ask_for_more(folder):
+    """The time limit of a job is enforced, and a later attempt may have another."""
+    pathlib.Path("Snakefile").write_text(
+        """
+rule slow:
+    output: "slow.txt"
+    retries: 1
+    resources: runtime=lambda wildcards, attempt: attempt, mem_mb=lambda wildcards, attempt: 50 + 400 * (attempt - 1)
+    shell: "head -c 400000000 /dev/zero | tail -c 400000000 > /dev/null; echo {resources.mem_mb} > {output}"
+"""
+    )
+    snakemake()
+    assert pathlib.Path("slow.txt").read_text() == "450\n"
+
+
+def test_unknown_cluster(folder):
+    pathlib.Path("Snakefile").write_text('rule a:\n    output: "a"\n    shell: "touch {output}"\n')
+    text = snakemake("--eyas-access", "nowhere.toml", code=1)
+    assert "nowhere.toml" in text and "Traceback" not in text
+    assert "--eyas-inputs is 'node' or 'shared'" in snakemake("--eyas-inputs", "here", code=1)
+
+
+def test_interrupt(folder):
+    """An interrupt ends jobs that run, and their processes."""
+    pathlib.Path("Snakefile").write_text(
+        """
+rule endless:
+    output: "endless.txt"
+    shell: "echo $$ > process.txt; exec sleep 1000"
+"""
+    )
+    command = [sys.executable, "-m", "snakemake", "--executor", "eyas", "--jobs", "1"]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        deadline = time.monotonic() + DEADLINE_S
+        written = pathlib.Path("process.txt")
+        while not (written.exists() and written.read_text().strip()):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 1
+    assert not pathlib.Path(f"/proc/{written.read_text().strip()}").exists()
+
+
+def test_copies_of_inputs(folder):
+    """Jobs see copies of their inputs under the same paths, read-only, and the cluster has read each file once."""
+    pathlib.Path("shared.txt").write_text("shared\n")
+    pathlib.Path("state.txt").write_text("0\n")
+    device = os.stat("shared.txt")
+    pathlib.Path("Snakefile").write_text(
+        """
+rule all:
+    input: expand("out/{i}.txt", i=range(4)), "updated.txt"
+rule step:
+    input: "shared.txt"
+    output: "out/{i}.txt"
+    shell: "(stat -c %i {input}; cat {input}; echo x 2> /dev/null > {input} || echo kept) > {output}"
+rule neighbour:
+    input: expand("out/{i}.txt", i=range(4))
+    output: "updated.txt"
+    shell: "cat {input} state.txt > {output}"
+"""
+    )
+    snakemake("--eyas-inputs", "node")
+    for number in range(4):
+        inode, text, kept = pathlib.Path(f"out/{number}.txt").read_text().splitlines()
+        assert (text, kept) == ("shared", "kept")
+        assert int(inode) != device.st_ino
+    assert pathlib.Path("shared.txt").read_text() == "shared\n"
+    assert pathlib.Path("updated.txt").read_text().endswith("kept\n0\n")
