@@ -1,6 +1,9 @@
-//! The native part of the Python package: the connection of an executor to a cluster, and the `eyas` command.
+//! The native part of the Python package: the connection of an executor to a cluster, the files
+//! of a cluster, and the `eyas` command.
 
+mod buffers;
 mod command;
+mod files;
 mod session;
 
 use pyo3::prelude::*;
@@ -9,6 +12,8 @@ use pyo3::prelude::*;
 mod _eyas {
     #[pymodule_export]
     use super::command::main;
+    #[pymodule_export]
+    use super::files::{FilesSession, OpenedFile, WrittenFile};
     #[pymodule_export]
     use super::session::{CallSession, ClusterError, ask};
 }
