@@ -8,6 +8,7 @@ import asyncio
 import os
 import shlex
 import stat
+import sys
 import threading
 from collections.abc import AsyncGenerator
 from concurrent.futures import CancelledError, Future
@@ -70,6 +71,13 @@ common_settings = CommonSettings(
 )
 
 
+def _named(settings: Any) -> tuple[Optional[str], Optional[str]]:
+    """Return the name or the access file of a cluster, from options or the environment."""
+    access = settings.access or (None if settings.cluster else os.environ.get("EYAS_ACCESS"))
+    name = None if access else settings.cluster or os.environ.get("EYAS_CLUSTER")
+    return name, None if access is None else os.path.abspath(access)
+
+
 class Executor(RemoteExecutor):
     """Makes a call on the cluster of each job."""
 
@@ -83,8 +91,7 @@ class Executor(RemoteExecutor):
     def __post_init__(self) -> None:
         """Start or join the cluster."""
         settings = self.executor_settings or ExecutorSettings()
-        access = settings.access or (None if settings.cluster else os.environ.get("EYAS_ACCESS"))
-        cluster = None if access else settings.cluster or os.environ.get("EYAS_CLUSTER")
+        cluster, access = _named(settings)
         is_own = access is None and cluster is None
         cores = self.workflow.resource_settings.cores
         try:
@@ -104,10 +111,15 @@ class Executor(RemoteExecutor):
         self._max_cpus = None
         if is_own:
             self._max_cpus = max(node["capacity"]["cpus_milli"] for node in self._cluster.nodes()) / 1000
+        self._named = (cluster, access)
         usage = self.workflow.storage_settings.shared_fs_usage
+        # Without, jobs retrieve files of storage providers themselves.
+        self._has_shared_copies = SharedFSUsage.STORAGE_LOCAL_COPIES in usage
         self._has_common_folder = self.workflow.storage_settings.assume_common_workdir
         self._has_node_inputs = (settings.inputs or ("shared" if is_own else "node")) == "node"
         self._has_node_inputs = self._has_node_inputs and SharedFSUsage.INPUT_OUTPUT in usage
+        prefixes = self.workflow.storage_settings
+        self._has_default_prefix = prefixes.remote_job_local_storage_prefix == prefixes.local_storage_prefix
         self._variables = dict(self.envvars())
         if SharedFSUsage.SOFTWARE_DEPLOYMENT in usage:
             self._variables = {**_job.software_variables(), **self._variables}
@@ -133,11 +145,17 @@ class Executor(RemoteExecutor):
         log = os.path.abspath(os.path.join(".snakemake", "eyas_logs", job.name, f"{job.jobid}.log"))
         call = _job.Job(
             words=self._words(job),
-            precommand=self.workflow.spawned_job_args_factory.precommand(executor_common_settings=self.common_settings),
+            precommand=self.workflow.spawned_job_args_factory.precommand(
+                # The interpreter of workers, too.
+                executor_common_settings=self.common_settings,
+                python_executable=shlex.quote(sys.executable),
+            ),
             folder=os.getcwd() if self._has_common_folder else None,
             log=log if self._has_common_folder else None,
             variables=self._variables,
             inputs=self._inputs_of(job),
+            stored=self._stored_inputs_of(job),
+            has_own_copies=not self._has_shared_copies and self._has_default_prefix,
         )
         try:
             options = options_of(job, self._max_cpus)
@@ -156,15 +174,29 @@ class Executor(RemoteExecutor):
         changed = {os.path.realpath(path) for path in job.output}
         inputs = {}
         for path in job.input:
+            if path.is_storage:
+                continue
             whole = os.path.abspath(path)
             try:
                 is_file = stat.S_ISREG(os.stat(whole).st_mode)
             except OSError:
-                # The file of a storage provider.
+                # The job says what it misses.
                 continue
             if is_file and os.path.realpath(whole) not in changed:
                 inputs[whole] = eyas.File(whole)
         return list(inputs.items())
+
+    def _stored_inputs_of(self, job: Any) -> list[tuple[str, eyas.File]]:
+        """Return inputs that are files of the cluster, and what gives their copies on the node of the job."""
+        if self._has_shared_copies:
+            return []
+        found = {}
+        for path in job.input:
+            if path.is_storage and path.storage_object.query.startswith("eyas:///"):
+                stored = path.storage_object
+                if _named(stored.provider.settings or ExecutorSettings()) == self._named and stored.is_file():
+                    found[stored.query] = eyas.File(stored.query)
+        return list(found.items())
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report the jobs that have ended."""

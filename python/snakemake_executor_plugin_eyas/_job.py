@@ -40,6 +40,10 @@ class Job:
     variables: dict[str, str]
     #: Paths of inputs, and their copies on the node.
     inputs: list[tuple[str, Any]]
+    #: Files of the cluster, and their copies on the node.
+    stored: list[tuple[str, Any]]
+    #: Whether files of storage providers go to a folder of this job.
+    has_own_copies: bool
 
 
 @dataclass
@@ -76,7 +80,7 @@ def run(job: Job) -> Ended:
     os.environ.update(job.variables)
     with contextlib.ExitStack() as stack:
         if job.folder is None:
-            os.chdir(stack.enter_context(tempfile.TemporaryDirectory(prefix="eyas-snakemake-")))
+            os.chdir(stack.enter_context(_temporary_folder()))
             stack.callback(os.chdir, "/")
         else:
             os.chdir(job.folder)
@@ -86,7 +90,14 @@ def run(job: Job) -> Ended:
         for stream in (1, 2):
             os.dup2(file, stream)
         why_shared = _show_copies(job.inputs)
-        code = _run(job)
+        words = job.words
+        if job.has_own_copies:
+            words = [*words, "--local-storage-prefix", stack.enter_context(_temporary_folder())]
+        if job.stored:
+            import snakemake_storage_plugin_eyas
+
+            snakemake_storage_plugin_eyas.copies.update((query, os.fspath(copy)) for query, copy in job.stored)
+        code = _run(job.precommand, words)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         if code != 0:
@@ -101,17 +112,21 @@ def run(job: Job) -> Ended:
     return Ended(socket.gethostname(), why_shared)
 
 
-def _run(job: Job) -> int:
-    """Return the exit code of the job."""
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="eyas-snakemake-", ignore_cleanup_errors=True)
+
+
+def _run(precommand: str, words: list[str]) -> int:
+    """Return the exit code of Snakemake."""
     import snakemake.cli
 
-    if job.precommand:
-        code = subprocess.run(["/bin/sh", "-c", job.precommand], check=False).returncode
+    if precommand:
+        code = subprocess.run(["/bin/sh", "-c", precommand], check=False).returncode
         if code != 0:
             return code
-    sys.argv = ["snakemake", *job.words]
+    sys.argv = ["snakemake", *words]
     try:
-        snakemake.cli.main(job.words)
+        snakemake.cli.main(words)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
