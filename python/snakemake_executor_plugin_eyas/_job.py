@@ -87,8 +87,8 @@ def run(job: Job) -> Ended:
         log = job.log or os.path.abspath(f".eyas-{os.getpid()}.log")
         os.makedirs(os.path.dirname(log), exist_ok=True)
         file = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
-        for stream in (1, 2):
-            os.dup2(file, stream)
+        for descriptor in (1, 2):
+            os.dup2(file, descriptor)
         why_shared = _show_copies(job.inputs)
         words = job.words
         if job.has_own_copies:

@@ -103,11 +103,12 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
 
     def local_suffix(self) -> str:
         """Return the path below the folder of local copies."""
-        return self.path.lstrip("/")
+        suffix: str = self.path.lstrip("/")
+        return suffix
 
     def get_inventory_parent(self) -> Optional[str]:
         """Return the folder that is listed at once."""
-        return self.cache_key(os.path.dirname(self.local_suffix()))
+        return str(self.cache_key(os.path.dirname(self.local_suffix())))
 
     async def inventory(self, cache: IOCacheStorageInterface) -> None:
         """List the folder of the file, and keep what the list says about all files in it."""
