@@ -4,7 +4,6 @@ A job runs in a child of a worker that has imported Snakemake before. The end of
 a question: no job is polled. Nodes read inputs from copies of their own.
 """
 
-import asyncio
 import os
 import shlex
 import stat
@@ -236,7 +235,8 @@ class Executor(RemoteExecutor):
 
     async def sleep(self) -> None:
         """Wait until a job has ended."""
-        await asyncio.to_thread(self._has_news.wait, _LOOK_S)
+        # The thread of this loop does nothing else.
+        self._has_news.wait(_LOOK_S)
         self._has_news.clear()
 
     def shutdown(self) -> None:

@@ -164,3 +164,40 @@ rule neighbour:
         assert int(inode) != device.st_ino
     assert pathlib.Path("shared.txt").read_text() == "shared\n"
     assert pathlib.Path("updated.txt").read_text().endswith("kept\n0\n")
+
+
+@pytest.mark.parametrize("usage", ["none", "persistence software-deployment source-cache sources"])
+def test_files_of_the_cluster(folder, usage):
+    """Inputs and outputs are files of the cluster. Jobs get the copies that their nodes have."""
+    pytest.importorskip("fsspec")
+    from eyas.fs import EyasFileSystem
+    from files_cluster import files_cluster
+
+    pathlib.Path("Snakefile").write_text(
+        """
+NAMES = glob_wildcards(storage.eyas("eyas:///in/{name}.txt")).name
+rule all:
+    input: "sum.txt"
+rule step:
+    input: storage.eyas("eyas:///in/{name}.txt")
+    output: "out/{name}.txt"
+    shell: "(stat -c %h {input}; cat {input}) > {output}"
+rule gather:
+    input: expand("out/{name}.txt", name=NAMES)
+    output: "sum.txt"
+    shell: "cat {input} > {output}"
+"""
+    )
+    with files_cluster() as access:
+        files = EyasFileSystem(access=str(access))
+        for name in "abc":
+            files.pipe_file(f"/in/{name}.txt", name.encode() + b"\n")
+        words = ["--eyas-access", str(access), "--storage-eyas-access", str(access), "--shared-fs-usage", *usage.split()]
+        snakemake(*words, "--default-storage-provider", "eyas", "--default-storage-prefix", "eyas:///flow")
+        lines = files.cat_file("/flow/sum.txt").decode().split()
+        assert lines[1::2] == ["a", "b", "c"]
+        # The copy is the one of the node, without another one of its bytes.
+        assert all(int(links) > 1 for links in lines[::2])
+        assert "Nothing to be done" in snakemake(
+            *words, "--default-storage-provider", "eyas", "--default-storage-prefix", "eyas:///flow"
+        )
