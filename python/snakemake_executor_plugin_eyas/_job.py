@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import importlib
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -98,8 +99,6 @@ def run(job: Job) -> Ended:
 
             snakemake_storage_plugin_eyas.copies.update((query, os.fspath(copy)) for query, copy in job.stored)
         code = _run(job.precommand, words)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
         if code != 0:
             size = os.fstat(file).st_size
             text = os.pread(file, _SHOWN_BYTES, max(0, size - _SHOWN_BYTES)).decode(errors="replace").strip()
@@ -118,17 +117,38 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 def _run(precommand: str, words: list[str]) -> int:
     """Return the exit code of Snakemake."""
-    import snakemake.cli
-
-    if precommand:
-        code = subprocess.run(["/bin/sh", "-c", precommand], check=False).returncode
+    # The last command gets the sources of the workflow, for which no other Snakemake needs to start.
+    first, has_sources, rest = precommand.rpartition(f"{shlex.quote(sys.executable)} -m snakemake --deploy-sources ")
+    if first := first.removesuffix(" && ") if has_sources else rest:
+        code = subprocess.run(["/bin/sh", "-c", first], check=False).returncode
         if code != 0:
             return code
+    if has_sources:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = _snakemake(["--deploy-sources", *shlex.split(rest)])
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code != 0:
+            return code
+    return _snakemake(words)
+
+
+def _snakemake(words: list[str]) -> int:
+    """Call Snakemake, and return its exit code."""
+    import snakemake.cli
+
     sys.argv = ["snakemake", *words]
     try:
         snakemake.cli.main(words)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
     return 0
 
 

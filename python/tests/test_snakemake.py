@@ -33,7 +33,7 @@ def snakemake(*words, code=0):
 
 
 def test_scatter_and_gather(folder):
-    """Shell, script and run, groups, wildcards, a subworkflow of one file for each item, and no log of a success."""
+    """Shell, script and run, groups, and variables. A success leaves no log."""
     pathlib.Path("Snakefile").write_text(
         """
 envvars: "GREETING"
@@ -139,7 +139,7 @@ rule endless:
 
 
 def test_copies_of_inputs(folder):
-    """Jobs see copies of their inputs under the same paths, read-only, and the cluster has read each file once."""
+    """Jobs see copies of their inputs under the same paths, read-only. Other files are those of the folder."""
     pathlib.Path("shared.txt").write_text("shared\n")
     pathlib.Path("state.txt").write_text("0\n")
     device = os.stat("shared.txt")
@@ -166,8 +166,7 @@ rule neighbour:
     assert pathlib.Path("updated.txt").read_text().endswith("kept\n0\n")
 
 
-@pytest.mark.parametrize("usage", ["none", "persistence software-deployment source-cache sources"])
-def test_files_of_the_cluster(folder, usage):
+def test_files_of_the_cluster(folder):
     """Inputs and outputs are files of the cluster. Jobs get the copies that their nodes have."""
     pytest.importorskip("fsspec")
     from eyas.fs import EyasFileSystem
@@ -192,12 +191,12 @@ rule gather:
         files = EyasFileSystem(access=str(access))
         for name in "abc":
             files.pipe_file(f"/in/{name}.txt", name.encode() + b"\n")
-        words = ["--eyas-access", str(access), "--storage-eyas-access", str(access), "--shared-fs-usage", *usage.split()]
-        snakemake(*words, "--default-storage-provider", "eyas", "--default-storage-prefix", "eyas:///flow")
+        words = ["--eyas-access", str(access), "--storage-eyas-access", str(access)]
+        words += ["--default-storage-provider", "eyas", "--default-storage-prefix", "eyas:///flow"]
+        words += ["--shared-fs-usage", "persistence", "software-deployment", "source-cache", "sources"]
+        snakemake(*words)
         lines = files.cat_file("/flow/sum.txt").decode().split()
         assert lines[1::2] == ["a", "b", "c"]
         # The copy is the one of the node, without another one of its bytes.
         assert all(int(links) > 1 for links in lines[::2])
-        assert "Nothing to be done" in snakemake(
-            *words, "--default-storage-provider", "eyas", "--default-storage-prefix", "eyas:///flow"
-        )
+        assert "Nothing to be done" in snakemake(*words)
