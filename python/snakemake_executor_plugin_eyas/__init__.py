@@ -106,6 +106,7 @@ class Executor(RemoteExecutor):
             )
         except eyas.ClusterError as error:
             raise WorkflowError(f"The eyas cluster cannot be used: {error}") from error
+        self._job = self._cluster._state.session.job
         #: Processors of the largest node, if the cluster cannot grow.
         self._max_cpus = None
         if is_own:
@@ -161,7 +162,8 @@ class Executor(RemoteExecutor):
             future = self._cluster.with_options(**options).submit(_job.run, call)
         except (eyas.ClusterError, eyas.ClusterLost, ValueError) as error:
             raise WorkflowError(f"Job {job.jobid} ({job.name}) cannot be submitted: {error}") from error
-        info = SubmittedJobInfo(job, external_jobid=str(future.task), aux={"future": future, "log": call.log})
+        task = f"{self._job}.{future.task}"
+        info = SubmittedJobInfo(job, external_jobid=task, aux={"future": future, "log": call.log})
         self.report_job_submission(info)
         future.add_done_callback(lambda _: self._has_news.set())
 

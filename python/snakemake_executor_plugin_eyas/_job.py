@@ -23,7 +23,7 @@ _SHOWN_BYTES = 4096
 
 # Of <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_RELATIME = 1, 32, 4096, 16384, 1 << 18, 1 << 21
 
 
 @dataclass
@@ -160,7 +160,7 @@ def _show_copies(inputs: list[tuple[str, Any]]) -> str:
         _enter_namespace()
         for path, copy in inputs:
             _mount(os.fspath(copy), path, _MS_BIND)
-            _mount(None, path, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+            _mount(None, path, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _kept_flags(path))
     except OSError as error:
         return str(error)
     return ""
@@ -181,6 +181,13 @@ def _enter_namespace() -> None:
 
 def _mount(source: str | None, target: str, flags: int) -> None:
     _call("mount", None if source is None else os.fsencode(source), os.fsencode(target), None, flags, None)
+
+
+def _kept_flags(path: str) -> int:
+    """Return flags of a mount, which a user cannot clear."""
+    flags = os.statvfs(path).f_flag
+    same = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
+    return flags & same | (_MS_RELATIME if flags & os.ST_RELATIME else 0)
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -94,19 +95,31 @@ rule fails:
     assert "the-reason" in logs[0].read_text() and str(logs[0].resolve()) in text
 
 
+def test_resources():
+    """Resources of a job are options of its call."""
+    from snakemake_executor_plugin_eyas._resources import options_of
+
+    resources = {"mem_mb": 300, "runtime": 2, "gpu": 1, "eyas_requirements": 'node.name == "n1"', "tmpdir": "/tmp"}
+    job = types.SimpleNamespace(threads=8, resources=resources, priority=7)
+    expected = {"memory": 500_000_000, "timeout": 120.0, "gpus": 1, "priority": 7}
+    assert options_of(job, None) == {"cpus": 8.0, "requirements": 'node.name == "n1"', **expected}
+    assert options_of(job, 2.0)["cpus"] == 2.0
+    assert options_of(types.SimpleNamespace(threads=0, resources={}), None) == {"cpus": 1.0}
+
+
 def test_later_attempts_ask_for_more(folder):
-    """The time limit of a job is enforced, and a later attempt may have another."""
+    """The memory of a job is enforced, and a later attempt may have more."""
     pathlib.Path("Snakefile").write_text(
         """
-rule slow:
-    output: "slow.txt"
+rule large:
+    output: "large.txt"
     retries: 1
-    resources: runtime=lambda wildcards, attempt: attempt, mem_mb=lambda wildcards, attempt: 50 + 400 * (attempt - 1)
+    resources: mem_mb=lambda wildcards, attempt: 50 + 400 * (attempt - 1)
     shell: "head -c 400000000 /dev/zero | tail -c 400000000 > /dev/null; echo {resources.mem_mb} > {output}"
 """
     )
     snakemake()
-    assert pathlib.Path("slow.txt").read_text() == "450\n"
+    assert pathlib.Path("large.txt").read_text() == "450\n"
 
 
 def test_unknown_cluster(folder):
@@ -157,7 +170,9 @@ rule neighbour:
     shell: "cat {input} state.txt > {output}"
 """
     )
-    snakemake("--eyas-inputs", "node")
+    snakemake("--eyas-inputs", "node", "--eyas-nodes", "2", "--cores", "2")
+    inodes = {pathlib.Path(f"out/{number}.txt").read_text().split()[0] for number in range(4)}
+    assert len(inodes) <= 2, "a node has more than one copy"
     for number in range(4):
         inode, text, kept = pathlib.Path(f"out/{number}.txt").read_text().splitlines()
         assert (text, kept) == ("shared", "kept")
@@ -200,3 +215,13 @@ rule gather:
         # The copy is the one of the node, without another one of its bytes.
         assert all(int(links) > 1 for links in lines[::2])
         assert "Nothing to be done" in snakemake(*words)
+
+
+def test_a_mount_that_fails():
+    """It says why jobs cannot see copies in place of inputs."""
+    from snakemake_executor_plugin_eyas import _job
+
+    show = "import sys; from snakemake_executor_plugin_eyas import _job; print(_job._show_copies([sys.argv[1:]]))"
+    text = subprocess.check_output([sys.executable, "-c", show, "/nowhere", __file__], text=True)
+    assert "mount: No such file or directory" in text
+    assert _job._show_copies([]) == ""
