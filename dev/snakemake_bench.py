@@ -6,13 +6,15 @@ its own and one of 20 shared files, and a last step that reads all results. Both
 turns in each round. The local executor runs `shell` steps as children of the one Snakemake, and starts a Snakemake for
 each `run` step, as executors of batch systems do for each job of any kind.
 
-Prints medians of seconds, from the start of Snakemake to its end, and their ratio.
+Prints medians of seconds from the start of Snakemake to its end, and of the processor time of all processes, which
+other work on the machine changes less; and ratios in the same round.
 """
 
 from __future__ import annotations
 
 import argparse
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -58,18 +60,24 @@ rule gather:
     )
 
 
-def seconds_of(executor: str, steps: int, directive: str) -> float:
-    """Run the workflow in a new folder."""
+def processor_seconds() -> float:
+    """Processor time of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def seconds_of(executor: str, steps: int, directive: str) -> tuple[float, float]:
+    """Run the workflow in a new folder. Returns seconds, and seconds of processors."""
     with tempfile.TemporaryDirectory(prefix="snakemake-bench-") as place:
         folder = pathlib.Path(place, "flow")
         write_workflow(folder, steps, directive)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), processor_seconds()
         words = [sys.executable, "-m", "snakemake", "--quiet", "all", *EXECUTORS[executor]]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
         seconds = time.perf_counter() - began
         assert done.returncode == 0, done.stdout + done.stderr
         assert int((folder / "sum.txt").read_text()) > 0
-        return seconds
+        return seconds, processor_seconds() - used
 
 
 def main() -> None:
@@ -79,12 +87,13 @@ def main() -> None:
     parser.add_argument("--run-steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    print("directive  steps  local (s)  eyas (s)  eyas / local, in the same round")
+    print("directive  steps  what       local (s)  eyas (s)  eyas / local, in the same round")
     for directive, steps in (("shell", options.shell_steps), ("run", options.run_steps)):
         rounds = [{name: seconds_of(name, steps, directive) for name in EXECUTORS} for _ in range(options.rounds)]
-        local, eyas = (statistics.median(one[name] for one in rounds) for name in EXECUTORS)
-        ratio = statistics.median(one["eyas"] / one["local"] for one in rounds)
-        print(f"{directive:9}  {steps:5}  {local:9.1f}  {eyas:8.1f}  {ratio:.2f}", flush=True)
+        for number, what in enumerate(("time", "processor")):
+            local, eyas = (statistics.median(one[name][number] for one in rounds) for name in EXECUTORS)
+            ratio = statistics.median(one["eyas"][number] / one["local"][number] for one in rounds)
+            print(f"{directive:9}  {steps:5}  {what:9}  {local:9.1f}  {eyas:8.1f}  {ratio:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ A job runs in a child of a worker that has imported Snakemake before. The end of
 a question: no job is polled. Nodes read inputs from copies of their own.
 """
 
+import contextlib
 import os
 import shlex
 import stat
@@ -143,6 +144,9 @@ class Executor(RemoteExecutor):
         """Submit a job, or the jobs of a group as one."""
         assert self._cluster is not None
         log = os.path.abspath(os.path.join(".snakemake", "eyas_logs", job.name, f"{job.jobid}.log"))
+        with contextlib.suppress(OSError):
+            # It is of an earlier run.
+            os.unlink(log)
         call = _job.Job(
             words=self._words(job),
             precommand=self.workflow.spawned_job_args_factory.precommand(

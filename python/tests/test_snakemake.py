@@ -34,12 +34,13 @@ def snakemake(*words, code=0):
 
 
 def test_scatter_and_gather(folder):
-    """Shell, script and run, groups, and variables. A success leaves no log."""
+    """Shell, script and run, groups, checkpoints, and variables. A success leaves no log."""
     pathlib.Path("Snakefile").write_text(
         """
+import os
 envvars: "GREETING"
 rule all:
-    input: "sum.txt", "by_script.txt", "by_run.txt"
+    input: "sum.txt", "by_script.txt", "by_run.txt", "seen.txt"
 rule numbers:
     output: "in/{i}.txt"
     group: "numbers"
@@ -64,8 +65,25 @@ rule by_run:
     run:
         with open(output[0], "w") as file:
             print(len(open(input[0]).readlines()), file=file)
+checkpoint split:
+    output: directory("parts")
+    conda: "never.yaml"
+    container: "docker://never"
+    shell: "mkdir {output}; echo x > {output}/x; echo y > {output}/y"
+rule see:
+    input: "parts/{part}"
+    output: "seen/{part}.txt"
+    shell: "cp {input} {output}"
+def seen(wildcards):
+    return expand("seen/{part}.txt", part=sorted(os.listdir(checkpoints.split.get().output[0])))
+rule all_seen:
+    input: seen
+    output: "seen.txt"
+    shell: "cat {input} > {output}"
 """
     )
+    # Without --software-deployment-method, environments are only read.
+    pathlib.Path("never.yaml").write_text("dependencies: []\n")
     pathlib.Path("count.py").write_text("open(snakemake.output[0], 'w').write(open(snakemake.input[0]).read())\n")
     os.environ["GREETING"] = 'two words, a $sign and a "quote"'
     try:
@@ -75,6 +93,7 @@ rule by_run:
     lines = pathlib.Path("sum.txt").read_text().splitlines()
     assert lines == ["0", "1", "4", "9", "16", 'two words, a $sign and a "quote"']
     assert pathlib.Path("by_script.txt").read_text().splitlines() == lines
+    assert pathlib.Path("seen.txt").read_text() == "x\ny\n"
     assert pathlib.Path("by_run.txt").read_text() == "6\n"
     assert not [path for path in pathlib.Path(".snakemake/eyas_logs").rglob("*") if path.is_file()]
 
