@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eyas._executor import Options
+if TYPE_CHECKING:
+    from eyas._executor import Options
 
 #: Bytes of the Snakemake that runs a job: a child of the worker.
 _SNAKEMAKE_BYTES = 200_000_000
