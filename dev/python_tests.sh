@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy
 # and pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an
-# interpreter that has them, joblib's, Parsl's and Dask's; and those of executors in Ray and Spark clusters. Skipped,
+# interpreter that has them, joblib's, Parsl's, Dask's and Snakemake's; and those of executors in Ray and Spark clusters. Skipped,
 # which is said, where there is no Python 3.11 with venv, or no package index; with CI=true, that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,11 +53,16 @@ if [ "$what" = --judges ]; then
         --pyargs dask.tests.test_delayed -k 'not (test_traverse_false or test_p2p_as_delayed)'
     echo "== executors in Ray and Spark clusters"
     "$fresh" -m pytest -q -p no:cacheprovider "$tests/test_engines.py" -k 'ray or spark'
+    echo "== Snakemake's tests of executors and of storage, with those of eyas"
+    install snakemake fsspec
+    PYTHONPATH=$tests "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings -c /dev/null --rootdir "$tests" \
+        "$tests/snakemake_judges.py"
     exit
 fi
-install pytest numpy joblib 'dask[array,distributed]' mypy pyright
+install pytest numpy joblib 'dask[array,distributed]' mypy pyright snakemake fsspec
 # What the tutorial needs.
 install pandas matplotlib nbclient nbformat ipykernel
-(cd python && "$fresh" -m mypy eyas tests/typed.py && "$fresh" -m pyright --pythonpath "$fresh" eyas tests/typed.py)
+typed=(eyas snakemake_executor_plugin_eyas snakemake_storage_plugin_eyas tests/typed.py)
+(cd python && "$fresh" -m mypy "${typed[@]}" && "$fresh" -m pyright --pythonpath "$fresh" "${typed[@]}")
 "$fresh" -m pytest -q -c python/pyproject.toml --rootdir python python/tests
 [ "$("$place/fresh/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]

@@ -21,7 +21,7 @@ if [ "$profile" = release ]; then
     auditwheel show "$place"/wheels/*.whl
     abi3audit --strict --report "$place"/wheels/*.whl
     # The extension is not in a package of its own: that is how maturin lays mixed packages out.
-    check-wheel-contents "$place"/wheels/*.whl
+    check-wheel-contents --config python/pyproject.toml "$place"/wheels/*.whl
     pip install twine
     twine check --strict "$place"/wheels/*
 elif [ "$profile" = sdist ]; then

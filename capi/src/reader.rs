@@ -1,15 +1,14 @@
 //! Reading files of the cluster.
 
-mod opened;
-
 use std::ffi::{c_char, c_void};
 
-use crate::client::EyasClient;
+use eyas_client::files::OpenFile;
+
+use crate::client::{ClientOwner, EyasClient};
 use crate::files::{EyasFileInfo, file_name};
 use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{EyasStatus, call};
-use opened::OpenFile;
 
 /// A file of the cluster that is open for reading, at the version that it had when it was opened. Threads may use one
 /// reader at the same time.
@@ -18,8 +17,14 @@ pub struct EyasReader {
 }
 
 impl Handle for EyasReader {
-    type State = OpenFile;
+    type State = FileReader;
     const NAME: &'static str = "eyas_reader";
+}
+
+/// An open file, and the client that has opened it.
+pub struct FileReader {
+    client: ClientOwner,
+    open: OpenFile,
 }
 
 /// Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
@@ -34,7 +39,8 @@ pub unsafe extern "C" fn eyas_open(
         let client = handles::get(client)?;
         // SAFETY: the caller's.
         let name = unsafe { file_name(path) }?;
-        let opened = handles::open::<EyasReader>(OpenFile::open(client, &name)?);
+        let open = client.on_files(&format!("opening {name}"), async |files| OpenFile::open(files, &name).await)?;
+        let opened = handles::open::<EyasReader>(FileReader { client, open });
         // SAFETY: the caller's.
         unsafe { pointers::put(reader, opened) }
     })
@@ -44,9 +50,9 @@ pub unsafe extern "C" fn eyas_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_reader_info(reader: *mut EyasReader, info: *mut EyasFileInfo, size: usize) -> EyasStatus {
     call(|| {
-        let open = handles::get(reader)?;
+        let found = EyasFileInfo::of_file(handles::get(reader)?.open.file());
         // SAFETY: the caller's.
-        unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, EyasFileInfo::of_file(open.file())) }
+        unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, found) }
     })
 }
 
@@ -64,7 +70,9 @@ pub unsafe extern "C" fn eyas_read(
         pointers::check(count)?;
         // SAFETY: the caller's.
         let buffer = unsafe { pointers::buffer(buffer, length) }?;
-        let read = handles::get(reader)?.read(offset, buffer)?;
+        let reader = handles::get(reader)?;
+        let what = format!("reading {}", reader.open.file().name);
+        let read = reader.client.wait(&what, reader.open.read(offset, buffer))?;
         // SAFETY: the caller's.
         unsafe { pointers::put(count, read) }
     })

@@ -3,6 +3,8 @@
 from os import PathLike
 from typing import final
 
+from typing_extensions import Buffer
+
 class ClusterError(RuntimeError):
     """The cluster cannot be reached, or refuses a request."""
 
@@ -100,6 +102,95 @@ def push(
     access: str | PathLike[str] | None = None,
 ) -> str:
     """Copy files to nodes, wait for that, and return what each node got, as JSON."""
+
+#: Name, kind (``file``, ``directory`` or ``link``), size, time of the last write and of the last change (nanoseconds
+#: since 1970), permission bits, user, group, target of a link, and id.
+_Entry = tuple[str, str, int, int, int, int, int, int, str | None, str]
+
+@final
+class FilesSession:
+    """A connection to the files of a cluster. Paths begin with ``/``. Failures are of the classes of ``OSError``."""
+
+    @property
+    def process(self) -> int:
+        """Process that has connected. In others, every method fails."""
+
+    def __new__(cls, *, cluster: str | None = None, access: str | PathLike[str] | None = None) -> FilesSession:
+        """Connect to the files of a cluster; in a call, without arguments, to those of the cluster that runs it."""
+
+    def stat(self, path: str) -> _Entry:
+        """Look up a file, folder or link."""
+
+    def list(self, path: str, *, recursive: bool = False) -> list[_Entry]:
+        """List a folder, or everything below it. A folder that does not exist is empty."""
+
+    def chunks(self, path: str) -> list[tuple[int, int, list[str]]]:
+        """Return the size, the checksum, and the nodes of each chunk of a file."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those above it that are missing."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file or link."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with everything in it."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, link or folder. A file replaces a file."""
+
+    def copy(self, source: str, copy: str) -> None:
+        """Copy a file to a name that is free. The nodes copy the chunks that they have."""
+
+    def set_modified(self, path: str, modified_ns: int) -> None:
+        """Set the time of the last write, nanoseconds since 1970."""
+
+    def open(self, path: str) -> OpenedFile:
+        """Open a file for reading, at its present version."""
+
+    def create(
+        self,
+        path: str,
+        *,
+        exclusive: bool = False,
+        format: str | None = None,
+        chunk_bytes: int | None = None,
+        replicas: int | None = None,
+    ) -> WrittenFile:
+        """Begin a file, which appears, or replaces the file that has the name, when it is published."""
+
+    def append(self, path: str) -> WrittenFile:
+        """Begin to append to a file. All of it appears when it is published."""
+
+@final
+class OpenedFile:
+    """A file that is open for reading."""
+
+    @property
+    def size(self) -> int:
+        """Size of the file in bytes."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Read up to ``length`` bytes."""
+
+    def read_into(self, offset: int, buffer: Buffer) -> int:
+        """Fill a buffer, and return the number of bytes: less than its size only at the end of the file."""
+
+@final
+class WrittenFile:
+    """A file that is being written. Nothing appears before it is published."""
+
+    def write(self, buffer: Buffer) -> int:
+        """Write bytes at the end."""
+
+    def publish(self) -> None:
+        """Make the file, or what is appended, appear."""
+
+    def discard(self) -> None:
+        """Drop what was written."""
 
 def ask(
     what: str,

@@ -1,6 +1,9 @@
-//! The native part of the Python package: the connection of an executor to a cluster, and the `eyas` command.
+//! The native part of the Python package: the connection of an executor to a cluster, the files
+//! of a cluster, and the `eyas` command.
 
+mod buffers;
 mod command;
+mod files;
 mod session;
 
 use pyo3::prelude::*;
@@ -11,4 +14,7 @@ mod _eyas {
     use super::command::main;
     #[pymodule_export]
     use super::session::{CallSession, ClusterError, ask, fetch, push};
+    #[pymodule_export]
+    use super::files::{FilesSession, OpenedFile, WrittenFile};
+    #[pymodule_export]
 }

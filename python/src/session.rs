@@ -108,7 +108,8 @@ fn error(why: impl ToString) -> PyErr {
     ClusterError::new_err(why.to_string())
 }
 
-fn cluster_of(access: Option<PathBuf>, name: Option<String>) -> Result<Cluster, ClusterNotFound> {
+/// The cluster with this access file or name, or the one that `eyas` commands use by default.
+pub(crate) fn cluster_of(access: Option<PathBuf>, name: Option<String>) -> Result<Cluster, ClusterNotFound> {
     match (access, name) {
         (Some(access), _) => Ok(Cluster::with_access(&access)),
         (None, Some(name)) => Cluster::named(&name),

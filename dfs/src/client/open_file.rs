@@ -1,4 +1,4 @@
-//! An open file, and the chunks of it that this process keeps open for small reads.
+//! An open file, and the chunks of it that stay open for later reads.
 //!
 //! A small read that continues the read before it opens the chunk, and so does the second small read of a chunk that is
 //! in the store of this node: its content is checked once, and later reads of it need no message. Other small reads,
@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use eyas_client::files::{ChunkContent, DfsClient, File, OpenChunk};
-use eyas_client::types::dfs::FileName;
+use eyas_types::dfs::FileName;
 
-use crate::client::ClientOwner;
-use crate::status::{CallError, EyasStatus};
+use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::near::{ChunkContent, OpenChunk};
+use crate::client::{DfsClient, File};
 
 /// Number of chunks that a reader keeps open as files of this node's store.
 const MAX_OPEN_FILES: usize = 128;
@@ -24,9 +24,8 @@ const MAX_IN_MEMORY: usize = 2;
 /// Number of chunks of which a reader remembers that a part was read.
 const MAX_TOUCHED: usize = 1024;
 
-/// A file and the connections through which it is read.
+/// A file and the connections through which it is read, at the version that it had when it was opened.
 pub struct OpenFile {
-    client: ClientOwner,
     files: DfsClient,
     file: File,
     /// Where each chunk begins, and where the last one ends.
@@ -82,16 +81,16 @@ impl RecentChunks {
 
 impl OpenFile {
     /// Opens the present version of a file.
-    pub fn open(client: ClientOwner, name: &FileName) -> Result<Self, CallError> {
-        let (files, file) = client.on_files(&format!("opening {name}"), async |files| {
-            let file = files.stat(name).await?;
-            Ok((files, file))
-        })?;
+    ///
+    /// # Errors
+    /// As [`stat`](DfsClient::stat).
+    pub async fn open(files: DfsClient, name: &FileName) -> Result<Self, FilesError> {
+        let file = files.stat(name).await?;
         let mut borders = vec![0];
         for chunk in &file.record.chunks {
             borders.push(borders[borders.len() - 1] + chunk.size_bytes);
         }
-        Ok(OpenFile { client, files, file, borders, recent: Mutex::default() })
+        Ok(OpenFile { files, file, borders, recent: Mutex::default() })
     }
 
     /// The file, as it was when it was opened.
@@ -99,8 +98,13 @@ impl OpenFile {
         &self.file
     }
 
-    /// Fills the buffer with the bytes from `offset`, as far as the file has them. Returns their number.
-    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, CallError> {
+    /// Fills the buffer with the bytes from `offset`, as far as the file has them. Returns their number. Waits for the
+    /// disk of this machine on the thread that polls it.
+    ///
+    /// # Errors
+    /// `Lost` if no replica of a chunk can be read; `Local` if a chunk in the store of this node cannot be read any
+    /// longer.
+    pub async fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, FilesError> {
         let end = self.borders[self.borders.len() - 1];
         let wanted = offset.min(end)..offset.saturating_add(buffer.len() as u64).min(end);
         if wanted.is_empty() {
@@ -108,7 +112,7 @@ impl OpenFile {
         }
         let buffer = &mut buffer[..(wanted.end - wanted.start) as usize];
         let place = self.borders.partition_point(|border| *border <= wanted.start) - 1;
-        let opened = if wanted.end <= self.borders[place + 1] { self.chunk(place, &wanted)? } else { None };
+        let opened = if wanted.end <= self.borders[place + 1] { self.chunk(place, &wanted).await? } else { None };
         let begin = wanted.start - self.borders[place];
         match opened.as_ref().map(|opened| &opened.content) {
             Some(ChunkContent::Bytes(bytes)) => {
@@ -116,26 +120,23 @@ impl OpenFile {
             }
             Some(ChunkContent::File(file)) => file.read_exact_at(buffer, begin).map_err(|error| {
                 let message = format!("{} cannot be read from the store of this node: {error}", self.file.name);
-                CallError::new(EyasStatus::Local, message)
+                FilesError::new(FilesErrorKind::Local, message)
             })?,
             None => {
                 let mut reading = self.files.read_range(&self.file, wanted);
-                self.client.wait(&format!("reading {}", self.file.name), async {
-                    let mut rest = &mut *buffer;
-                    while let Some(part) = reading.next().await? {
-                        let (place, later) = rest.split_at_mut(part.len());
-                        place.copy_from_slice(&part);
-                        rest = later;
-                    }
-                    Ok::<_, CallError>(())
-                })?;
+                let mut rest = &mut *buffer;
+                while let Some(part) = reading.next().await? {
+                    let (place, later) = rest.split_at_mut(part.len());
+                    place.copy_from_slice(&part);
+                    rest = later;
+                }
             }
         }
         Ok(buffer.len())
     }
 
     /// The open chunk with this index; `None` if the bytes are to be requested.
-    fn chunk(&self, place: usize, wanted: &Range<u64>) -> Result<Option<Arc<OpenChunk>>, CallError> {
+    async fn chunk(&self, place: usize, wanted: &Range<u64>) -> Result<Option<Arc<OpenChunk>>, FilesError> {
         let chunk = &self.file.record.chunks[place];
         let (continues, was_touched) = {
             let mut recent = self.lock();
@@ -150,15 +151,14 @@ impl OpenFile {
         if is_whole || !(continues || is_near && was_touched) {
             return Ok(None);
         }
-        let opening = self.files.open_chunk(&self.file, place, 1, false);
-        match self.client.wait(&format!("reading {}", self.file.name), opening) {
+        match self.files.open_chunk(&self.file, place, 1, false).await {
             Ok(opened) => {
                 let opened = Arc::new(opened);
                 self.lock().add(place, opened.clone());
                 Ok(Some(opened))
             }
             // The nodes may still have the bytes that are wanted.
-            Err(failure) if failure.status == EyasStatus::Lost => Ok(None),
+            Err(failure) if failure.kind == FilesErrorKind::Lost => Ok(None),
             Err(failure) => Err(failure),
         }
     }

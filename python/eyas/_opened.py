@@ -1,0 +1,141 @@
+"""Open files of the cluster, as file objects of Python."""
+
+from __future__ import annotations
+
+import io
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._eyas import OpenedFile, WrittenFile
+
+if TYPE_CHECKING:
+    from .fs import EyasFileSystem
+
+__all__ = ["FileReader", "FileWriter"]
+
+#: Bytes that are read at least. Larger reads go to their destination directly.
+_READ_BYTES = 64 << 10
+
+#: Bytes that are collected before they are written.
+_WRITE_BYTES = 256 << 10
+
+
+class _RawReader(io.RawIOBase):
+    """Reads of a file, with a position."""
+
+    mode = "rb"
+
+    def __init__(self, opened: OpenedFile) -> None:
+        self._opened = opened
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence not in (0, 1, 2):
+            raise ValueError(f"whence is {whence}: it must be 0, 1 or 2")
+        position = (0, self._position, self._opened.size)[whence] + offset
+        if position < 0:
+            raise ValueError(f"a file has no position {position}")
+        self._position = position
+        return position
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._opened.read_into(self._position, buffer)
+        self._position += count
+        return count
+
+    def readall(self) -> bytes:
+        content = self._opened.read_at(self._position, max(0, self._opened.size - self._position))
+        self._position += len(content)
+        return content
+
+
+class FileReader(io.BufferedReader):
+    """A file that is open for reading, at the version that it had when it was opened."""
+
+    def __init__(self, fs: EyasFileSystem, path: str, opened: OpenedFile) -> None:
+        """Read the file at ``path``."""
+        super().__init__(_RawReader(opened), _READ_BYTES)
+        self.fs = fs
+        self.path = path
+        self.size = opened.size
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_again, (self.fs, self.path, None if self.closed else self.tell())
+
+
+def _open_again(fs: EyasFileSystem, path: str, position: int | None) -> Any:
+    """Open a file that was pickled, in the version that it has now."""
+    file = fs.open(path, "rb")
+    if position is None:
+        file.close()
+    else:
+        file.seek(position)
+    return file
+
+
+class _RawWriter(io.RawIOBase):
+    """Writes at the end of a file."""
+
+    def __init__(self, written: WrittenFile, mode: str, position: int, publishes: bool) -> None:
+        self.written = written
+        self.mode = mode
+        self.publishes = publishes
+        self.is_discarded = False
+        self._position = position
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, buffer: Any) -> int:
+        count = len(buffer) if self.is_discarded else self.written.write(buffer)
+        self._position += count
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            if self.publishes and not self.is_discarded:
+                self.written.publish()
+
+
+class FileWriter(io.BufferedWriter):
+    """A file that is being written. It appears as a whole when it is closed, or at the end of the transaction."""
+
+    def __init__(
+        self, fs: EyasFileSystem, path: str, mode: str, written: WrittenFile, position: int, autocommit: bool
+    ) -> None:
+        """Write to the file at ``path``, from ``position`` on."""
+        self._raw_writer = _RawWriter(written, mode, position, autocommit)
+        super().__init__(self._raw_writer, _WRITE_BYTES)
+        self.fs = fs
+        self.path = path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.discard()
+        self.close()
+
+    def commit(self) -> None:
+        """At the end of a transaction: publish the file."""
+        self.close()
+        self._raw_writer.written.publish()
+
+    def discard(self) -> None:
+        """Drop what was written."""
+        self._raw_writer.is_discarded = True
+        self._raw_writer.written.discard()
+        self.close()

@@ -1,0 +1,357 @@
+"""Files of the cluster for fsspec, and so for pandas, pyarrow, zarr, xarray and Dask: paths ``eyas:///data/sky.csv``.
+
+>>> import pandas
+>>> pandas.read_parquet("eyas:///data/sky.parquet", storage_options={"cluster": "lab"})
+
+Without ``cluster`` or ``access``, the cluster is that of ``eyas`` commands; in a call or task, the one that runs it.
+Chunks that a node on this machine has are read from the files of its store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from typing import Any
+
+from fsspec import AbstractFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.utils import stringify_path, tokenize
+
+from ._eyas import FilesSession
+from ._opened import FileReader, FileWriter
+
+__all__ = ["EyasFileSystem"]
+
+#: Bytes that are copied at a time.
+_COPIED_BYTES = 8 << 20
+
+#: Ranges that are read at the same time.
+_READ_TOGETHER = 8
+
+#: The format of files that are bytes without records.
+_BYTES = "fixed:1"
+
+_TYPE_BITS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "link": stat.S_IFLNK}
+
+
+class EyasFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """The files of a cluster.
+
+    A file appears, or is replaced, as a whole when it is closed; an exception in its ``with`` block discards it.
+    Missing folders are made. Nothing is cached, so changes of other clients are seen at once.
+    """
+
+    protocol = "eyas"
+    root_marker = "/"
+
+    def __init__(self, cluster: str | None = None, access: str | os.PathLike[str] | None = None, **options: Any):
+        """Use the cluster with a name or an access file. It is connected to at the first use."""
+        super().__init__(cluster=cluster, access=access, **options)
+        self._cluster = cluster
+        self._access = None if access is None else os.fspath(access)
+        self._session: FilesSession | None = None
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = stringify_path(path)
+        if path.startswith("eyas://"):
+            path = path.removeprefix("eyas://")
+            if path and not path.startswith("/"):
+                raise ValueError(f"eyas://{path} is not a path of the cluster: write eyas:///{path}")
+        return "/" + path.strip("/")
+
+    def _ask(self, what: str, *args: Any, **options: Any) -> Any:
+        """Call a method of the session of this process. After a failed connection, the next call connects again."""
+        session = self._session
+        if session is None or session.process != os.getpid():
+            self._session = session = FilesSession(cluster=self._cluster, access=self._access)
+        try:
+            return getattr(session, what)(*args, **options)
+        except ConnectionError:
+            self._session = None
+            raise
+
+    def _find(self, path: str) -> dict[str, Any] | None:
+        """Return what is at a path; ``None`` if nothing is."""
+        try:
+            found: dict[str, Any] = self.info(path)
+            return found
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Return name, size, type, times, permissions and owner of a file, folder or link."""
+        path = self._strip_protocol(path)
+        if path == "/":
+            return {"name": "/", "size": 0, "type": "directory"}
+        return _info(self._ask("stat", path))
+
+    def exists(self, path: str, **_: Any) -> bool:
+        """Whether there is a file, folder or link at a path. A cluster that cannot be reached is an error."""
+        return self._find(path) is not None
+
+    def isfile(self, path: str) -> bool:
+        """Whether a path is a file."""
+        found = self._find(path)
+        return found is not None and found["type"] == "file"
+
+    def isdir(self, path: str) -> bool:
+        """Whether a path is a folder."""
+        found = self._find(path)
+        return found is not None and found["type"] == "directory"
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """List a folder."""
+        path = self._strip_protocol(path)
+        entries = [_info(entry) for entry in self._ask("list", path)]
+        if not entries:
+            found = self.info(path)
+            entries = [] if found["type"] == "directory" else [found]
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
+    ) -> Any:
+        """List all files below a folder, with one request to each node."""
+        if maxdepth is not None:
+            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **options)
+        path = self._strip_protocol(path)
+        entries = [_info(entry) for entry in self._ask("list", path, recursive=True)]
+        own = self._find(path) if withdirs or not entries else None
+        if own is not None and (withdirs or own["type"] != "directory"):
+            entries.insert(0, own)
+        found = {entry["name"]: entry for entry in entries if withdirs or entry["type"] != "directory"}
+        return found if detail else list(found)
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+        """Make a folder."""
+        path = self._strip_protocol(path)
+        if path == "/":
+            raise FileExistsError(errno.EEXIST, "there is a folder / already")
+        if not create_parents:
+            self.info(self._parent(path))
+        self._ask("make_folder", path)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a folder, and those above it."""
+        try:
+            self.mkdir(path)
+        except FileExistsError:
+            if not exist_ok or not self.isdir(path):
+                raise
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        self._ask("remove_folder", self._strip_protocol(path))
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file or link."""
+        self._ask("remove", self._strip_protocol(path))
+
+    def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Remove files, and with ``recursive`` folders."""
+        for one in reversed(self.expand_path(path, recursive=recursive and maxdepth is not None, maxdepth=maxdepth)):
+            if not recursive or not self.isdir(one):
+                self.rm_file(one)
+            elif maxdepth is not None:
+                self.rmdir(one)
+            elif one == "/":
+                for entry in self.ls(one, detail=False):
+                    self.rm(entry, recursive=True)
+            else:
+                self._ask("remove_tree", one)
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Copy a file. The nodes copy the chunks that they have, unless there is a file to be replaced."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.info(path1)["type"] == "directory":
+            self.makedirs(path2, exist_ok=True)
+            return
+        try:
+            self._ask("copy", path1, path2)
+        except FileExistsError:
+            if path1 != path2:
+                with self._open(path1) as source, self._open(path2, "wb") as copy:
+                    while content := source.read(_COPIED_BYTES):
+                        copy.write(content)
+
+    def mv(self, path1: Any, path2: Any, recursive: bool = True, maxdepth: int | None = None, **options: Any) -> None:
+        """Rename a file or folder; into the folder, if the new name is that of a folder."""
+        if not isinstance(path1, str) or not isinstance(path2, str) or "*" in path1 or maxdepth is not None:
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
+            return
+        old, new = self._strip_protocol(path1), self._strip_protocol(path2)
+        if path2.endswith("/") or (new != old and self.isdir(new)):
+            new = f"{new.rstrip('/')}/{old.rsplit('/', 1)[1]}"
+        self._ask("rename", old, new)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: Any = None,
+        *,
+        cache_type: str | None = None,
+        format: str | None = None,
+        chunk_bytes: int | None = None,
+        replicas: int | None = None,
+    ) -> FileReader | FileWriter:
+        """Open a file: ``rb``, ``wb``, ``xb`` or ``ab``.
+
+        ``format`` is that of its records, as for ``eyas dfs put``: by default as the name says. Reads are not cached,
+        so ``block_size``, ``cache_type`` and ``cache_options`` have no effect.
+        """
+        path = self._strip_protocol(path)
+        if mode == "rb":
+            return FileReader(self, path, self._ask("open", path))
+        if mode in ("wb", "xb"):
+            exclusive = mode == "xb"
+            written = self._ask(
+                "create", path, exclusive=exclusive, format=format, chunk_bytes=chunk_bytes, replicas=replicas
+            )
+            return FileWriter(self, path, mode, written, 0, autocommit)
+        if mode == "ab":
+            found = self._find(path)
+            if found is None:
+                return self._open(path, "wb", autocommit=autocommit, format=format)
+            return FileWriter(self, path, mode, self._ask("append", path), found["size"], autocommit)
+        raise ValueError(f"files of the cluster cannot be opened with mode {mode!r}: use 'rb', 'wb', 'xb' or 'ab'")
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        """Return the content of a file, or a part of it."""
+        return _read(self._ask("open", self._strip_protocol(path)), start, end)
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **_: Any,
+    ) -> list[Any]:
+        """Return parts of files. Each file is opened once."""
+        starts = starts if isinstance(starts, list) else [starts] * len(paths)
+        ends = ends if isinstance(ends, list) else [ends] * len(paths)
+        if len(starts) != len(paths) or len(ends) != len(paths):
+            raise ValueError("there must be as many starts and ends as paths")
+
+        def caught(function: Any, *args: Any) -> Any:
+            try:
+                return function(*args)
+            except Exception as error:
+                return error
+
+        def read(opened: Any, start: int | None, end: int | None) -> Any:
+            return opened if isinstance(opened, Exception) else caught(_read, opened, start, end)
+
+        names = [self._strip_protocol(path) for path in paths]
+        with ThreadPoolExecutor(min(_READ_TOGETHER, len(names) or 1)) as threads:
+            distinct = list(dict.fromkeys(names))
+            opened = dict(zip(distinct, threads.map(lambda name: caught(self._ask, "open", name), distinct)))
+            parts = list(threads.map(read, [opened[name] for name in names], starts, ends))
+        if on_error != "return":
+            for part in parts:
+                if isinstance(part, Exception):
+                    raise part
+        return parts
+
+    def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
+        """Write a file."""
+        def write(**options: Any) -> None:
+            with self._open(path, "xb" if mode == "create" else "wb", **options) as file:
+                file.write(value)
+
+        _write_with_or_without_records(write, options)
+
+    def put_file(
+        self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **options: Any
+    ) -> None:
+        """Store a local file."""
+        if os.path.isdir(lpath):
+            self.makedirs(rpath, exist_ok=True)
+            return
+
+        def write(**options: Any) -> None:
+            with open(lpath, "rb") as source:
+                callback.set_size(os.fstat(source.fileno()).st_size)
+                with self._open(rpath, "xb" if mode == "create" else "wb", **options) as file:
+                    while content := source.read(_COPIED_BYTES):
+                        file.write(content)
+                        callback.relative_update(len(content))
+
+        _write_with_or_without_records(write, options)
+
+    def touch(self, path: str, truncate: bool = True, **_: Any) -> None:
+        """Make an empty file; without ``truncate``, only set the time of a file that exists."""
+        path = self._strip_protocol(path)
+        if truncate or not self.exists(path):
+            self.pipe_file(path, b"")
+        else:
+            self._ask("set_modified", path, time.time_ns())
+
+    def modified(self, path: str) -> datetime:
+        """Return the time of the last write."""
+        return _time(self.info(path), "mtime")
+
+    def created(self, path: str) -> datetime:
+        """Return the time of the last change of the content or an attribute: no time of creation is kept."""
+        return _time(self.info(path), "ctime")
+
+    def checksum(self, path: str) -> int:
+        """Return a number that depends on the content, and on where it is cut into chunks."""
+        chunks = self._ask("chunks", self._strip_protocol(path))
+        return int(tokenize([(size, checksum) for size, checksum, _ in chunks]), 16)
+
+    def ukey(self, path: str) -> str:
+        """Return a text that differs for each version of a file."""
+        info = self.info(path)
+        return f"{info.get('id')}-{info['size']}-{info.get('modified_ns')}"
+
+
+def _info(entry: Any) -> dict[str, Any]:
+    """Describe an entry as fsspec does."""
+    name, kind, size, modified_ns, changed_ns, mode, uid, gid, target, identity = entry
+    info = {
+        "name": name,
+        "size": size,
+        "type": kind,
+        "mtime": modified_ns / 1e9,
+        "ctime": changed_ns / 1e9,
+        "modified_ns": modified_ns,
+        "mode": _TYPE_BITS[kind] | mode,
+        "uid": uid,
+        "gid": gid,
+        "islink": kind == "link",
+        "id": identity,
+    }
+    return info if target is None else {**info, "destination": target}
+
+
+def _time(info: dict[str, Any], field: str) -> datetime:
+    return datetime.fromtimestamp(info.get(field, 0), tz=timezone.utc)
+
+
+def _read(opened: Any, start: int | None, end: int | None) -> bytes:
+    """Read a part of an open file, with ends as those of slices."""
+    first, last, _ = slice(start, end).indices(opened.size)
+    content: bytes = opened.read_at(first, max(0, last - first))
+    return content
+
+
+def _write_with_or_without_records(write: Any, options: dict[str, Any]) -> None:
+    """Write a file; without records, if its content does not have the format that its name promises."""
+    try:
+        write(**options)
+    except OSError as error:
+        if error.errno != errno.EBADMSG or "format" in options:
+            raise
+        write(**options, format=_BYTES)

@@ -1,0 +1,421 @@
+//! The files of a cluster, for `eyas.fs`.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use eyas_client::files::{
+    Creation, DfsClient, File, FileWriter, FilesError, FilesErrorKind, Listing, OpenFile, RenameOptions, WriteOptions,
+};
+use eyas_client::types::dfs::{
+    AttributeChange, Attributes, Chunk, FileId, FileKind, FileName, FileNameError, Format, FormatError,
+};
+use eyas_client::{Client, ClientError};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyConnectionError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rustix::io::Errno;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+
+use crate::buffers;
+use crate::session::cluster_of;
+
+/// Threads that work in the background.
+const THREADS: usize = 2;
+
+/// How long an operation that is temporarily impossible is retried.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a signal is looked for while an operation is awaited.
+const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
+
+/// Time that the threads have to end.
+const END_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Entries that are listed together.
+const PAGE: u32 = 4096;
+
+/// Entries that are removed at the same time.
+const REMOVED_TOGETHER: usize = 256;
+
+/// Name, kind, size, time of the last write and of the last change (nanoseconds since 1970), permission bits, user,
+/// group, target of a link, and id.
+type Entry = (String, &'static str, u64, u64, u64, u16, u32, u32, Option<String>, String);
+
+/// A connection to the files of a cluster. It belongs to the process that has made it.
+struct Connection {
+    /// `Some` until the value is dropped.
+    parts: Option<(Runtime, DfsClient)>,
+    process: u32,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Some((runtime, files)) = self.parts.take() else { return };
+        if self.process != std::process::id() {
+            // The threads are not in the child of a fork, and the sockets are the parent's.
+            std::mem::forget((runtime, files));
+            return;
+        }
+        let inside = runtime.enter();
+        drop(files);
+        drop(inside);
+        runtime.shutdown_timeout(END_DEADLINE);
+    }
+}
+
+impl Connection {
+    /// The runtime and the files, if this is the process that has connected.
+    fn parts(&self) -> PyResult<(&Runtime, &DfsClient)> {
+        match &self.parts {
+            Some((runtime, files)) if self.process == std::process::id() => Ok((runtime, files)),
+            _ => Err(PyOSError::new_err((
+                Errno::BADF.raw_os_error(),
+                "this was opened before a fork, by the parent of this process: open it again",
+            ))),
+        }
+    }
+
+    /// Waits for work on the files. Other threads of Python run meanwhile, and signals are handled.
+    fn wait<T: Send>(&self, py: Python<'_>, work: impl Future<Output = Result<T, FilesError>> + Send) -> PyResult<T> {
+        wait(py, self.parts()?.0, work)?.map_err(os_error)
+    }
+}
+
+fn wait<T: Send>(py: Python<'_>, runtime: &Runtime, work: impl Future<Output = T> + Send) -> PyResult<T> {
+    let mut work = pin!(work);
+    loop {
+        match py.detach(|| runtime.block_on(async { timeout(SIGNAL_PERIOD, work.as_mut()).await })) {
+            Ok(done) => return Ok(done),
+            Err(_) => py.check_signals()?,
+        }
+    }
+}
+
+/// The exception of an error. `OSError` becomes the class of its number.
+fn os_error(error: FilesError) -> PyErr {
+    let number = match error.kind {
+        FilesErrorKind::Unreachable => return unreachable(error.message),
+        FilesErrorKind::NotFound => Errno::NOENT,
+        FilesErrorKind::Exists => Errno::EXIST,
+        FilesErrorKind::IsFolder => Errno::ISDIR,
+        FilesErrorKind::NotFolder => Errno::NOTDIR,
+        FilesErrorKind::NotEmpty => Errno::NOTEMPTY,
+        FilesErrorKind::NotAllowed => Errno::ACCESS,
+        FilesErrorKind::Quota => Errno::DQUOT,
+        FilesErrorKind::Changed => Errno::STALE,
+        FilesErrorKind::Invalid => Errno::INVAL,
+        FilesErrorKind::WrongFormat => Errno::BADMSG,
+        FilesErrorKind::Full => Errno::NOSPC,
+        FilesErrorKind::Lost | FilesErrorKind::Local => Errno::IO,
+    };
+    PyOSError::new_err((number.raw_os_error(), error.message))
+}
+
+fn unreachable(why: impl ToString) -> PyErr {
+    PyConnectionError::new_err((Errno::HOSTUNREACH.raw_os_error(), why.to_string()))
+}
+
+fn connect_error(error: ClientError) -> PyErr {
+    match error {
+        ClientError::Files(error) => os_error(error),
+        error => unreachable(error),
+    }
+}
+
+fn file_name(path: &str) -> PyResult<FileName> {
+    path.parse().map_err(|error: FileNameError| PyOSError::new_err((Errno::INVAL.raw_os_error(), error.to_string())))
+}
+
+fn entry(name: FileName, kind: &FileKind, size_bytes: u64, attributes: &Attributes, id: FileId) -> Entry {
+    let (kind, target) = match kind {
+        FileKind::File => ("file", None),
+        FileKind::Folder => ("directory", None),
+        FileKind::SymbolicLink(target) => ("link", Some(target.clone())),
+    };
+    let Attributes { mode, uid, gid, modified_ns, changed_ns } = *attributes;
+    (name.as_str().to_owned(), kind, size_bytes, modified_ns, changed_ns, mode, uid, gid, target, id.to_string())
+}
+
+fn entry_of_file(file: File) -> Entry {
+    let record = &file.record;
+    entry(file.name.clone(), &record.kind, record.size_bytes(), &record.attributes, record.id)
+}
+
+fn entry_of_listing(listing: Listing) -> Entry {
+    let Listing { name, id, kind, size_bytes, attributes, .. } = listing;
+    entry(name, &kind, size_bytes, &attributes, id)
+}
+
+/// A connection to the files of a cluster.
+#[pyclass(frozen)]
+pub struct FilesSession(Arc<Connection>);
+
+#[pymethods]
+impl FilesSession {
+    /// Connects to the files of the cluster with this access file or name, or of the one that `eyas` commands use by
+    /// default. In a call or task, that is the cluster that runs it.
+    #[new]
+    #[pyo3(signature = (*, cluster=None, access=None))]
+    fn new(py: Python<'_>, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
+        let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(unreachable)?;
+        let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build()?;
+        let connecting = async { Client::connect(&access).await?.files_within(PATIENCE, || {}).await };
+        let files = wait(py, &runtime, connecting)?.map_err(connect_error)?;
+        Ok(FilesSession(Arc::new(Connection { parts: Some((runtime, files)), process: std::process::id() })))
+    }
+
+    /// Process that has connected.
+    #[getter]
+    fn process(&self) -> u32 {
+        self.0.process
+    }
+
+    /// Looks up a file, folder or link.
+    fn stat(&self, py: Python<'_>, path: &str) -> PyResult<Entry> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, async { files.lookup(&name).await.map(entry_of_file) })
+    }
+
+    /// The entries of a folder; with `recursive`, all entries below it.
+    #[pyo3(signature = (path, *, recursive=false))]
+    fn list(&self, py: Python<'_>, path: &str, recursive: bool) -> PyResult<Vec<Entry>> {
+        let (_, files) = self.0.parts()?;
+        let list = async {
+            if recursive {
+                let mut entries = files.list_entries(path).await?;
+                entries.retain(|entry| entry.name.as_str() != path.trim_end_matches('/'));
+                return Ok(entries);
+            }
+            let (mut entries, mut from) = (Vec::new(), Some(String::new()));
+            while let Some(next) = from {
+                let page = files.list_folder(path, &next, PAGE).await?;
+                entries.extend(page.entries);
+                from = page.next;
+            }
+            Ok(entries)
+        };
+        Ok(self.0.wait(py, list)?.into_iter().map(entry_of_listing).collect())
+    }
+
+    /// The chunks of a file: the size, the checksum, and the nodes of each.
+    fn chunks(&self, py: Python<'_>, path: &str) -> PyResult<Vec<(u64, u64, Vec<String>)>> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        let file = self.0.wait(py, files.stat(&name))?;
+        let nodes = |chunk: &Chunk| chunk.replicas.iter().map(ToString::to_string).collect();
+        Ok(file.record.chunks.iter().map(|chunk| (chunk.size_bytes, chunk.checksum, nodes(chunk))).collect())
+    }
+
+    /// Makes a folder, and those above it that are missing.
+    fn make_folder(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, async { files.make_folder(&name, Creation::of_process(0o777)).await.map(drop) })
+    }
+
+    /// Removes a file or link.
+    fn remove(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, files.remove(&name))
+    }
+
+    /// Removes an empty folder.
+    fn remove_folder(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, files.remove_folder(&name))
+    }
+
+    /// Removes a folder with everything in it.
+    fn remove_tree(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, remove_tree(files, &name))
+    }
+
+    /// Renames a file, link or folder. A file replaces a file.
+    fn rename(&self, py: Python<'_>, from: &str, to: &str) -> PyResult<()> {
+        let (from, to, (_, files)) = (file_name(from)?, file_name(to)?, self.0.parts()?);
+        self.0.wait(py, files.rename(&from, &to, RenameOptions { replaces: true, makes_parents: true }))
+    }
+
+    /// Copies a file to a name that is free. The nodes copy the chunks that they have.
+    fn copy(&self, py: Python<'_>, from: &str, to: &str) -> PyResult<()> {
+        let (from, to, (_, files)) = (file_name(from)?, file_name(to)?, self.0.parts()?);
+        self.0.wait(py, async {
+            let file = files.stat(&from).await?;
+            files.copy(&file, &to, file.record.replication).await.map(drop)
+        })
+    }
+
+    /// Sets the time of the last write, nanoseconds since 1970.
+    fn set_modified(&self, py: Python<'_>, path: &str, modified_ns: u64) -> PyResult<()> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        let change = AttributeChange { modified_ns: Some(modified_ns), ..AttributeChange::default() };
+        self.0.wait(py, async { files.set_attributes(&name, &change).await.map(drop) })
+    }
+
+    /// Opens a file for reading, at its present version.
+    fn open(&self, py: Python<'_>, path: &str) -> PyResult<OpenedFile> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        let open = self.0.wait(py, OpenFile::open(files.clone(), &name))?;
+        Ok(OpenedFile { connection: self.0.clone(), open })
+    }
+
+    /// Begins a file, which appears, or replaces the file that has the name, when it is published. `format` is that of
+    /// its records.
+    #[pyo3(signature = (path, *, exclusive=false, format=None, chunk_bytes=None, replicas=None))]
+    fn create(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        exclusive: bool,
+        format: Option<&str>,
+        chunk_bytes: Option<u64>,
+        replicas: Option<u8>,
+    ) -> PyResult<WrittenFile> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        let format = match format {
+            Some(format) => format.parse().map_err(|error: FormatError| PyValueError::new_err(error.to_string()))?,
+            None => Format::guess(name.as_str(), false),
+        };
+        let mut options = WriteOptions::of(format);
+        options.chunk_bytes = chunk_bytes.filter(|bytes| *bytes > 0).unwrap_or(options.chunk_bytes);
+        options.replication = replicas.filter(|replicas| *replicas > 0).unwrap_or(options.replication);
+        self.write(py, FileWriter::create(files.clone(), name, options, !exclusive))
+    }
+
+    /// Begins to append to a file. All of it appears when it is published.
+    fn append(&self, py: Python<'_>, path: &str) -> PyResult<WrittenFile> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.write(py, FileWriter::append(files.clone(), name))
+    }
+}
+
+impl FilesSession {
+    fn write(
+        &self,
+        py: Python<'_>,
+        begin: impl Future<Output = Result<FileWriter, FilesError>> + Send,
+    ) -> PyResult<WrittenFile> {
+        let writer = Mutex::new(Some(self.0.wait(py, begin)?));
+        Ok(WrittenFile { connection: self.0.clone(), writer })
+    }
+}
+
+/// Removes a folder and everything below it, the deepest folders first.
+async fn remove_tree(files: &DfsClient, name: &FileName) -> Result<(), FilesError> {
+    let (folders, others): (Vec<_>, Vec<_>) =
+        files.list_entries(name.as_str()).await?.into_iter().partition(|entry| entry.kind.is_folder());
+    let mut removing = JoinSet::new();
+    for entry in others {
+        if removing.len() == REMOVED_TOGETHER {
+            removed(removing.join_next().await)?;
+        }
+        let files = files.clone();
+        removing.spawn(async move { files.remove_listed(&entry).await });
+    }
+    while let Some(done) = removing.join_next().await {
+        removed(Some(done))?;
+    }
+    // The list is sorted, so a folder comes before those in it.
+    for folder in folders.into_iter().rev() {
+        removed(Some(Ok(files.remove_folder(&folder.name).await)))?;
+    }
+    Ok(())
+}
+
+/// What was to be removed may be gone already.
+fn removed(done: Option<Result<Result<(), FilesError>, JoinError>>) -> Result<(), FilesError> {
+    match done.transpose().unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+        Some(Err(error)) if error.kind != FilesErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A file that is open for reading.
+#[pyclass(frozen)]
+pub struct OpenedFile {
+    connection: Arc<Connection>,
+    open: OpenFile,
+}
+
+#[pymethods]
+impl OpenedFile {
+    /// Size of the file in bytes.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.open.file().record.size_bytes()
+    }
+
+    /// Reads up to `length` bytes from `offset`.
+    fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let length = length.min(self.size().saturating_sub(offset)) as usize;
+        buffers::filled(py, length, |buffer| self.read(py, offset, buffer))
+    }
+
+    /// Fills a buffer with the bytes from `offset`, and returns their number. It is less than the size of the buffer
+    /// only at the end of the file.
+    fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyBuffer<u8>) -> PyResult<usize> {
+        self.read(py, offset, buffers::bytes_mut(&mut buffer)?)
+    }
+}
+
+impl OpenedFile {
+    fn read(&self, py: Python<'_>, offset: u64, buffer: &mut [u8]) -> PyResult<usize> {
+        self.connection.wait(py, self.open.read(offset, buffer))
+    }
+}
+
+/// A file that is being written. Nothing appears before it is published.
+#[pyclass(frozen)]
+pub struct WrittenFile {
+    connection: Arc<Connection>,
+    /// `None` when it was published or discarded, or when a write has failed.
+    writer: Mutex<Option<FileWriter>>,
+}
+
+#[pymethods]
+impl WrittenFile {
+    /// Writes bytes at the end.
+    fn write(&self, py: Python<'_>, buffer: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = buffers::bytes(&buffer)?;
+        let mut writer = self.take()?;
+        self.connection.wait(py, writer.write(bytes))?;
+        *self.lock() = Some(writer);
+        Ok(bytes.len())
+    }
+
+    /// Makes the file, or what is appended, appear.
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        let writer = self.take()?;
+        self.connection.wait(py, writer.finish())
+    }
+
+    /// Drops what was written.
+    fn discard(&self) {
+        let writer = self.lock().take();
+        if self.connection.parts().is_err() {
+            std::mem::forget(writer);
+        }
+    }
+}
+
+impl WrittenFile {
+    fn take(&self) -> PyResult<FileWriter> {
+        self.connection.parts()?;
+        let message = "an earlier write has failed, or another thread writes: nothing of this file appears";
+        self.lock().take().ok_or_else(|| PyOSError::new_err((Errno::IO.raw_os_error(), message)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<FileWriter>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WrittenFile {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
