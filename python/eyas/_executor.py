@@ -274,7 +274,7 @@ class Executor(futures.Executor):
             access = own.access
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
-        self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings))]
+        self._environment = [(_worker.SETTINGS_VARIABLE, json.dumps(settings)), *_worker.caller(cluster, access)]
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}

@@ -364,7 +364,11 @@ impl OpenedFile {
 
 impl OpenedFile {
     fn read(&self, py: Python<'_>, offset: u64, buffer: &mut [u8]) -> PyResult<usize> {
-        self.connection.wait(py, self.open.read(offset, buffer))
+        self.connection.parts()?;
+        match py.detach(|| self.open.read_at_hand(offset, buffer)) {
+            Some(read) => read.map_err(os_error),
+            None => self.connection.wait(py, self.open.read(offset, buffer)),
+        }
     }
 }
 
