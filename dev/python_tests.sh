@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy
 # and pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an
-# interpreter that has them, joblib's, and Parsl's. Skipped, which is said, where there is no Python 3.11 with venv, or
-# no package index; with CI=true, that is a failure.
+# interpreter that has them, joblib's, Parsl's, and fsspec's. Skipped, which is said, where there is no Python 3.11 with
+# venv, or no package index; with CI=true, that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
@@ -43,9 +43,13 @@ if [ "$what" = --judges ]; then
         --rootdir . "$suite"/test_{python_apps,bash_apps,error_handling,staging} --config "$tests/parsl_config.py" \
         -m 'not (cleannet or unix_filesystem_permissions_required or issue_3620)' \
         -k 'not (test_docs_1 or staging_ftp or staging_https)')
+    echo "== fsspec's tests of every file system, and pandas, pyarrow, zarr and xarray, on files of the cluster"
+    install fsspec pandas pyarrow zarr xarray
+    "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings -c /dev/null --rootdir . \
+        "$tests"/fsspec_{abstract,front_ends}.py
     exit
 fi
-install pytest numpy joblib 'dask[array]' mypy pyright
+install pytest fsspec numpy joblib 'dask[array]' mypy pyright
 (cd python && "$fresh" -m mypy eyas tests/typed.py && "$fresh" -m pyright --pythonpath "$fresh" eyas tests/typed.py)
 "$fresh" -m pytest -q -c python/pyproject.toml --rootdir python python/tests
 [ "$("$place/fresh/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]

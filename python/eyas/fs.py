@@ -40,7 +40,7 @@ _BYTES = "fixed:1"
 _TYPE_BITS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "link": stat.S_IFLNK}
 
 
-class EyasFileSystem(AbstractFileSystem):  # type: ignore[misc]
+class EyasFileSystem(AbstractFileSystem):
     """The files of a cluster.
 
     A file appears, or is replaced, as a whole when it is closed; an exception in its ``with`` block discards it.

@@ -5,6 +5,8 @@ import io
 import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import tomllib
 from concurrent import futures
 
@@ -285,6 +287,35 @@ def test_a_cluster_that_is_missing():
     for wrong in (fs.ls, fs.exists, fs.isdir, fs.open):
         with pytest.raises(ConnectionError, match="no-such-cluster"):
             wrong("/file")
+
+
+def test_a_key_that_may_only_read(fs, access, tmp_path, large):
+    words = [sys.executable, "-m", "eyas", "access", "show", "--access", access, "--role", "read"]
+    subprocess.run([*words, "--output", str(tmp_path / "read.toml")], check=True)
+    reader = EyasFileSystem(access=tmp_path / "read.toml", skip_instance_cache=True)
+    assert reader.cat_file(large) == CONTENT
+    for wrong in (
+        lambda: reader.pipe_file("/mine.bin", b"content"),
+        lambda: reader.rm(large),
+        lambda: reader.mkdir("/mine"),
+        lambda: reader.mv(large, "/mine.bin"),
+        lambda: reader.touch(large, truncate=False),
+    ):
+        with pytest.raises(PermissionError):
+            wrong()
+    assert fs.exists(large) and not fs.exists("/mine.bin")
+
+
+def test_a_cluster_that_ends_while_a_file_is_read():
+    with files_cluster(nodes=1) as access:
+        fs = EyasFileSystem(access=access, skip_instance_cache=True)
+        fs.pipe_file("/file.bin", CONTENT)
+        file = fs.open("/file.bin")
+        assert file.read(1000) == CONTENT[:1000]
+    with file, pytest.raises(OSError) as raised:
+        file.seek(9 << 20)
+        file.read()
+    assert not isinstance(raised.value, FileNotFoundError)
 
 
 def test_threads_share_a_file(fs, large):

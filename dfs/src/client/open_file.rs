@@ -2,8 +2,8 @@
 //!
 //! A small read that continues the read before it opens the chunk, and so does the second small read of a chunk that is
 //! in the store of this node: its content is checked once, and later reads of it need no message. While a program reads
-//! on, the next chunk is opened in the background. A large read takes what nodes on this machine have from their stores,
-//! with several threads. Other reads request only the bytes that they need.
+//! on, the next chunk is opened in the background. Whole chunks that nodes on this machine have are read from their
+//! stores, with several threads. Other reads request only the bytes that they need.
 
 use std::collections::VecDeque;
 use std::ops::Range;

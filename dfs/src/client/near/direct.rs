@@ -1,5 +1,5 @@
-//! Reads whole chunks into memory of the caller, from the store of a node on this machine. A chunk is checked while it is
-//! read, block by block, so that its bytes are still in the cache of the processor.
+//! Reads whole chunks into memory of the caller, from the store of a node on this machine. A chunk is checked while it
+//! is read, block by block, so that its bytes are still in the cache of the processor.
 
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
