@@ -21,7 +21,7 @@ use eyas_store::{Checksum, HandedOver, Hasher, object_path};
 use eyas_types::dfs::{Chunk, Format, NodeId};
 use tokio::time::timeout;
 
-pub(crate) use self::direct::WantedChunk;
+pub(crate) use self::direct::ChunkPlace;
 use self::mapped::MappedBytes;
 use self::stores::{CheckedFile, FileState, read_range};
 pub(crate) use self::stores::{NearStores, StoreFolder};

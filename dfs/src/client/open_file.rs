@@ -14,7 +14,7 @@ use eyas_types::dfs::{Chunk, FileName};
 use tokio::task::JoinHandle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::near::{ChunkContent, OpenChunk, WantedChunk};
+use crate::client::near::{ChunkContent, ChunkPlace, OpenChunk};
 use crate::client::{DfsClient, File};
 
 /// Number of chunks that a reader keeps open as files of this node's store.
@@ -201,7 +201,7 @@ impl OpenFile {
             let chunk = &self.file.record.chunks[place];
             let (into, later) = std::mem::take(&mut rest).split_at_mut(chunk.size_bytes as usize);
             rest = later;
-            WantedChunk { chunk, into }
+            ChunkPlace { chunk, into }
         });
         let missing = self.files.read_near(chunks.collect()).await;
         let start = self.borders[first];

@@ -19,7 +19,7 @@ use crate::client::DfsClient;
 const MAX_THREADS: usize = 4;
 
 /// A chunk that the caller wants, and the place for its content.
-pub(crate) struct WantedChunk<'a> {
+pub(crate) struct ChunkPlace<'a> {
     pub chunk: &'a Chunk,
     pub into: &'a mut [u8],
 }
@@ -30,13 +30,13 @@ struct StoredChunk<'a> {
     number: usize,
     store: PathBuf,
     known: Arc<NearChunk>,
-    wanted: WantedChunk<'a>,
+    wanted: ChunkPlace<'a>,
 }
 
 impl DfsClient {
     /// Reads chunks from the stores of nodes on this machine, with several threads, and waits for them. Returns the
     /// numbers of the chunks that have to be requested.
-    pub(crate) async fn read_near(&self, wanted: Vec<WantedChunk<'_>>) -> Vec<usize> {
+    pub(crate) async fn read_near(&self, wanted: Vec<ChunkPlace<'_>>) -> Vec<usize> {
         let (mut stored, mut missing) = (Vec::new(), Vec::new());
         for (number, wanted) in wanted.into_iter().enumerate() {
             match self.store_near(wanted.chunk).await {
@@ -73,7 +73,7 @@ impl DfsClient {
 impl StoredChunk<'_> {
     /// Fills the place with content that matches the checksum of the chunk; `None` if that is not possible.
     fn read(&mut self) -> Option<()> {
-        let WantedChunk { chunk, into } = &mut self.wanted;
+        let ChunkPlace { chunk, into } = &mut self.wanted;
         let file = open_chunk_file(&self.store, chunk)?;
         let state = FileState::of(&file)?;
         if self.known.checked.get() == Some(&Some(state)) {
