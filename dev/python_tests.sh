@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy
 # and pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an
-# interpreter that has them, joblib's, Parsl's, Dask's and Snakemake's; and those of executors in Ray and Spark clusters. Skipped,
-# which is said, where there is no Python 3.11 with venv, or no package index; with CI=true, that is a failure.
+# interpreter that has them, joblib's, Parsl's, Dask's, Snakemake's and fsspec's; and those of executors in Ray and Spark
+# clusters. Skipped, which is said, where there is no Python 3.11 with venv, or no package index; with CI=true, that is a
+# failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
@@ -57,6 +58,10 @@ if [ "$what" = --judges ]; then
     install snakemake fsspec
     PYTHONPATH=$tests "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings -c /dev/null --rootdir "$tests" \
         "$tests/snakemake_judges.py"
+    echo "== fsspec's tests of every file system, and pandas, pyarrow, zarr and xarray, on files of the cluster"
+    install fsspec pandas pyarrow zarr xarray
+    "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings -c /dev/null --rootdir . \
+        "$tests"/fsspec_{abstract,front_ends}.py
     exit
 fi
 install pytest numpy joblib 'dask[array,distributed]' mypy pyright snakemake fsspec

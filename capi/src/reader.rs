@@ -71,8 +71,13 @@ pub unsafe extern "C" fn eyas_read(
         // SAFETY: the caller's.
         let buffer = unsafe { pointers::buffer(buffer, length) }?;
         let reader = handles::get(reader)?;
-        let what = format!("reading {}", reader.open.file().name);
-        let read = reader.client.wait(&what, reader.open.read(offset, buffer))?;
+        let read = match reader.open.read_at_hand(offset, buffer) {
+            Some(read) => read?,
+            None => {
+                let what = format!("reading {}", reader.open.file().name);
+                reader.client.wait(&what, reader.open.read(offset, buffer))?
+            }
+        };
         // SAFETY: the caller's.
         unsafe { pointers::put(count, read) }
     })

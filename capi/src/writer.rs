@@ -131,7 +131,10 @@ pub unsafe extern "C" fn eyas_write(writer: *mut EyasWriter, bytes: *const c_voi
         let bytes = unsafe { pointers::bytes(bytes, length, "the content") }?;
         let mut state = writer.open.lock().unwrap_or_else(PoisonError::into_inner);
         let open = state.as_mut().ok_or_else(|| writer.failed_before())?;
-        writer.client.wait(&writer.what(), open.write(bytes)).inspect_err(|_| *state = None)
+        match open.collect(bytes) {
+            [] => Ok(()),
+            rest => writer.client.wait(&writer.what(), open.write(rest)).inspect_err(|_| *state = None),
+        }
     })
 }
 

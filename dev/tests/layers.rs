@@ -156,6 +156,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ),
     ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
     ("dfs/src/client/near/mapped.rs", "checks a chunk of a file in memory, without the copy that a read makes"),
+    ("python/src/buffers.rs", "fills memory of Python objects without a copy"),
     ("dev/benches/decisions/memory.rs", "only a global allocator sees what is allocated, and its trait is unsafe"),
     ("store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),
 ];

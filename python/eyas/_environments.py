@@ -348,10 +348,17 @@ class Starts:
     """How the workers of an executor are started in each environment."""
 
     def __init__(
-        self, settings: dict[str, Any], words: tuple[str, ...], nodes_folder: str | None, *, is_local: bool
+        self,
+        settings: dict[str, Any],
+        variables: dict[str, str],
+        words: tuple[str, ...],
+        nodes_folder: str | None,
+        *,
+        is_local: bool,
     ) -> None:
-        """Take the settings of workers, and the words after the interpreter of this process that start one."""
+        """Take settings and variables of workers, and the words after this process's interpreter that start one."""
         self._settings = settings
+        self._variables = variables
         self._words = words
         self._nodes_folder = nodes_folder
         self._is_local = is_local
@@ -360,7 +367,7 @@ class Starts:
     def of(self, environment: str | os.PathLike[str] | None) -> Start:
         """Return how a worker is started, in this environment or in the one of this process."""
         if environment is None:
-            return Start([sys.executable, *self._words], _variables(self._settings), [])
+            return Start([sys.executable, *self._words], self._variables_with(self._settings), [])
         if self._nodes_folder is None and not self._is_local:
             raise ValueError("name a folder that all nodes see for environments: connect(…, objects=FOLDER)")
         path = os.path.abspath(environment)
@@ -369,13 +376,10 @@ class Starts:
         packed = self._known[path]
         words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
         settings = {**self._settings, "client": client, "path": _own_modules(self._settings["path"])}
-        return Start(words, _variables(settings), [os.fsencode(packed.archive)])
+        return Start(words, self._variables_with(settings), [os.fsencode(packed.archive)])
 
-
-def _variables(settings: dict[str, Any]) -> dict[str, str]:
-    # Calls on all workers find the same hashes, as programs that group by them need.
-    seed = os.environ.get("PYTHONHASHSEED", "0")
-    return {SETTINGS_VARIABLE: json.dumps(settings), "PYTHONHASHSEED": seed}
+    def _variables_with(self, settings: dict[str, Any]) -> dict[str, str]:
+        return {**self._variables, SETTINGS_VARIABLE: json.dumps(settings)}
 
 
 def _own_modules(path: list[str]) -> list[str]:

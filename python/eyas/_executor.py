@@ -107,7 +107,10 @@ class Executor(SeenExecutor):
             access = own.access
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
-        self._starts = _environments.Starts(settings, _CALL, self._objects, is_local=own is not None)
+        variables = _worker.caller(cluster, access)
+        # Calls on all workers find the same hashes, as programs that group by them need.
+        variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
+        self._starts = _environments.Starts(settings, variables, _CALL, self._objects, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}

@@ -1,5 +1,6 @@
 """The native part of the package."""
 
+import builtins
 from os import PathLike
 from typing import final
 
@@ -121,10 +122,10 @@ class FilesSession:
     def stat(self, path: str) -> _Entry:
         """Look up a file, folder or link."""
 
-    def list(self, path: str, *, recursive: bool = False) -> list[_Entry]:
+    def list(self, path: str, *, recursive: bool = False) -> builtins.list[_Entry]:
         """List a folder, or everything below it. A folder that does not exist is empty."""
 
-    def chunks(self, path: str) -> list[tuple[int, int, list[str]]]:
+    def chunks(self, path: str) -> builtins.list[tuple[int, int, builtins.list[str]]]:
         """Return the size, the checksum, and the nodes of each chunk of a file."""
 
     def make_folder(self, path: str) -> None:

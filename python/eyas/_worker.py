@@ -36,6 +36,9 @@ from ._files import Arguments, result_file
 #: ``client``, its interpreter, and ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 
+#: Environment variables with the cluster of the client: its name, or its access file.
+CLUSTER_VARIABLE, ACCESS_VARIABLE = "EYAS_CALLER_CLUSTER", "EYAS_CALLER_ACCESS"
+
 #: Environment variable of a worker that was ready before it began again.
 _AGAIN_VARIABLE = "EYAS_WORKER_AGAIN"
 
@@ -44,6 +47,13 @@ _ANSWER = struct.Struct("<BQQ")
 _RETURNED, _RAISED, _RETURNED_FILES = range(3)
 #: An answer of up to this size is sent with its header.
 _SMALL_BYTES = 65536
+
+
+def caller(cluster: str | None, access: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Return the variables that tell calls the cluster of the client, for its files."""
+    if access is not None:
+        return {ACCESS_VARIABLE: os.path.abspath(access)}
+    return {} if cluster is None else {CLUSTER_VARIABLE: cluster}
 
 
 class InitializerFailed(Exception):

@@ -3,7 +3,8 @@
 >>> import pandas
 >>> pandas.read_parquet("eyas:///data/sky.parquet", storage_options={"cluster": "lab"})
 
-Without ``cluster`` or ``access``, the cluster is that of ``eyas`` commands; in a call or task, the one that runs it.
+Without ``cluster`` or ``access``, the cluster is that of ``eyas`` commands; in a call, that of the client, whose access
+file the node must have.
 Chunks that a node on this machine has are read from the files of its store.
 """
 
@@ -23,6 +24,7 @@ from fsspec.utils import stringify_path, tokenize
 
 from ._eyas import FilesSession
 from ._opened import FileReader, FileWriter
+from ._worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
 
 __all__ = ["EyasFileSystem"]
 
@@ -38,7 +40,7 @@ _BYTES = "fixed:1"
 _TYPE_BITS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "link": stat.S_IFLNK}
 
 
-class EyasFileSystem(AbstractFileSystem):  # type: ignore[misc]
+class EyasFileSystem(AbstractFileSystem):
     """The files of a cluster.
 
     A file appears, or is replaced, as a whole when it is closed; an exception in its ``with`` block discards it.
@@ -70,7 +72,7 @@ class EyasFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Call a method of the session of this process. After a failed connection, the next call connects again."""
         session = self._session
         if session is None or session.process != os.getpid():
-            self._session = session = FilesSession(cluster=self._cluster, access=self._access)
+            self._session = session = _connected(self._cluster, self._access)
         try:
             return getattr(session, what)(*args, **options)
         except ConnectionError:
@@ -315,6 +317,21 @@ class EyasFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Return a text that differs for each version of a file."""
         info = self.info(path)
         return f"{info.get('id')}-{info['size']}-{info.get('modified_ns')}"
+
+
+def _connected(cluster: str | None, access: str | None) -> FilesSession:
+    """Connect to a cluster; without a name, in a call, to that of the client.
+
+    The token of its job only opens the files that are inputs of the job. The access file of the client opens all, if
+    this node has the file.
+    """
+    caller = os.environ.get(CLUSTER_VARIABLE), os.environ.get(ACCESS_VARIABLE)
+    if cluster is None and access is None and any(caller):
+        try:
+            return FilesSession(cluster=caller[0], access=caller[1])
+        except ConnectionError:
+            pass
+    return FilesSession(cluster=cluster, access=access)
 
 
 def _info(entry: Any) -> dict[str, Any]:

@@ -47,13 +47,13 @@ const REMOVED_TOGETHER: usize = 256;
 type Entry = (String, &'static str, u64, u64, u64, u16, u32, u32, Option<String>, String);
 
 /// A connection to the files of a cluster. It belongs to the process that has made it.
-struct Connection {
+struct FilesConnection {
     /// `Some` until the value is dropped.
     parts: Option<(Runtime, DfsClient)>,
     process: u32,
 }
 
-impl Drop for Connection {
+impl Drop for FilesConnection {
     fn drop(&mut self) {
         let Some((runtime, files)) = self.parts.take() else { return };
         if self.process != std::process::id() {
@@ -68,7 +68,7 @@ impl Drop for Connection {
     }
 }
 
-impl Connection {
+impl FilesConnection {
     /// The runtime and the files, if this is the process that has connected.
     fn parts(&self) -> PyResult<(&Runtime, &DfsClient)> {
         match &self.parts {
@@ -153,7 +153,7 @@ fn entry_of_listing(listing: Listing) -> Entry {
 
 /// A connection to the files of a cluster.
 #[pyclass(frozen)]
-pub struct FilesSession(Arc<Connection>);
+pub struct FilesSession(Arc<FilesConnection>);
 
 #[pymethods]
 impl FilesSession {
@@ -166,7 +166,7 @@ impl FilesSession {
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build()?;
         let connecting = async { Client::connect(&access).await?.files_within(PATIENCE, || {}).await };
         let files = wait(py, &runtime, connecting)?.map_err(connect_error)?;
-        Ok(FilesSession(Arc::new(Connection { parts: Some((runtime, files)), process: std::process::id() })))
+        Ok(FilesSession(Arc::new(FilesConnection { parts: Some((runtime, files)), process: std::process::id() })))
     }
 
     /// Process that has connected.
@@ -337,7 +337,7 @@ fn removed(done: Option<Result<Result<(), FilesError>, JoinError>>) -> Result<()
 /// A file that is open for reading.
 #[pyclass(frozen)]
 pub struct OpenedFile {
-    connection: Arc<Connection>,
+    connection: Arc<FilesConnection>,
     open: OpenFile,
 }
 
@@ -364,14 +364,18 @@ impl OpenedFile {
 
 impl OpenedFile {
     fn read(&self, py: Python<'_>, offset: u64, buffer: &mut [u8]) -> PyResult<usize> {
-        self.connection.wait(py, self.open.read(offset, buffer))
+        self.connection.parts()?;
+        match py.detach(|| self.open.read_at_hand(offset, buffer)) {
+            Some(read) => read.map_err(os_error),
+            None => self.connection.wait(py, self.open.read(offset, buffer)),
+        }
     }
 }
 
 /// A file that is being written. Nothing appears before it is published.
 #[pyclass(frozen)]
 pub struct WrittenFile {
-    connection: Arc<Connection>,
+    connection: Arc<FilesConnection>,
     /// `None` when it was published or discarded, or when a write has failed.
     writer: Mutex<Option<FileWriter>>,
 }

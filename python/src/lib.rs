@@ -16,5 +16,4 @@ mod _eyas {
     use super::session::{CallSession, ClusterError, ask, fetch, push};
     #[pymodule_export]
     use super::files::{FilesSession, OpenedFile, WrittenFile};
-    #[pymodule_export]
 }

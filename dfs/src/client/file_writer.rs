@@ -99,6 +99,16 @@ impl FileWriter {
         FileWriter { part: Vec::new(), parts, storing }
     }
 
+    /// Collects bytes that need not be stored yet. Returns those for which [`write`](FileWriter::write) has to be
+    /// called.
+    pub fn collect<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.part.len() + bytes.len() >= PART_BYTES {
+            return bytes;
+        }
+        self.part.extend_from_slice(bytes);
+        &[]
+    }
+
     /// Writes bytes at the end of what was written before.
     ///
     /// # Errors

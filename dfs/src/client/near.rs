@@ -6,6 +6,7 @@
 //! its content if the node deletes it meanwhile. If the file is missing, damaged or not readable for this process, the
 //! chunk is requested from the nodes, which report damaged replicas.
 
+mod direct;
 mod mapped;
 mod stores;
 
@@ -20,6 +21,7 @@ use eyas_store::{Checksum, HandedOver, Hasher, object_path};
 use eyas_types::dfs::{Chunk, Format, NodeId};
 use tokio::time::timeout;
 
+pub(crate) use self::direct::ChunkPlace;
 use self::mapped::MappedBytes;
 use self::stores::{CheckedFile, FileState, read_range};
 pub(crate) use self::stores::{NearStores, StoreFolder};
@@ -31,6 +33,9 @@ use crate::protocol::{Member, RequestBody, ResponseBody};
 
 /// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a page.
 const CHECKED_BYTES: usize = 2 << 20;
+
+/// Number of bytes of a chunk that are copied and checked at a time: they fit into the cache of a processor.
+const COPIED_BYTES: usize = 256 << 10;
 
 /// When an eighth of a chunk was requested, the whole chunk is checked, and its parts are read directly.
 const MIN_SHARE: u64 = 8;
@@ -248,16 +253,17 @@ fn open_verified(
             cutter = Err(error);
         }
     };
-    for start in (0..size_bytes).step_by(CHECKED_BYTES) {
-        let length = CHECKED_BYTES.min(size_bytes - start);
+    let (step, mut copied) = (if may_map { CHECKED_BYTES } else { COPIED_BYTES }, Vec::new());
+    for start in (0..size_bytes).step_by(step) {
+        let length = step.min(size_bytes - start);
         let mapped = if may_map { MappedBytes::of(&file, start as u64, length).ok() } else { None };
         match mapped {
             Some(mapped) => check(mapped.bytes()),
             // Some file systems cannot map files. A part of a disk that cannot be read cannot be mapped either.
             None => {
-                let mut bytes = vec![0; length];
-                file.read_exact_at(&mut bytes, start as u64).ok()?;
-                check(&bytes);
+                copied.resize(length, 0);
+                file.read_exact_at(&mut copied, start as u64).ok()?;
+                check(&copied);
             }
         }
     }

@@ -1,18 +1,20 @@
 //! An open file, and the chunks of it that stay open for later reads.
 //!
 //! A small read that continues the read before it opens the chunk, and so does the second small read of a chunk that is
-//! in the store of this node: its content is checked once, and later reads of it need no message. Other small reads,
-//! and large ones, read only the bytes that they need.
+//! in the store of this node: its content is checked once, and later reads of it need no message. While a program reads
+//! on, the next chunk is opened in the background. Whole chunks that nodes on this machine have are read from their
+//! stores, with several threads. Other reads request only the bytes that they need.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{Chunk, FileName};
+use tokio::task::JoinHandle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::near::{ChunkContent, OpenChunk};
+use crate::client::near::{ChunkContent, ChunkPlace, OpenChunk};
 use crate::client::{DfsClient, File};
 
 /// Number of chunks that a reader keeps open as files of this node's store.
@@ -24,10 +26,13 @@ const MAX_IN_MEMORY: usize = 2;
 /// Number of chunks of which a reader remembers that a part was read.
 const MAX_TOUCHED: usize = 1024;
 
+/// A larger chunk is not opened before it is read.
+const MAX_AHEAD_BYTES: u64 = 16 << 20;
+
 /// A file and the connections through which it is read, at the version that it had when it was opened.
 pub struct OpenFile {
     files: DfsClient,
-    file: File,
+    file: Arc<File>,
     /// Where each chunk begins, and where the last one ends.
     borders: Vec<u64>,
     recent: Mutex<RecentChunks>,
@@ -42,6 +47,16 @@ struct RecentChunks {
     touched: VecDeque<usize>,
     /// Where the last read has ended.
     end: u64,
+    /// The chunk that is opened in the background.
+    ahead: Option<(usize, JoinHandle<Result<OpenChunk, FilesError>>)>,
+}
+
+impl Drop for RecentChunks {
+    fn drop(&mut self) {
+        if let Some((_, opening)) = &self.ahead {
+            opening.abort();
+        }
+    }
 }
 
 impl RecentChunks {
@@ -90,7 +105,7 @@ impl OpenFile {
         for chunk in &file.record.chunks {
             borders.push(borders[borders.len() - 1] + chunk.size_bytes);
         }
-        Ok(OpenFile { files, file, borders, recent: Mutex::default() })
+        Ok(OpenFile { files, file: Arc::new(file), borders, recent: Mutex::default() })
     }
 
     /// The file, as it was when it was opened.
@@ -105,61 +120,155 @@ impl OpenFile {
     /// `Lost` if no replica of a chunk can be read; `Local` if a chunk in the store of this node cannot be read any
     /// longer.
     pub async fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, FilesError> {
-        let end = self.borders[self.borders.len() - 1];
-        let wanted = offset.min(end)..offset.saturating_add(buffer.len() as u64).min(end);
-        if wanted.is_empty() {
-            return Ok(0);
+        if let Some(read) = self.read_at_hand(offset, buffer) {
+            return read;
         }
+        let wanted = self.range(offset, buffer);
         let buffer = &mut buffer[..(wanted.end - wanted.start) as usize];
-        let place = self.borders.partition_point(|border| *border <= wanted.start) - 1;
-        let opened = if wanted.end <= self.borders[place + 1] { self.chunk(place, &wanted).await? } else { None };
-        let begin = wanted.start - self.borders[place];
-        match opened.as_ref().map(|opened| &opened.content) {
-            Some(ChunkContent::Bytes(bytes)) => {
-                buffer.copy_from_slice(&bytes[begin as usize..begin as usize + buffer.len()]);
+        let (first, last) = (self.place(wanted.start), self.place(wanted.end - 1));
+        let before = std::mem::replace(&mut self.lock().end, wanted.end);
+        let continues = first < last || (before == wanted.start && before > 0);
+        let of_chunk = |place: usize| wanted.start.max(self.borders[place])..wanted.end.min(self.borders[place + 1]);
+        let is_whole = |place: usize| of_chunk(place) == (self.borders[place]..self.borders[place + 1]);
+        let mut rest = &mut *buffer;
+        let mut place = first;
+        while place <= last {
+            let end = (place..=last).find(|place| !is_whole(*place)).unwrap_or(last + 1).max(place + 1);
+            let range = of_chunk(place).start..of_chunk(end - 1).end;
+            let (into, later) = std::mem::take(&mut rest).split_at_mut((range.end - range.start) as usize);
+            rest = later;
+            match is_whole(place) {
+                true => self.read_chunks(place..end, into).await?,
+                false => match self.chunk(place, continues, place == last).await? {
+                    Some(opened) => self.read_chunk(&opened, range.start - self.borders[place], into)?,
+                    None => self.request(range, into).await?,
+                },
             }
-            Some(ChunkContent::File(file)) => file.read_exact_at(buffer, begin).map_err(|error| {
-                let message = format!("{} cannot be read from the store of this node: {error}", self.file.name);
-                FilesError::new(FilesErrorKind::Local, message)
-            })?,
-            None => {
-                let mut reading = self.files.read_range(&self.file, wanted);
-                let mut rest = &mut *buffer;
-                while let Some(part) = reading.next().await? {
-                    let (place, later) = rest.split_at_mut(part.len());
-                    place.copy_from_slice(&part);
-                    rest = later;
-                }
-            }
+            place = end;
         }
         Ok(buffer.len())
     }
 
-    /// The open chunk with this index; `None` if the bytes are to be requested.
-    async fn chunk(&self, place: usize, wanted: &Range<u64>) -> Result<Option<Arc<OpenChunk>>, FilesError> {
-        let chunk = &self.file.record.chunks[place];
-        let (continues, was_touched) = {
+    /// As [`read`](OpenFile::read), if the bytes are in an open chunk; otherwise `None`.
+    pub fn read_at_hand(&self, offset: u64, buffer: &mut [u8]) -> Option<Result<usize, FilesError>> {
+        let wanted = self.range(offset, buffer);
+        if wanted.is_empty() {
+            return Some(Ok(0));
+        }
+        let place = self.place(wanted.start);
+        if wanted.end > self.borders[place + 1] {
+            return None;
+        }
+        let opened = {
             let mut recent = self.lock();
-            let end = std::mem::replace(&mut recent.end, wanted.end);
+            let opened = recent.get(place)?;
+            recent.end = wanted.end;
+            opened
+        };
+        let buffer = &mut buffer[..(wanted.end - wanted.start) as usize];
+        Some(self.read_chunk(&opened, wanted.start - self.borders[place], buffer).map(|()| buffer.len()))
+    }
+
+    /// The part of the file that fits into the buffer.
+    fn range(&self, offset: u64, buffer: &[u8]) -> Range<u64> {
+        let end = self.borders[self.borders.len() - 1];
+        offset.min(end)..offset.saturating_add(buffer.len() as u64).min(end)
+    }
+
+    /// The index of the chunk with this byte.
+    fn place(&self, offset: u64) -> usize {
+        self.borders.partition_point(|border| *border <= offset) - 1
+    }
+
+    fn read_chunk(&self, opened: &OpenChunk, begin: u64, buffer: &mut [u8]) -> Result<(), FilesError> {
+        match &opened.content {
+            ChunkContent::Bytes(bytes) => {
+                buffer.copy_from_slice(&bytes[begin as usize..begin as usize + buffer.len()]);
+                Ok(())
+            }
+            ChunkContent::File(file) => file.read_exact_at(buffer, begin).map_err(|error| {
+                let message = format!("{} cannot be read from the store of this node: {error}", self.file.name);
+                FilesError::new(FilesErrorKind::Local, message)
+            }),
+        }
+    }
+
+    /// Reads whole chunks: from the stores of nodes on this machine as far as possible.
+    async fn read_chunks(&self, places: Range<usize>, buffer: &mut [u8]) -> Result<(), FilesError> {
+        let first = places.start;
+        let mut rest = &mut *buffer;
+        let chunks = places.map(|place| {
+            let chunk = &self.file.record.chunks[place];
+            let (into, later) = std::mem::take(&mut rest).split_at_mut(chunk.size_bytes as usize);
+            rest = later;
+            ChunkPlace { chunk, into }
+        });
+        let missing = self.files.read_near(chunks.collect()).await;
+        let start = self.borders[first];
+        for run in missing.chunk_by(|one, next| one + 1 == *next) {
+            let range = self.borders[first + run[0]]..self.borders[first + run[run.len() - 1] + 1];
+            self.request(range.clone(), &mut buffer[(range.start - start) as usize..]).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a range without opening its chunks.
+    async fn request(&self, range: Range<u64>, mut buffer: &mut [u8]) -> Result<(), FilesError> {
+        let mut reading = self.files.read_range(&self.file, range);
+        while let Some(part) = reading.next().await? {
+            let (into, later) = std::mem::take(&mut buffer).split_at_mut(part.len());
+            into.copy_from_slice(&part);
+            buffer = later;
+        }
+        Ok(())
+    }
+
+    /// The open chunk of which a part is read; `None` if the bytes are to be requested. `continues` says that the reads
+    /// before and after are next to this one, and `is_last` that this one is not followed by another of the same call.
+    async fn chunk(&self, place: usize, continues: bool, is_last: bool) -> Result<Option<Arc<OpenChunk>>, FilesError> {
+        let chunk = &self.file.record.chunks[place];
+        let (was_touched, ahead) = {
+            let mut recent = self.lock();
             if let Some(opened) = recent.get(place) {
                 return Ok(Some(opened));
             }
-            (end == wanted.start && end > 0, recent.touch(place))
+            let ahead = recent.ahead.take_if(|(ahead, _)| *ahead == place);
+            (recent.touch(place), ahead)
         };
-        let is_whole = *wanted == (self.borders[place]..self.borders[place + 1]);
         let is_near = self.files.near().is_some_and(|near| chunk.replicas.contains(&near));
-        if is_whole || !(continues || is_near && was_touched) {
+        if !(continues || is_near && was_touched) {
             return Ok(None);
         }
-        match self.files.open_chunk(&self.file, place, 1, false).await {
+        let opened = match ahead {
+            Some((_, opening)) => opening.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
+            None => self.files.open_chunk(&self.file, place, 1, false).await,
+        };
+        match opened {
             Ok(opened) => {
                 let opened = Arc::new(opened);
-                self.lock().add(place, opened.clone());
+                let mut recent = self.lock();
+                recent.add(place, opened.clone());
+                if continues && is_last {
+                    self.open_ahead(&mut recent, place + 1);
+                }
                 Ok(Some(opened))
             }
             // The nodes may still have the bytes that are wanted.
             Err(failure) if failure.kind == FilesErrorKind::Lost => Ok(None),
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// Opens a chunk in the background, if there is one that is not open.
+    fn open_ahead(&self, recent: &mut RecentChunks, place: usize) {
+        let is_small = |chunk: &Chunk| chunk.size_bytes <= MAX_AHEAD_BYTES;
+        if !self.file.record.chunks.get(place).is_some_and(is_small) || recent.get(place).is_some() {
+            return;
+        }
+        let (files, file) = (self.files.clone(), self.file.clone());
+        let opening = tokio::spawn(async move { files.open_chunk(&file, place, 1, false).await });
+        if let Some((_, before)) = recent.ahead.replace((place, opening)) {
+            before.abort();
         }
     }
 

@@ -75,6 +75,8 @@ impl DfsClient {
                     Err(error) => {
                         tracing::info!(node = %member.node, "a node did not store a chunk: {error}");
                         match error.kind {
+                            // No node permits it.
+                            FilesErrorKind::NotAllowed => return Err(error),
                             FilesErrorKind::Full => full.insert(member.node),
                             _ => failed.insert(member.node),
                         };

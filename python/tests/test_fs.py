@@ -1,0 +1,327 @@
+"""Files of the cluster by fsspec."""
+
+import errno
+import io
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tomllib
+from concurrent import futures
+
+import eyas
+import fsspec
+import numpy
+import pytest
+from eyas.fs import EyasFileSystem
+from files_cluster import files_cluster
+
+#: Seconds that nothing here takes.
+LONG_S = 60.0
+
+#: Three chunks of 4 MiB and a part of one.
+CONTENT = numpy.random.default_rng(7).bytes((12 << 20) + 12345)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def protocol():
+    # A linked source tree has no entry points; an installed package does.
+    if "eyas" not in fsspec.available_protocols():
+        fsspec.register_implementation("eyas", EyasFileSystem)
+
+
+@pytest.fixture(scope="module")
+def access():
+    with files_cluster() as access:
+        yield str(access)
+
+
+@pytest.fixture(scope="module")
+def fs(access):
+    return fsspec.filesystem("eyas", access=access)
+
+
+@pytest.fixture(scope="module")
+def large(fs):
+    fs.pipe_file("/large.bin", CONTENT)
+    return "/large.bin"
+
+
+def test_the_package_registers_the_protocol():
+    project = tomllib.loads((pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text())
+    (name,) = project["project"]["entry-points"]["fsspec.specs"].values()
+    assert name == f"{EyasFileSystem.__module__}.{EyasFileSystem.__qualname__}"
+
+
+def test_any_part_can_be_read(fs, large):
+    parts = numpy.random.default_rng(1)
+    with fs.open(large) as file:
+        for _ in range(200):
+            start = int(parts.integers(len(CONTENT) + 10))
+            length = int(parts.choice([0, 1, 100, 70_000, 300_000, 5 << 20, 20 << 20]))
+            file.seek(start)
+            assert file.read(length) == CONTENT[start : start + length]
+            assert file.tell() == start + len(CONTENT[start : start + length])
+        file.seek(0)
+        assert file.read() == CONTENT
+        assert file.read() == b""
+        file.seek(-5, io.SEEK_END)
+        assert file.readline() == CONTENT[-5:].split(b"\n")[0] + (b"\n" if b"\n" in CONTENT[-5:] else b"")
+        with pytest.raises(ValueError):
+            file.seek(-1)
+
+
+@pytest.mark.parametrize("size", [1000, 65536, 262144, 1 << 20, (4 << 20) + 1])
+def test_a_file_can_be_read_from_its_beginning_to_its_end(access, large, size):
+    # Another session, which has not checked any chunk.
+    fs = EyasFileSystem(access=access, skip_instance_cache=True)
+    with fs.open(large) as file:
+        assert b"".join(iter(lambda: file.read(size), b"")) == CONTENT
+    into = bytearray(len(CONTENT) + 5)
+    with fs.open(large) as file:
+        assert file.readinto(into) == len(CONTENT)
+    assert into[:-5] == CONTENT
+
+
+def test_a_damaged_chunk_in_the_store_reaches_no_reader(fs, access):
+    content = CONTENT[: 9 << 20]
+    fs.pipe_file("/damaged.bin", content)
+    stores = pathlib.Path(access).parent
+    changed = 0
+    for path in stores.rglob("*"):
+        if path.is_file() and path.stat().st_size == 4 << 20 and path.read_bytes() == content[: 4 << 20]:
+            path.chmod(0o600)
+            with open(path, "r+b") as chunk:
+                chunk.write(b"x" + bytes([content[0] ^ 1]))
+            changed += 1
+            break
+    assert changed == 1
+    other = EyasFileSystem(access=access, skip_instance_cache=True)
+    assert other.cat_file("/damaged.bin") == content
+    with other.open("/damaged.bin") as file:
+        assert b"".join(iter(lambda: file.read(100_000), b"")) == content
+
+
+def test_a_file_appears_whole_when_it_is_closed(fs):
+    fs.pipe_file("/whole.bin", b"old")
+    with fs.open("/whole.bin", "wb") as file:
+        file.write(CONTENT)
+        assert fs.cat_file("/whole.bin") == b"old"
+        assert file.tell() == len(CONTENT)
+    assert fs.cat_file("/whole.bin") == CONTENT
+    with pytest.raises(ZeroDivisionError), fs.open("/whole.bin", "wb") as file:
+        file.write(b"partial")
+        raise ZeroDivisionError
+    assert fs.cat_file("/whole.bin") == CONTENT
+
+
+def test_appends(fs):
+    for text in ("first\n", "second\n"):
+        with fs.open("/notes.txt", "a") as file:
+            file.write(text)
+    assert fs.cat_file("/notes.txt") == b"first\nsecond\n"
+    with fs.open("/notes.txt", "ab") as file:
+        assert file.tell() == 13
+
+
+def test_transactions(fs):
+    with fs.transaction:
+        for name in "ab":
+            with fs.open(f"/transaction/{name}", "wb") as file:
+                file.write(b"content")
+        assert not fs.exists("/transaction/a")
+    assert fs.find("/transaction") == ["/transaction/a", "/transaction/b"]
+    with pytest.raises(ZeroDivisionError), fs.transaction:
+        with fs.open("/transaction/c", "wb") as file:
+            file.write(b"content")
+        raise ZeroDivisionError
+    assert not fs.exists("/transaction/c")
+
+
+def test_folders_and_names(fs):
+    fs.makedirs("/tree/one/two")
+    fs.makedirs("/tree/one/two", exist_ok=True)
+    with pytest.raises(FileExistsError):
+        fs.makedirs("/tree/one/two")
+    with pytest.raises(FileNotFoundError):
+        fs.mkdir("/nowhere/below", create_parents=False)
+    fs.touch("/tree/one/file.txt")
+    assert (fs.isdir("/tree/one"), fs.isfile("/tree/one"), fs.isfile("/tree/one/file.txt")) == (True, False, True)
+    assert fs.ls("eyas:///tree/one", detail=False) == ["/tree/one/file.txt", "/tree/one/two"]
+    assert fs.ls("/tree/one/file.txt", detail=False) == ["/tree/one/file.txt"]
+    assert fs.glob("/tree/**/*.txt") == ["/tree/one/file.txt"]
+    assert [folder for folder, _, _ in fs.walk("/tree")] == ["/tree", "/tree/one", "/tree/one/two"]
+    assert fs.find("/tree", maxdepth=1) == [] and fs.find("/nowhere") == []
+    with pytest.raises(OSError) as raised:
+        fs.rmdir("/tree/one")
+    assert raised.value.errno == errno.ENOTEMPTY
+    with pytest.raises(IsADirectoryError):
+        fs.rm("/tree/one")
+    fs.mv("/tree/one", "/tree/moved")
+    fs.mv("/tree/moved/file.txt", "/tree/")
+    assert fs.find("/tree", withdirs=True) == ["/tree", "/tree/file.txt", "/tree/moved", "/tree/moved/two"]
+    fs.rm("/tree", recursive=True)
+    assert not fs.exists("/tree")
+
+
+def test_what_changes_with_a_version(fs):
+    fs.pipe_file("/version.bin", b"one")
+    first = fs.info("/version.bin"), fs.ukey("/version.bin"), fs.checksum("/version.bin")
+    fs.cp_file("/version.bin", "/copy.bin")
+    assert fs.checksum("/copy.bin") == first[2] and fs.ukey("/copy.bin") != first[1]
+    fs.pipe_file("/version.bin", b"two")
+    assert fs.ukey("/version.bin") != first[1] and fs.checksum("/version.bin") != first[2]
+    assert fs.modified("/version.bin").timestamp() >= first[0]["mtime"]
+    fs.cp_file("/copy.bin", "/version.bin")
+    assert fs.cat_file("/version.bin") == b"one"
+    before = fs.modified("/version.bin")
+    fs.touch("/version.bin", truncate=False)
+    assert fs.modified("/version.bin") > before and fs.created("/version.bin") > before
+    assert fs.cat_file("/version.bin") == b"one"
+
+
+def test_ranges_of_several_files(fs, large):
+    fs.pipe_file("/small.txt", b"call me ishmael")
+    paths = ["/small.txt", large, "/nothing", large]
+    parts = fs.cat_ranges(paths, [5, 100, 0, -7], [7, 5_000_000, 1, None])
+    assert [parts[0], parts[1], parts[3]] == [b"me", CONTENT[100:5_000_000], CONTENT[-7:]]
+    assert isinstance(parts[2], FileNotFoundError)
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges(paths, 0, 1, on_error="raise")
+
+
+def test_content_that_is_not_what_its_name_says_is_stored(fs, tmp_path):
+    content = b'a,"b\n' * 3
+    fs.pipe_file("/odd.csv", content)
+    (tmp_path / "odd.csv").write_bytes(content)
+    fs.put_file(tmp_path / "odd.csv", "/odd2.csv")
+    fs.get_file("/odd2.csv", tmp_path / "again.csv")
+    assert fs.cat_file("/odd.csv") == (tmp_path / "again.csv").read_bytes() == content
+    with pytest.raises(OSError) as raised, fs.open("/odd3.csv", "wb") as file:
+        file.write(content)
+    assert raised.value.errno == errno.EBADMSG
+    assert not fs.exists("/odd3.csv")
+    with fs.open("/odd3.csv", "wb", format="fixed:1") as file:
+        file.write(content)
+    assert fs.cat_file("/odd3.csv") == content
+
+
+def test_file_systems_and_files_are_pickled(fs, large):
+    assert pickle.loads(pickle.dumps(fs)) is fs
+    with fs.open(large) as file:
+        file.seek(1000)
+        again = pickle.loads(pickle.dumps(file))
+    assert again.read(10) == CONTENT[1000:1010]
+
+
+def test_calls_read_the_files_of_their_cluster(access):
+    def count(path):
+        with fsspec.open(path) as file:
+            return len(file.read()), "EYAS_DFS_NODE" in os.environ
+
+    def store(path):
+        with fsspec.open(path, "wb") as file:
+            file.write(b"from a call")
+
+    fs = EyasFileSystem(access=access)
+    fs.pipe_file("/call.bin", CONTENT)
+    registered = ("eyas", "eyas.fs.EyasFileSystem", True)
+    register = fsspec.register_implementation
+    with eyas.connect(access=access, initializer=register, initargs=registered) as executor:
+        assert executor.submit(count, "eyas:///call.bin").result(LONG_S) == (len(CONTENT), True)
+        executor.submit(store, "eyas:///from/call.txt").result(LONG_S)
+    assert fs.cat_file("/from/call.txt") == b"from a call"
+
+
+def test_a_child_of_a_fork_connects_for_itself(fs, large):
+    with fs.open(large) as file:
+        file.read(10)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = b"nothing"
+            try:
+                said = fs.cat_file(large, 0, 10)
+                file.read(1 << 20)
+            except OSError as error:
+                said += str(error).encode()
+            finally:
+                os.write(writer, said)
+                os._exit(0)
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            said = pipe.read()
+        os.waitpid(child, 0)
+        assert said.startswith(CONTENT[:10]) and b"fork" in said[10:]
+        assert file.read(10) == CONTENT[10:20]
+
+
+@pytest.mark.parametrize(
+    "wrong, expected",
+    [
+        (lambda fs: fs.open("/nothing.bin"), FileNotFoundError),
+        (lambda fs: fs.info("/nothing.bin"), FileNotFoundError),
+        (lambda fs: fs.ls("/nothing"), FileNotFoundError),
+        (lambda fs: fs.rm("/nothing"), FileNotFoundError),
+        (lambda fs: fs.mv("/nothing", "/other"), FileNotFoundError),
+        (lambda fs: fs.open("/folder"), IsADirectoryError),
+        (lambda fs: fs.open("/folder", "wb"), IsADirectoryError),
+        (lambda fs: fs.pipe_file("/folder/file/below", b""), NotADirectoryError),
+        (lambda fs: fs.open("/folder/file", "xb"), FileExistsError),
+        (lambda fs: fs.open("/folder/file", "r+b"), ValueError),
+        (lambda fs: fs.open("/folder/file", "wb", format="poems"), ValueError),
+        (lambda fs: fs.open("eyas://folder/file"), ValueError),
+        (lambda fs: fs.open("/a/../b", "wb"), OSError),
+    ],
+)
+def test_bad_requests(fs, wrong, expected):
+    fs.pipe_file("/folder/file", b"content")
+    with pytest.raises(expected) as raised:
+        wrong(fs)
+    assert str(raised.value)
+
+
+def test_a_cluster_that_is_missing():
+    fs = EyasFileSystem(cluster="no-such-cluster", skip_instance_cache=True)
+    for wrong in (fs.ls, fs.exists, fs.isdir, fs.open):
+        with pytest.raises(ConnectionError, match="no-such-cluster"):
+            wrong("/file")
+
+
+def test_a_key_that_may_only_read(fs, access, tmp_path, large):
+    words = [sys.executable, "-m", "eyas", "access", "show", "--access", access, "--role", "read"]
+    subprocess.run([*words, "--output", str(tmp_path / "read.toml")], check=True)
+    reader = EyasFileSystem(access=tmp_path / "read.toml", skip_instance_cache=True)
+    assert reader.cat_file(large) == CONTENT
+    for wrong in (
+        lambda: reader.pipe_file("/mine.bin", b"content"),
+        lambda: reader.rm(large),
+        lambda: reader.mkdir("/mine"),
+        lambda: reader.mv(large, "/mine.bin"),
+        lambda: reader.touch(large, truncate=False),
+    ):
+        with pytest.raises(PermissionError):
+            wrong()
+    assert fs.exists(large) and not fs.exists("/mine.bin")
+
+
+def test_a_cluster_that_ends_while_a_file_is_read():
+    with files_cluster(nodes=1) as access:
+        fs = EyasFileSystem(access=access, skip_instance_cache=True)
+        fs.pipe_file("/file.bin", CONTENT)
+        file = fs.open("/file.bin")
+        assert file.read(1000) == CONTENT[:1000]
+    with file, pytest.raises(OSError) as raised:
+        file.seek(9 << 20)
+        file.read()
+    assert not isinstance(raised.value, FileNotFoundError)
+
+
+def test_threads_share_a_file(fs, large):
+    with fs.open(large) as file, futures.ThreadPoolExecutor(8) as threads:
+
+        def read(start):
+            return file.raw._opened.read_at(start, 300_000) == CONTENT[start : start + 300_000]
+
+        assert all(threads.map(read, range(0, len(CONTENT), 250_000)))
