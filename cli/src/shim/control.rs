@@ -121,7 +121,6 @@ pub(crate) async fn scontrol(words: &[String], shim: &ShimFolder, global: &Globa
     match what.as_str() {
         "config" => {
             out!("ClusterName             = eyas")?;
-            out!("MaxArraySize            = 0")?;
             out!("MinJobAge               = {MIN_JOB_AGE_S} sec")?;
             out!("SLURM_VERSION           = eyas {}", env!("CARGO_PKG_VERSION"))?;
         }

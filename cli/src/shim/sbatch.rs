@@ -311,6 +311,7 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         output: file_word(output, &name, &user)?,
         error: file("error")?,
         appends: words.value("open-mode").is_some_and(|mode| mode.starts_with('a')),
+        inputs: &variables,
         links: of_links,
         end: &end_path,
     };

@@ -121,6 +121,8 @@ pub(crate) struct Runner<'a> {
     pub error: Option<String>,
     /// Whether the files of output are continued.
     pub appends: bool,
+    /// Variables with paths of inputs.
+    pub inputs: &'a [String],
     /// Links to restore, with the variables of the node's copies.
     pub links: Vec<(&'a StagedLink, &'a str)>,
     /// The file for the end of the job, in a folder that all nodes see.
@@ -133,6 +135,10 @@ impl Runner<'_> {
         let mut program = String::new();
         for (name, word) in &self.variables {
             let _ = writeln!(program, "export {name}={word}");
+        }
+        // The paths of inputs begin in the sandbox, which is the present folder.
+        for name in self.inputs {
+            let _ = writeln!(program, "case ${name} in /*) ;; *) {name}=$EYAS_SANDBOX/${name} ;; esac");
         }
         let to = if self.appends { ">>" } else { ">" };
         let error = self.error.as_ref().map_or("2>&1".into(), |error| format!("2{to}{error}"));
