@@ -53,7 +53,7 @@ impl Shim {
 
 #[test]
 fn jobs_run_as_slurm_would_run_them() {
-    let shim = Shim::start(&[&["--cpus", "2"]]);
+    let shim = Shim::start(&[&["--slots", "2"]]);
     shim.cluster.write(
         "job.sh",
         "#!/bin/bash\n#SBATCH -J from_script -c 2\n#SBATCH --output=%x-%j.out\necho $SLURM_JOB_ID $SLURM_JOB_NAME \
@@ -81,7 +81,7 @@ fn jobs_run_as_slurm_would_run_them() {
 
 #[test]
 fn jobs_are_cancelled_and_remembered() {
-    let shim = Shim::start(&[&["--cpus", "1"]]);
+    let shim = Shim::start(&[&["--slots", "1"]]);
     let running = shim.submit(&["-J", "one", "--wrap", "echo > started; sleep 100"]);
     shim.cluster.wait_for_file("started");
     let waiting = shim.submit(&["-J", "two", "--wrap", "true"]);
