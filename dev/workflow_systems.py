@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 from slurm_cluster import wait_until
@@ -64,9 +65,9 @@ rule sum:
 """
 
 
-def jobs(cluster: ShimCluster) -> list[dict[str, object]]:
+def jobs(cluster: ShimCluster) -> list[dict[str, Any]]:
     """All jobs of eyas."""
-    listed: list[dict[str, object]] = json.loads(cluster.run([str(COMMAND.resolve()), "--json", "job", "list"]))["jobs"]
+    listed: list[dict[str, Any]] = json.loads(cluster.run([str(COMMAND.resolve()), "--json", "job", "list"]))["jobs"]
     return listed
 
 
@@ -75,8 +76,8 @@ def nextflow_retries_and_caches(cluster: ShimCluster, folder: Path) -> None:
     (folder / "nextflow.config").write_text(CONFIGURATION)
     (folder / "main.nf").write_text(PIPELINE)
     (folder / "shared.txt").write_text("line\n" * 10)
-    words = [*nextflow(), "run", "main.nf", "--shared", str(folder / "shared.txt"), "--results", str(folder / "results")]
-    cluster.run(words, folder)
+    words = [*nextflow(), "run", "main.nf", "--shared", str(folder / "shared.txt")]
+    cluster.run([*words, "--results", str(folder / "results")], folder)
     results = [path.read_text() for path in (folder / "results").iterdir()]
     assert results == ["10\n"] * 3, results
     ended = [(str(job["name"]).split("_")[0], job["state"]) for job in jobs(cluster)]
@@ -84,7 +85,7 @@ def nextflow_retries_and_caches(cluster: ShimCluster, folder: Path) -> None:
         ("nf-flaky", "succeeded")
     ] * 3, ended
     reads = [job["reads"] for job in jobs(cluster) if str(job["name"]).startswith("nf-count")]
-    assert sum(sum(one[source]["count"] for source in ["local", "peer", "persistent"]) for one in reads) == 3, reads  # type: ignore[index]
+    assert sum(one[source]["count"] for one in reads for source in ["local", "peer", "persistent"]) == 3, reads
     links = list(folder.glob("work/*/*/shared.txt"))
     assert links and all(link.readlink() == folder / "shared.txt" for link in links), links
 
@@ -94,9 +95,10 @@ def a_cancelled_run_of_nextflow_cancels_its_jobs(cluster: ShimCluster, folder: P
     (folder / "nextflow.config").write_text(CONFIGURATION)
     (folder / "main.nf").write_text(ENDLESS)
     known = len(jobs(cluster))
-    with subprocess.Popen([*nextflow(), "run", "main.nf"], env=cluster.environment, cwd=folder,
-                          stdout=subprocess.DEVNULL) as running:
-        wait_until("the job runs", lambda: len(jobs(cluster)) > known and bool(jobs(cluster)[-1]["tasks"]["assigned"]))  # type: ignore[index]
+    words = [*nextflow(), "run", "main.nf"]
+    environment, quiet = cluster.environment, subprocess.DEVNULL
+    with subprocess.Popen(words, env=environment, cwd=folder, stdout=quiet) as running:
+        wait_until("the job runs", lambda: any(job["tasks"]["assigned"] for job in jobs(cluster)[known:]))
         running.send_signal(signal.SIGINT)
     wait_until("the job is cancelled", lambda: jobs(cluster)[-1]["state"] == "cancelled")
 

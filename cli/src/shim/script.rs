@@ -1,5 +1,5 @@
-//! The script of a job: its `#SBATCH` and `#EYAS` lines, the links of Nextflow's `nxf_stage`, and the shell program that
-//! runs it on a node.
+//! The script of a job: its `#SBATCH` and `#EYAS` lines, the links of Nextflow's `nxf_stage`, and the shell program
+//! that runs it on a node.
 
 use std::fmt::Write as _;
 
@@ -175,8 +175,8 @@ impl Runner<'_> {
 mod tests {
     use super::*;
 
-    const NEXTFLOW: &str = "#!/bin/bash\n#SBATCH -J nf-count_(3)\n#EYAS --input '/a b' --input /c\nset -e\n#SBATCH -t 1\n\
-        nxf_launch() {\n    /bin/bash -ue /w/.command.sh\n}\n\nnxf_stage() {\n    true\n    rm -f my\\ file.txt\n    \
+    const NEXTFLOW: &str = "#!/bin/bash\n#SBATCH -J nf-count_(3)\n#EYAS --input '/a b' --input /c\nset -e\n\
+        #SBATCH -t 1\nnxf_launch() {\n    /bin/bash -ue /w/.command.sh\n}\n\nnxf_stage() {\n    true\n    rm -f my\\ file.txt\n    \
         ln -s /shared/my\\ file.txt my\\ file.txt\n    ln -s $HOME/x x\n    ln -s relative y\n}\nln -s /z z\n";
 
     #[test]

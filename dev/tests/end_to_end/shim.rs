@@ -126,7 +126,7 @@ fn inputs_are_read_from_the_copies_of_the_node() {
     let reads = &shim.cluster.job(&again)["reads"];
     assert_eq!(
         (reads["local"]["count"].as_u64(), reads["persistent"]["count"].as_u64()),
-        (Some(2), Some(0)),
+        (Some(1), Some(0)),
         "{reads}"
     );
 }
