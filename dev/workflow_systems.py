@@ -18,13 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 from slurm_cluster import wait_until
 from workflow_systems import COMMAND, NotInstalled, ShimCluster, nextflow, snakemake
 
-CONFIGURATION = """
-process.executor = 'slurm'
-executor.queueSize = 1000
-executor.pollInterval = '1s'
-executor.queueStatInterval = '2s'
-executor.submitRateLimit = '200/1s'
-"""
+# The configuration that the guide shows.
+GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "workflows.md"
+CONFIGURATION = GUIDE.read_text().split("```groovy\n")[1].split("```")[0]
 PIPELINE = """
 process count {
   cpus 1

@@ -9,7 +9,7 @@ use eyas_client::types::units::format_count;
 use eyas_client::view::ExecutorView;
 
 use super::amounts::{elapsed, time_of};
-use super::options::{Known, flag, parse, value};
+use super::options::{KnownOption, flag, parse, value};
 use super::records::{ShimFolder, ShimJob};
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
@@ -17,7 +17,7 @@ use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::{out, say};
 
-const SCANCEL: &[Known] = &[
+const SCANCEL: &[KnownOption] = &[
     value('u', "user"),
     value('n', "name"),
     value('t', "state"),
@@ -30,8 +30,9 @@ const SCANCEL: &[Known] = &[
     flag('b', "batch"),
     flag(' ', "me"),
 ];
-const SCONTROL: &[Known] = &[flag('o', "oneliner"), flag('d', "details"), value('M', "clusters"), flag('Q', "quiet")];
-const SINFO: &[Known] = &[
+const SCONTROL: &[KnownOption] =
+    &[flag('o', "oneliner"), flag('d', "details"), value('M', "clusters"), flag('Q', "quiet")];
+const SINFO: &[KnownOption] = &[
     flag('h', "noheader"),
     value('o', "format"),
     value('p', "partition"),
@@ -41,7 +42,7 @@ const SINFO: &[Known] = &[
     flag('s', "summarize"),
     flag('a', "all"),
 ];
-const SRUN: &[Known] = &[
+const SRUN: &[KnownOption] = &[
     value('n', "ntasks"),
     value('N', "nodes"),
     value('c', "cpus-per-task"),

@@ -1,7 +1,7 @@
 //! `squeue` and `sacct`: lists of jobs, in the formats of Slurm.
 
 use super::amounts::{elapsed, time_of};
-use super::options::{Known, Words, flag, parse, value};
+use super::options::{KnownOption, Words, flag, parse, value};
 use super::records::{ShimFolder, ShimJob, now_unix_ms};
 use crate::connect::connect;
 use crate::error::CliError;
@@ -9,7 +9,7 @@ use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print;
 
-const SQUEUE: &[Known] = &[
+const SQUEUE: &[KnownOption] = &[
     flag('h', "noheader"),
     value('o', "format"),
     value('t', "states"),
@@ -25,7 +25,7 @@ const SQUEUE: &[Known] = &[
     flag('l', "long"),
     flag('r', "array"),
 ];
-const SACCT: &[Known] = &[
+const SACCT: &[KnownOption] = &[
     flag('n', "noheader"),
     value('o', "format"),
     value('s', "state"),

@@ -3,7 +3,7 @@
 
 /// An option of a command.
 #[derive(Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct KnownOption {
     /// The letter, or a space if the option has none.
     pub letter: char,
     /// The long name.
@@ -13,13 +13,13 @@ pub(crate) struct Known {
 }
 
 /// An option without a value.
-pub(crate) const fn flag(letter: char, name: &'static str) -> Known {
-    Known { letter, name, has_value: false }
+pub(crate) const fn flag(letter: char, name: &'static str) -> KnownOption {
+    KnownOption { letter, name, has_value: false }
 }
 
 /// An option with a value.
-pub(crate) const fn value(letter: char, name: &'static str) -> Known {
-    Known { letter, name, has_value: true }
+pub(crate) const fn value(letter: char, name: &'static str) -> KnownOption {
+    KnownOption { letter, name, has_value: true }
 }
 
 /// What a command line says.
@@ -53,7 +53,7 @@ impl Words {
 ///
 /// # Errors
 /// If an option is not in a table, or has no value.
-pub(crate) fn parse(words: &[String], tables: &[&[Known]], stops: bool) -> Result<Words, String> {
+pub(crate) fn parse(words: &[String], tables: &[&[KnownOption]], stops: bool) -> Result<Words, String> {
     let known = || tables.iter().flat_map(|table| table.iter());
     let mut read = Words::default();
     let mut rest = words.iter();
@@ -134,7 +134,8 @@ pub(crate) fn split_line(line: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const TABLE: &[Known] = &[value('J', "job-name"), value('t', "time"), flag('h', "noheader"), flag('H', "hold")];
+    const TABLE: &[KnownOption] =
+        &[value('J', "job-name"), value('t', "time"), flag('h', "noheader"), flag('H', "hold")];
 
     fn read(line: &str) -> Result<Words, String> {
         parse(&split_line(line), &[TABLE], true)

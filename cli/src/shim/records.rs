@@ -60,7 +60,7 @@ impl SlurmState {
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct JobEnd {
+pub(crate) struct EndOfJob {
     pub state: SlurmState,
     pub code: i32,
     pub signal: i32,
@@ -86,7 +86,7 @@ pub(crate) struct JobRecord {
     pub memory_bytes: u64,
     pub time_limit_us: Option<u64>,
     pub submitted_unix_ms: u64,
-    pub end: Option<JobEnd>,
+    pub end: Option<EndOfJob>,
 }
 
 /// A job with its present state.
@@ -172,7 +172,7 @@ impl ShimFolder {
         let now_s = now_unix_ms() / 1000;
         let mut jobs = Vec::new();
         for mut record in records {
-            let is_old = |end: &JobEnd| now_s.saturating_sub(end.ended_unix_s) > MAX_AGE_S;
+            let is_old = |end: &EndOfJob| now_s.saturating_sub(end.ended_unix_s) > MAX_AGE_S;
             if record.end.as_ref().is_some_and(is_old) {
                 self.forget(&record);
                 continue;
@@ -202,7 +202,12 @@ impl ShimFolder {
     }
 
     /// The end of a job by the dispatcher; if that has forgotten the job, by the job's own program.
-    async fn end_of(&self, client: &mut Client, record: &JobRecord, view: Option<JobView>) -> Result<JobEnd, CliError> {
+    async fn end_of(
+        &self,
+        client: &mut Client,
+        record: &JobRecord,
+        view: Option<JobView>,
+    ) -> Result<EndOfJob, CliError> {
         let noted = fs::read_to_string(self.end_path(&record.token)).unwrap_or_default();
         let noted: Vec<_> = noted.split_whitespace().collect();
         let number = |place: usize| noted.get(place).and_then(|text| text.parse::<u64>().ok());
@@ -225,7 +230,7 @@ impl ShimFolder {
             Some(view) => (view.submitted_unix_ms + view.elapsed_us / 1000) / 1000,
             None => number(2).unwrap_or(submitted_s),
         };
-        Ok(JobEnd {
+        Ok(EndOfJob {
             state,
             code,
             signal,

@@ -11,7 +11,7 @@ use eyas_client::view::JobState;
 use eyas_client::{Client, Draft, name_of_user};
 
 use super::amounts::{count, memory_bytes, time_limit_us};
-use super::options::{Known, Words, flag, parse, value};
+use super::options::{KnownOption, Words, flag, parse, value};
 use super::records::{JobRecord, ShimFolder, now_unix_ms};
 use super::script::{Runner, StagedLink, file_word, option_lines, quoted, staged_links, with_variables};
 use crate::connect::connect;
@@ -26,7 +26,7 @@ const MAX_SCRIPT_BYTES: usize = 120_000;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Options that decide how the job runs.
-const HONOURED: &[Known] = &[
+const HONOURED: &[KnownOption] = &[
     value('J', "job-name"),
     value('o', "output"),
     value('e', "error"),
@@ -55,7 +55,7 @@ const HONOURED: &[Known] = &[
     flag('v', "verbose"),
 ];
 /// Options without which the job does the same. What eyas does instead is said once.
-const IGNORED: &[Known] = &[
+const IGNORED: &[KnownOption] = &[
     value('q', "qos"),
     value('M', "clusters"),
     value('x', "exclude"),
@@ -83,7 +83,7 @@ const IGNORED: &[Known] = &[
 /// Ignored options for which Slurm and eyas do the same in all usual cases: nothing is said.
 const SILENT: [&str; 4] = ["signal", "no-requeue", "requeue", "clusters"];
 /// Options without which the job would do something else: they are refused, with what to do.
-const REFUSED: &[(Known, &str)] = &[
+const REFUSED: &[(KnownOption, &str)] = &[
     (value('a', "array"), "submit one job for each index, or use `eyas run --array`"),
     (value('d', "dependency"), "let the workflow system order the jobs, or use a job file of eyas"),
     (value('C', "constraint"), "use the labels of executors and `requirements` of a job file"),
@@ -104,7 +104,7 @@ struct Request {
 }
 
 fn read_request(words: &[String]) -> Result<Request, CliError> {
-    let refused: Vec<Known> = REFUSED.iter().map(|(known, _)| *known).collect();
+    let refused: Vec<KnownOption> = REFUSED.iter().map(|(known, _)| *known).collect();
     let tables = [HONOURED, IGNORED, &refused[..]];
     let mut given = parse(words, &tables, true)?;
     let mut arguments = std::mem::take(&mut given.others);

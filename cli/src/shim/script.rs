@@ -176,7 +176,8 @@ mod tests {
     use super::*;
 
     const NEXTFLOW: &str = "#!/bin/bash\n#SBATCH -J nf-count_(3)\n#EYAS --input '/a b' --input /c\nset -e\n\
-        #SBATCH -t 1\nnxf_launch() {\n    /bin/bash -ue /w/.command.sh\n}\n\nnxf_stage() {\n    true\n    rm -f my\\ file.txt\n    \
+        #SBATCH -t 1\nnxf_launch() {\n    /bin/bash -ue /w/.command.sh\n}\n\nnxf_stage() {\n    true\n    \
+        rm -f my\\ file.txt\n    \
         ln -s /shared/my\\ file.txt my\\ file.txt\n    ln -s $HOME/x x\n    ln -s relative y\n}\nln -s /z z\n";
 
     #[test]

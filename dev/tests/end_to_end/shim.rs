@@ -107,8 +107,8 @@ fn inputs_are_read_from_the_copies_of_the_node() {
     let staged = shared.replace(' ', "\\ ");
     // As Nextflow writes it.
     let script = format!(
-        "#!/bin/bash\n#EYAS --input '{shared}'\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n    true\n    \
-         rm -f link.txt\n    ln -s {staged} link.txt\n}}\nnxf_stage\nreadlink link.txt\ncat link.txt \
+        "#!/bin/bash\n#EYAS --input '{shared}'\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n    \
+         true\n    rm -f link.txt\n    ln -s {staged} link.txt\n}}\nnxf_stage\nreadlink link.txt\ncat link.txt \
          \"$EYAS_INPUT_1\"\n"
     );
     shim.cluster.write("job.sh", &script);
