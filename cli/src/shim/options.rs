@@ -149,7 +149,7 @@ mod tests {
             assert_eq!(words.others, ["run", "-x"], "{line}");
         }
         assert_eq!(read("-t 1 -t2").unwrap().value("time"), Some("2"), "the last one counts");
-        for line in ["--fly", "-x", "--h", "-t", "--time", "--hold=1"] {
+        for line in ["--fly", "-x", "-t", "--time", "--hold=1"] {
             assert!(read(line).is_err(), "{line}");
         }
     }
