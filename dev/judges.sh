@@ -35,6 +35,9 @@ else
     skip "pools on real batch systems need root, Slurm, Grid Engine, sshd, a JDK and Maven"
 fi
 
+echo '== pipelines of Nextflow and Snakemake on the commands of eyas shim'
+EYAS_BIN=$eyas python3 dev/workflow_systems.py
+
 if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ]; then
     skip "the judges of the mount need root and /dev/fuse"
     exit 0

@@ -21,6 +21,7 @@ mod push;
 mod relay;
 mod report;
 mod run;
+mod shim;
 mod sim;
 mod start;
 mod stop;
@@ -80,6 +81,8 @@ pub(crate) enum Command {
     Mount(Box<mount::MountArgs>),
     /// Run a program over the blocks of files in the cluster's file system; it reads them on standard input
     Map(Box<map::MapArgs>),
+    /// Make a folder with commands of Slurm that run jobs on eyas, for Nextflow, Snakemake and others
+    Shim(shim::ShimArgs),
     /// Order the reads and writes of programs on slow shared storage
     #[command(subcommand)]
     Io(io::IoCommand),
@@ -113,6 +116,8 @@ pub(crate) enum Command {
     Guard { executor: String, sandboxes: PathBuf },
     #[command(hide = true)]
     GuardMount,
+    #[command(hide = true)]
+    ShimCommand(shim::ShimCommandArgs),
     #[command(hide = true, subcommand)]
     Worker(worker::WorkerCommand),
 }
@@ -132,6 +137,8 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Dfs(command) => dfs::dfs(*command, &global).await,
         Command::Mount(args) => mount::mount(*args, &global).await,
         Command::Map(args) => map::map(*args, &global).await,
+        Command::Shim(args) => shim::shim(&args, &global).await,
+        Command::ShimCommand(args) => shim::command(&args, &global).await,
         Command::Io(command) => io::io(command, &global).await,
         Command::Worker(command) => worker::worker(command, &global).await,
         Command::Job(command) => job::job(command, &global).await,

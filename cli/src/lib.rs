@@ -29,6 +29,7 @@ mod pool_args;
 mod pool_file;
 mod print;
 mod report;
+mod shim;
 mod show;
 mod trace;
 mod waiting;

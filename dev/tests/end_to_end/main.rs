@@ -62,6 +62,7 @@ mod reference;
 mod restarts;
 mod results;
 mod reuse;
+mod shim;
 mod simulation;
 mod slow_disk;
 mod support;

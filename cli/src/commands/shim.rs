@@ -1,0 +1,71 @@
+//! `eyas shim`: a folder of commands with the names of Slurm's commands, for PATH.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::connect::connect;
+use crate::error::CliError;
+use crate::exit_code::ExitCode;
+use crate::global::GlobalArgs;
+use crate::own_process::own_path;
+use crate::print::{self, say};
+use crate::shim::{self, COMMANDS, ShimFolder, quoted};
+use crate::show;
+
+#[derive(Args)]
+pub(crate) struct ShimArgs {
+    /// The folder, on storage that all nodes share; it is created if necessary
+    folder: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct ShimCommandArgs {
+    /// The folder that `eyas shim` has made
+    folder: PathBuf,
+    /// Name of the command
+    name: String,
+    /// The words of its command line
+    #[arg(last = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Makes the folder. The commands use the cluster that is selected now.
+pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    connect(global).await?;
+    fs::create_dir_all(&args.folder).map_err(|e| format!("cannot make {}: {e}", args.folder.display()))?;
+    let folder = fs::canonicalize(&args.folder)?;
+    ShimFolder::at(&folder).make()?;
+    let access = global.cluster()?.access_path().to_owned();
+    let access = fs::canonicalize(&access).unwrap_or(access);
+    let words = [own_path()?, "--access".into(), utf8(&access)?, "shim-command".into(), utf8(&folder)?];
+    let call = words.map(|word| quoted(&word)).join(" ");
+    for name in COMMANDS {
+        let path = folder.join(name);
+        let is_own = |text: String| text.contains(" 'shim-command' ");
+        if path.exists() && !fs::read_to_string(&path).is_ok_and(is_own) {
+            return Err(format!("{} is not of eyas: name another folder", path.display()).into());
+        }
+        fs::write(&path, format!("#!/bin/sh\nexec {call} {name} -- \"$@\"\n"))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    if global.json {
+        show::json("folder", &folder)?;
+    } else {
+        print::path(&folder)?;
+        say!("put it first into PATH: export PATH={}:$PATH", folder.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn utf8(path: &Path) -> Result<String, CliError> {
+    let text = path.to_str().ok_or_else(|| format!("the name {} is not valid UTF-8", path.display()))?;
+    Ok(text.to_owned())
+}
+
+/// Runs a command of the folder.
+pub(crate) async fn command(args: &ShimCommandArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    shim::call(&args.folder, &args.name, &args.words, global).await
+}

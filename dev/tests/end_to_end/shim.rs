@@ -1,0 +1,156 @@
+//! `eyas shim`: commands with the names of Slurm's commands, whose jobs are tasks of eyas.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::{Cluster, Done, wait_until};
+
+/// A cluster with a shim.
+struct Shim {
+    cluster: Cluster,
+    folder: PathBuf,
+}
+
+impl Shim {
+    fn start(executors: &[&[&str]]) -> Self {
+        let cluster = Cluster::start(executors);
+        let folder = cluster.path("shim");
+        cluster.run(&["shim", folder.to_str().unwrap()]).exits(0);
+        Shim { cluster, folder }
+    }
+
+    /// Runs a command of the shim in the folder of the test.
+    fn run(&self, name: &str, words: &[&str]) -> Done {
+        let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap());
+        let mut command = self.cluster.command_of(Command::new(self.folder.join(name)), words);
+        command.env("PATH", path).env("COLOUR", "green");
+        self.cluster.finish(command)
+    }
+
+    /// Submits a job, and returns its id.
+    fn submit(&self, words: &[&str]) -> String {
+        self.run("sbatch", &[&["--parsable"], words].concat()).exits(0).stdout.trim().to_owned()
+    }
+
+    /// The state of a job as Nextflow asks for it, and its state and exit code as `sacct` shows them.
+    fn state(&self, job: &str) -> (String, String) {
+        let of_queue = self.run("squeue", &["--noheader", "-o", "%i %t", "-t", "all", "-u", &self.user()]).exits(0);
+        let line = of_queue.stdout.lines().find_map(|line| line.strip_prefix(&format!("{job} ")).map(str::to_owned));
+        let format = ["-X", "--parsable2", "--clusters", "all", "--noheader", "--format=State,ExitCode", "-j", job];
+        (line.expect("the job is listed"), self.run("sacct", &format).exits(0).stdout.trim().to_owned())
+    }
+
+    fn user(&self) -> String {
+        let shown = self.run("squeue", &["-h", "-t", "all", "-o", "%u"]).exits(0).stdout;
+        shown.lines().next().expect("a job").to_owned()
+    }
+
+    fn wait_for_state(&self, job: &str, short: &str, long: &str) {
+        wait_until((job, short), || self.state(job).0 == short);
+        assert_eq!(self.state(job).1, long);
+    }
+}
+
+#[test]
+fn jobs_run_as_slurm_would_run_them() {
+    let shim = Shim::start(&[&["--slots", "2"]]);
+    shim.cluster.write(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -J from_script -c 2\n#SBATCH --output=%x-%j.out\necho $SLURM_JOB_ID $SLURM_JOB_NAME \
+         $SLURM_CPUS_PER_TASK $COLOUR $1; pwd; echo err >&2; srun -n1 --cpu-bind=q echo inner\n",
+    );
+    let job = shim.submit(&["-J", "named", "job.sh", "word"]);
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    let work = shim.cluster.work();
+    let expected = format!("{job} named 2 green word\n{}\nerr\ninner\n", work.display());
+    assert_eq!(shim.cluster.read(&format!("named-{job}.out")), expected);
+
+    let job = shim.submit(&["-e", "errors", "--export=NONE,A=1", "--wrap", "echo \"$A$COLOUR\"; echo bad >&2; exit 7"]);
+    shim.wait_for_state(&job, "F", "FAILED|7:0");
+    assert_eq!(shim.cluster.read(&format!("slurm-{job}.out")), "1\n");
+    assert_eq!(shim.cluster.read("errors"), "bad\n");
+    let shown = shim.run("scontrol", &["show", "job", &job]).exits(0).stdout;
+    assert!(shown.contains("JobState=FAILED ExitCode=7:0") && shown.contains("NumCPUs=1"), "{shown}");
+
+    let waited = shim.run("sbatch", &["--wait", "--wrap", "exit 5"]).exits(5);
+    assert!(waited.stdout.starts_with("Submitted batch job "), "{}", waited.stdout);
+    let late = shim.submit(&["-t", "0:01", "--wrap", "sleep 100"]);
+    shim.wait_for_state(&late, "TO", "TIMEOUT|0:15");
+    assert_eq!(shim.run("sinfo", &["-h", "-o", "%P|%D|%c"]).exits(0).stdout, "eyas*|1|2\n");
+    assert!(shim.run("scontrol", &["show", "config"]).exits(0).stdout.contains("MinJobAge "));
+}
+
+#[test]
+fn jobs_are_cancelled_and_remembered() {
+    let shim = Shim::start(&[&["--slots", "1"]]);
+    let running = shim.submit(&["-J", "one", "--wrap", "echo > started; sleep 100"]);
+    shim.cluster.wait_for_file("started");
+    let waiting = shim.submit(&["-J", "two", "--wrap", "true"]);
+    let queue = shim.run("squeue", &["-h", "-n", "one", "-o", "%i|%T"]).exits(0).stdout;
+    assert_eq!(queue, format!("{running}|RUNNING\n"));
+    shim.run("scancel", &[&running, &waiting]).exits(0);
+    shim.wait_for_state(&running, "CA", "CANCELLED|0:15");
+    shim.wait_for_state(&waiting, "CA", "CANCELLED|0:15");
+    assert_eq!(shim.run("squeue", &["-h"]).exits(0).stdout, "");
+    // The dispatcher forgets a job; its end is known by the note of its program.
+    let forgotten = shim.submit(&["--wrap", "exit 4"]);
+    shim.cluster.run(&["job", "wait", &forgotten]).exits(1);
+    shim.cluster.run(&["job", "forget", &forgotten]).exits(0);
+    shim.wait_for_state(&forgotten, "F", "FAILED|4:0");
+}
+
+#[test]
+fn inputs_are_read_from_the_copies_of_the_node() {
+    let shim = Shim::start(&[&[]]);
+    let shared = shim.cluster.write("shared file.txt", "shared\n");
+    let shared = shared.to_str().unwrap();
+    let staged = shared.replace(' ', "\\ ");
+    // As Nextflow writes it.
+    let script = format!(
+        "#!/bin/bash\n#EYAS --input '{shared}'\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n    \
+         true\n    rm -f link.txt\n    ln -s {staged} link.txt\n}}\nnxf_stage\nreadlink link.txt\ncat link.txt \
+         \"$EYAS_INPUT_1\"\n"
+    );
+    shim.cluster.write("job.sh", &script);
+    let job = shim.submit(&["-o", "out", "job.sh"]);
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    let output = shim.cluster.read("out");
+    let (target, content) = output.split_once('\n').expect("the target of the link");
+    assert_eq!(content, "shared\nshared\n");
+    assert!(target.starts_with('/') && target != shared, "{target}");
+    let link = std::fs::read_link(shim.cluster.work().join("link.txt")).expect("a link");
+    assert_eq!(link.to_str(), Some(shared), "the link is restored");
+    // A second job reads what the node has.
+    let again = shim.submit(&["-o", "out", "job.sh"]);
+    shim.wait_for_state(&again, "CD", "COMPLETED|0:0");
+    let reads = &shim.cluster.job(&again)["reads"];
+    assert_eq!(
+        (reads["local"]["count"].as_u64(), reads["persistent"]["count"].as_u64()),
+        (Some(1), Some(0)),
+        "{reads}"
+    );
+}
+
+#[test]
+fn what_eyas_does_not_have_is_said() {
+    let shim = Shim::start(&[&[]]);
+    let refused = |words: &[&str], why: &str| {
+        let done = shim.run("sbatch", words).exits(1);
+        assert!(done.stderr.contains(why), "{}", done.stderr);
+    };
+    refused(&["--array=1-3", "--wrap", "true"], "no --array");
+    refused(&["--fly", "--wrap", "true"], "does not know the option --fly");
+    refused(&["-N", "2", "--wrap", "true"], "on one node");
+    refused(&["-t", "soon", "--wrap", "true"], "not a time limit");
+    refused(&["no-such-script"], "no-such-script");
+    shim.cluster.write("text", "hello\n");
+    refused(&["text"], "not a batch script");
+    // What is ignored is said once, and so is that nothing is cached.
+    let first = shim.run("sbatch", &["--qos=high", "--wrap", "true"]).exits(0).stderr;
+    assert!(first.contains("--qos") && first.contains("#EYAS --input"), "{first}");
+    assert_eq!(shim.run("sbatch", &["--qos=high", "--wrap", "true"]).exits(0).stderr, "");
+    shim.run("srun", &["true"]).exits(1).says(&["sbatch --wait"]);
+    shim.run("scancel", &[]).exits(1);
+    shim.cluster.write("other/sbatch", "#!/bin/sh\n");
+    shim.cluster.run(&["shim", "other"]).exits(1).says(&["name another folder"]);
+}
