@@ -13,8 +13,7 @@ use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
-use eyas_types::{Input, Name, ObjectId, Outcome, Program, Reads, Status, TaskId, TaskTemplate, WorkingFolder};
-use eyas_wire::executor::{AssignedInput, Assignment};
+use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, WorkingFolder};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -27,6 +26,7 @@ use crate::resources::gpus::Gpus;
 use crate::resources::task_group::SlotGroups;
 use crate::stop::StopSignal;
 
+mod assigned;
 mod call;
 mod deliver;
 mod disk_full;
@@ -37,6 +37,7 @@ pub(crate) mod output_claim;
 pub(crate) mod sandbox;
 pub(crate) mod tokens;
 
+pub(crate) use assigned::AssignedTask;
 use call::Worker;
 use deliver::Delivery;
 use input_list::InputLists;
@@ -52,22 +53,6 @@ pub(crate) const EXECUTOR_VARIABLE: &str = "EYAS_EXECUTOR";
 
 /// Environment variable with the task's id.
 pub(crate) const TASK_VARIABLE: &str = "EYAS_TASK_ID";
-
-/// A task as the dispatcher has assigned it to this executor.
-pub(crate) struct AssignedTask {
-    pub assignment: Assignment,
-    pub template: Arc<TaskTemplate>,
-    /// Ids of its inputs in the store, in the order of the inputs.
-    pub objects: Vec<ObjectId>,
-    /// Indices of the inputs in the order of their ids; empty if the inputs are [few](FEW_INPUTS).
-    by_id: Vec<u32>,
-    /// Whether other tasks read the same objects.
-    pub is_sharing: bool,
-    pub arrived: Instant,
-}
-
-/// A list of up to this many inputs is searched from its beginning.
-const FEW_INPUTS: usize = 16;
 
 /// One run of a task in a slot.
 pub(crate) struct TaskRun {
@@ -164,41 +149,6 @@ pub(crate) struct StoreChanges {
     pub missing: Vec<ObjectId>,
     /// Outputs that the task has put into the store, with their sizes.
     pub kept: Vec<(ObjectId, u64)>,
-}
-
-impl AssignedTask {
-    pub fn new(assignment: Assignment, template: Arc<TaskTemplate>, objects: Vec<ObjectId>, is_sharing: bool) -> Self {
-        let mut by_id = Vec::new();
-        if objects.len() > FEW_INPUTS {
-            by_id = (0..objects.len() as u32).collect();
-            by_id.sort_unstable_by_key(|index| objects[*index as usize]);
-        }
-        AssignedTask { assignment, template, objects, by_id, is_sharing, arrived: Instant::now() }
-    }
-
-    /// The input that has this id in the store.
-    pub fn input(&self, object: ObjectId) -> Option<&AssignedInput> {
-        let index = if self.by_id.is_empty() {
-            self.objects.iter().position(|other| *other == object)?
-        } else {
-            let place = self.by_id.binary_search_by_key(&object, |index| self.objects[*index as usize]).ok()?;
-            self.by_id[place] as usize
-        };
-        Some(&self.assignment.inputs[index])
-    }
-
-    pub fn id(&self) -> TaskId {
-        self.assignment.task
-    }
-
-    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids. There are none if an
-    /// input is a part of a file: the sandbox has a copy of it, which a task could change without notice.
-    fn shared_inputs(&self) -> (&[AssignedInput], &[ObjectId]) {
-        let has_part = |input: &Input| input.from.part().is_some();
-        let is_sharing = self.is_sharing && !self.template.inputs.iter().any(has_part);
-        let count = if is_sharing { self.template.inputs.len() } else { 0 };
-        (&self.assignment.inputs[..count], &self.objects[..count])
-    }
 }
 
 /// A program that was just stored may still be open for writing in another thread's child, between fork and exec.

@@ -13,7 +13,7 @@ mod _eyas {
     #[pymodule_export]
     use super::command::main;
     #[pymodule_export]
-    use super::session::{CallSession, ClusterError, ask, fetch, push};
-    #[pymodule_export]
     use super::files::{FilesSession, OpenedFile, WrittenFile};
+    #[pymodule_export]
+    use super::session::{CallSession, ClusterError, ask, fetch, push};
 }

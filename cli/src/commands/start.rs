@@ -27,7 +27,7 @@ use crate::interrupt::interrupted;
 use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
 use crate::network_args::NetworkArgs;
 use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
-use crate::own_process::{READY, host_name, own_path, raise_descriptor_limit, remove_folder};
+use crate::own_process::{READY, host_name, own_path, raise_descriptor_limit, refuse_used, remove_folder};
 use crate::print::{PrintError, out, say};
 use crate::{detach, show};
 
@@ -142,6 +142,9 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
         return Ok(());
     }
     // Files of the cluster's file system must not be in a cache folder, which users may remove.
+    if owned.ephemeral {
+        refuse_used(cluster.folder())?;
+    }
     let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
     let ephemeral = owned.ephemeral;
     let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
@@ -166,6 +169,9 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         announce(&cluster.access()?, cluster.access_path());
         say!("its log is {}", log.display());
         return Ok(());
+    }
+    if ephemeral {
+        refuse_used(cluster.folder())?;
     }
     let own = args.network.address()?.map(|address| address.to_string());
     let advertise = own.or(args.advertise).or_else(|| args.listen.ip().is_unspecified().then(host_name));
@@ -252,6 +258,9 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
             std::env::temp_dir().join(format!("eyas-{user}-{cluster}{request}-{}", name.replace('/', "-")))
         }
     };
+    if ephemeral {
+        refuse_used(&folder)?;
+    }
     let relay = access.as_ref().and_then(Access::relay);
     if relay.is_some() && args.node.dfs {
         return Err(

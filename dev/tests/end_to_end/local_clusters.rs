@@ -122,3 +122,17 @@ fn an_executor_in_an_allocation_waits_for_its_dispatcher_and_has_what_it_was_giv
     assert_eq!(home.processes(), []);
     executor.wait().unwrap();
 }
+
+#[test]
+fn a_folder_with_other_files_is_not_taken_for_one_that_is_removed_at_the_end() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("mine")).unwrap();
+    fs::write(home.path("mine/notes"), "kept").unwrap();
+    let (access, folder) = (home.path("mine/access.toml"), home.path("mine"));
+    let (access, folder) = (access.to_str().unwrap(), folder.to_str().unwrap());
+    for start in [&["local"][..], &["dispatcher"], &["executor", "--folder", folder, "--wait-for-input"]] {
+        let words = [&["--access", access, "start"][..], start, &["--owned", "--ephemeral"]].concat();
+        home.eyas(&words).exits(1).says(&["mine is not empty", "name a new folder"]);
+        assert_eq!(fs::read_to_string(home.path("mine/notes")).unwrap(), "kept");
+    }
+}

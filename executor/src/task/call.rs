@@ -83,7 +83,8 @@ impl TaskRun {
     /// Whether a worker that runs already needs no files for this call: the inputs of the template are for its start.
     pub(super) fn needs_no_files(&self) -> bool {
         let template = &self.task.template;
-        self.task.assignment.inputs.len() == template.inputs.len() && template.outputs.iter().all(|output| output.optional)
+        self.task.assignment.inputs.len() == template.inputs.len()
+            && template.outputs.iter().all(|output| output.optional)
     }
 }
 

@@ -1,0 +1,58 @@
+//! Tasks as the dispatcher assigns them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use eyas_types::{Input, ObjectId, TaskId, TaskTemplate};
+use eyas_wire::executor::{AssignedInput, Assignment};
+
+/// A list of up to this many inputs is searched from its beginning.
+const FEW_INPUTS: usize = 16;
+
+/// A task as the dispatcher has assigned it to this executor.
+pub(crate) struct AssignedTask {
+    pub assignment: Assignment,
+    pub template: Arc<TaskTemplate>,
+    /// Ids of its inputs in the store, in the order of the inputs.
+    pub objects: Vec<ObjectId>,
+    /// Indices of the inputs in the order of their ids; empty if the inputs are [few](FEW_INPUTS).
+    by_id: Vec<u32>,
+    /// Whether other tasks read the same objects.
+    pub is_sharing: bool,
+    pub arrived: Instant,
+}
+
+impl AssignedTask {
+    pub fn new(assignment: Assignment, template: Arc<TaskTemplate>, objects: Vec<ObjectId>, is_sharing: bool) -> Self {
+        let mut by_id = Vec::new();
+        if objects.len() > FEW_INPUTS {
+            by_id = (0..objects.len() as u32).collect();
+            by_id.sort_unstable_by_key(|index| objects[*index as usize]);
+        }
+        AssignedTask { assignment, template, objects, by_id, is_sharing, arrived: Instant::now() }
+    }
+
+    /// The input that has this id in the store.
+    pub fn input(&self, object: ObjectId) -> Option<&AssignedInput> {
+        let index = if self.by_id.is_empty() {
+            self.objects.iter().position(|other| *other == object)?
+        } else {
+            let place = self.by_id.binary_search_by_key(&object, |index| self.objects[*index as usize]).ok()?;
+            self.by_id[place] as usize
+        };
+        Some(&self.assignment.inputs[index])
+    }
+
+    pub fn id(&self) -> TaskId {
+        self.assignment.task
+    }
+
+    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids. There are none if an
+    /// input is a part of a file: the sandbox has a copy of it, which a task could change without notice.
+    pub(super) fn shared_inputs(&self) -> (&[AssignedInput], &[ObjectId]) {
+        let has_part = |input: &Input| input.from.part().is_some();
+        let is_sharing = self.is_sharing && !self.template.inputs.iter().any(has_part);
+        let count = if is_sharing { self.template.inputs.len() } else { 0 };
+        (&self.assignment.inputs[..count], &self.objects[..count])
+    }
+}
