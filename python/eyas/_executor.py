@@ -175,8 +175,9 @@ class Executor(SeenExecutor):
         """Add a call of ``fn``, and return its future.
 
         A :class:`File` among the arguments becomes a path on the node, and so does an :class:`Output`. A
-        :class:`Future` becomes its result; the call runs when all of them have ended, and fails if one has failed. Large
-        arrays and other large arguments become files, of which each node gets one copy: they cannot be written to.
+        :class:`Future` becomes its result; the call runs when all of them have ended, and fails if one has failed.
+        Large arrays and other large arguments become files, of which each node gets one copy: they cannot be written
+        to.
         """
         future: Future[_T] = Future()
         own, template = options_of(fn), self._template

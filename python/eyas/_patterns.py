@@ -23,7 +23,11 @@ def _tile(function: Callable[[Any, Any], _T], rows: list[Any], columns: list[Any
 
 
 def all_pairs(
-    executor: Executor, rows: Iterable[Any], columns: Iterable[Any], function: Callable[[Any, Any], _T], side: int | None
+    executor: Executor,
+    rows: Iterable[Any],
+    columns: Iterable[Any],
+    function: Callable[[Any, Any], _T],
+    side: int | None,
 ) -> Iterator[list[_T]]:
     """Call a function with each pair, and yield the results of each row, in order."""
     rows, columns = list(rows), list(columns)

@@ -185,8 +185,8 @@ pub enum FromClient {
     Pools(PoolsRequest),
     /// Attaches a job without tasks to this connection. Answered by `Attached`. From then on the connection is the
     /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel`, `CancelWaiting`, `Unneeded` and `Close`,
-    /// and the dispatcher sends `Results` as tasks end, and `Over` when the job was closed and all its tasks have ended.
-    /// The job is in no journal: it is cancelled when the connection ends.
+    /// and the dispatcher sends `Results` as tasks end, and `Over` when the job was closed and all its tasks have
+    /// ended. The job is in no journal: it is cancelled when the connection ends.
     Attach {
         /// The job's name for people.
         name: String,

@@ -89,8 +89,8 @@ impl TaskRun {
 }
 
 impl TaskRunner {
-    /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed in the store, and has
-    /// the sandbox that the worker has made if it had none.
+    /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed in the store, and
+    /// has the sandbox that the worker has made if it had none.
     pub(super) fn call(
         &self,
         run: &TaskRun,
