@@ -54,6 +54,8 @@ if [ "$what" = --judges ]; then
         --pyargs dask.tests.test_delayed -k 'not (test_traverse_false or test_p2p_as_delayed)'
     echo "== executors in Ray and Spark clusters"
     "$fresh" -m pytest -q -p no:cacheprovider "$tests/test_engines.py" -k 'ray or spark'
+    echo "== an executor on nodes of a real Slurm"
+    "$fresh" -m pytest -q -rs -p no:cacheprovider "$tests/pool_on_slurm.py"
     echo "== Snakemake's tests of executors and of storage, with those of eyas"
     install snakemake fsspec
     PYTHONPATH=$tests "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings -c /dev/null --rootdir "$tests" \

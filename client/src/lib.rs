@@ -58,4 +58,4 @@ pub use users::{FileOwner, UserMap, UserMapError, name_of_user};
 
 pub use eyas_dfs as files;
 pub use eyas_types as types;
-pub use eyas_wire::{client as messages, view};
+pub use eyas_wire::{client as messages, pool, view};

@@ -22,7 +22,7 @@ from ._calls import Call, after
 from ._commands import Completed, Words
 from ._files import RESULT_PATTERN, File
 from ._futures import Future
-from ._local import LocalCluster
+from ._local import Cluster, LocalCluster
 from ._options import Options, check, options_of
 from ._seeing import SeenExecutor
 from ._shared import Shared, store, store_content
@@ -104,7 +104,7 @@ class Executor(SeenExecutor):
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
             own = LocalCluster(nodes, slots)
-            access = own.access
+            access = own.address["access"]
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
         variables = _worker.caller(cluster, access)
@@ -388,6 +388,18 @@ def _run_chunk(function: Callable[..., _T], chunk: Iterable[tuple[Any, ...]]) ->
     return [function(*args) for args in chunk]
 
 
+def on_cluster(cluster: Cluster, options: ExecutorOptions) -> Executor:
+    """Return an executor on a cluster that ends with it."""
+    try:
+        executor = Executor(**{"objects": cluster.objects, **cluster.address, **options})  # type: ignore[arg-type]
+    except BaseException:
+        cluster.stop()
+        raise
+    executor._state.cluster = cluster
+    executor._max_workers = max(executor._max_workers, cluster.max_nodes)
+    return executor
+
+
 def local(nodes: int = 1, max_workers: int | None = None, **options: Unpack[ExecutorOptions]) -> Executor:
     """Start a cluster on this machine, which ends with the executor."""
     return Executor(max_workers, nodes=nodes, **options)
@@ -397,12 +409,29 @@ def connect(
     cluster: str | None = None,
     *,
     access: str | os.PathLike[str] | None = None,
+    pool: str | None = None,
+    pool_options: str | Sequence[str] = (),
+    host: str | None = None,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
-    """Return an executor on a cluster that runs.
+    """Return an executor on a cluster that runs, or on nodes of a batch system.
 
-    It is the one with this name or access file, or the one that ``eyas`` commands use.
+    The cluster is the one with this name or access file, or the one that ``eyas`` commands use. With ``pool``, the
+    executor has a cluster of its own, whose nodes the batch system grants while there are calls: ``"slurm"`` or another
+    system, or a pool of a pools file, with options of ``eyas pool add`` such as ``"--max-nodes 4 --cpus 8"``. Nodes
+    reach this process at ``host``, by default the name of this host.
+
+    >>> with eyas.connect(pool="slurm", pool_options="--max-nodes 4 -- --partition=long") as executor: ...
     """
+    if pool is not None:
+        if cluster is not None or access is not None:
+            raise ValueError("name a cluster, or a pool for a cluster of this executor's own: not both")
+        # Imported late, because few programs need it.
+        from . import _pool
+
+        return on_cluster(_pool.PoolCluster(pool, pool_options, host), options)
+    if pool_options or host:
+        raise ValueError("pool_options and host belong to a pool: name one, connect(pool=…)")
     access = access or (None if cluster else os.environ.get("EYAS_ACCESS"))
     name = None if access else cluster or os.environ.get("EYAS_CLUSTER") or "default"
     return Executor(cluster=name, access=access, **options)

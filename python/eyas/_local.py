@@ -1,26 +1,25 @@
-"""Clusters of this process on this machine."""
+"""Clusters that end with an executor."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
+from typing import Any
 
 from ._errors import ClusterError
-
-#: Seconds that a cluster has to end.
-_END_DEADLINE_S = 25.0
+from ._owned import OwnedProcess
 
 
 class Cluster:
     """A cluster that ends with an executor."""
 
-    #: Path of its access file.
-    access: str
+    #: Keywords that name it for the functions of the native part: ``access`` or ``cluster``.
+    address: dict[str, Any]
     #: Folder for shared values, if the cluster has one.
     objects: str | None
+    #: Nodes that may join later.
+    max_nodes: int = 0
 
     def forget(self) -> None:
         """In the child of a fork: the cluster ends when the parent says so."""
@@ -37,42 +36,23 @@ class LocalCluster(Cluster):
     def __init__(self, nodes: int, slots: int | None) -> None:
         """Start the cluster with ``nodes`` executors of ``slots`` processors each."""
         self._folder = tempfile.mkdtemp(prefix="eyas-")
-        self.access = os.path.join(self._folder, "access.toml")
+        access = os.path.join(self._folder, "access.toml")
+        self.address = {"access": access}
         self.objects = os.path.join(self._folder, "values")
-        words = [sys.executable, "-m", "eyas", "start", "local", "--owned", "--ephemeral", "--nodes", str(nodes)]
+        words = ["start", "local", "--owned", "--ephemeral", "--nodes", str(nodes), "--access", access]
         if slots is not None:
             words += ["--slots", str(slots)]
-        self._process = subprocess.Popen(
-            words + ["--access", self.access],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # An interrupt from the terminal is for this process, which decides what ends.
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.strip() == b"ready":
-                return
-        _, messages = self._process.communicate()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        raise ClusterError(f"the cluster did not start: {messages.decode(errors='replace').strip()}")
+        try:
+            self._process = OwnedProcess(words, "the cluster")
+        except ClusterError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     def forget(self) -> None:
         """In the child of a fork: the cluster ends when the parent says so."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._process.release()
 
     def stop(self) -> None:
         """Stop the cluster, and wait until it has ended."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
-        try:
-            self._process.wait(_END_DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        self._process.stop()
         shutil.rmtree(self._folder, ignore_errors=True)

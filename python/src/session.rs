@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, PushRequest, ToClient};
+use eyas_client::pool::PoolsRequest;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId,
@@ -132,6 +133,7 @@ pub fn ask(
     let request = match (what, job, task) {
         ("executors", ..) => FromClient::Executors,
         ("job", Some(job), _) => FromClient::Jobs { job: Some(job) },
+        ("pools", ..) => FromClient::Pools(PoolsRequest::Show { name: None }),
         ("report", Some(job), _) => FromClient::Report { job },
         ("explain", Some(job), Some(index)) => FromClient::Explain { task: TaskId { job, index } },
         _ => return Err(error(format!("there is nothing to ask about {what}"))),
@@ -143,6 +145,7 @@ pub fn ask(
         let json = match answer.map_err(error)? {
             ToClient::Executors(views) => serde_json::to_string(&views),
             ToClient::Jobs(views) => serde_json::to_string(&views),
+            ToClient::Pools(views) => serde_json::to_string(&views),
             ToClient::Report(report) => serde_json::to_string(&report),
             ToClient::Explained(explanation) => serde_json::to_string(&explanation),
             _ => return Err(error("the dispatcher has given another answer")),

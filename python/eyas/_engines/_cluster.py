@@ -11,7 +11,6 @@ import pickle
 import platform
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,15 +22,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _eyas
 from .._errors import ClusterError
-from .._executor import Executor, ExecutorOptions
+from .._executor import Executor, ExecutorOptions, on_cluster
 from .._local import Cluster
+from .._owned import OwnedProcess
 from ._node import Description
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: Seconds that the dispatcher has to end.
-_END_DEADLINE_S = 25.0
 #: Seconds between two looks at a cluster that starts.
 _LOOK_EVERY_S = 0.1
 #: Seconds between two looks at an engine.
@@ -68,24 +66,19 @@ class EngineCluster(Cluster):
         self.objects = None
         self._engine = engine
         self._folder = tempfile.mkdtemp(prefix="eyas-")
-        self.access = os.path.join(self._folder, "access.toml")
+        self._access = os.path.join(self._folder, "access.toml")
+        self.address = {"access": self._access}
         self._lock = threading.Lock()
         self._is_stopped = False
         self._is_over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="eyas-engine", daemon=True)
-        words = [sys.executable, "-m", "eyas", "start", "dispatcher", "--owned", "--ephemeral"]
-        words += ["--listen", _listen_address(host), "--advertise", host, "--access", self.access]
-        # The log must not fill a pipe.
-        with tempfile.TemporaryFile() as log:
-            self._dispatcher = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
-            )
-            assert self._dispatcher.stdout is not None
-            if not any(line.strip() == b"ready" for line in self._dispatcher.stdout):
-                self._dispatcher.wait()
-                log.seek(0)
-                shutil.rmtree(self._folder, ignore_errors=True)
-                raise ClusterError(f"the dispatcher did not start: {log.read().decode(errors='replace').strip()}")
+        words = ["start", "dispatcher", "--owned", "--ephemeral"]
+        words += ["--listen", _listen_address(host), "--advertise", host, "--access", self._access]
+        try:
+            self._dispatcher = OwnedProcess(words, "the dispatcher")
+        except ClusterError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         try:
             engine.start(self)
             self._wait(timeout)
@@ -98,7 +91,7 @@ class EngineCluster(Cluster):
         self, worker: str, number: int, slots: int, memory_bytes: int | None, gpus: int = 0
     ) -> Description:
         """Describe the executor with this number, for a worker."""
-        with open(self.access) as file:
+        with open(self._access) as file:
             access = file.read()
         client = (sys.executable, platform.python_version(), version())
         return Description(worker, f"{self.key}-{number}", access, slots, client, memory_bytes, gpus)
@@ -107,7 +100,7 @@ class EngineCluster(Cluster):
         """Wait until the executors have joined."""
         deadline = time.monotonic() + timeout
         while True:
-            joined = {node["name"] for node in json.loads(_eyas.ask("executors", access=self.access))}
+            joined = {node["name"] for node in json.loads(_eyas.ask("executors", **self.address))}
             missing = self._engine.missing(joined)
             if joined and not missing:
                 return
@@ -126,15 +119,13 @@ class EngineCluster(Cluster):
                     continue
             except Exception as error:
                 _LOGGER.warning("the engine does not answer: %s", error)
-            if self._dispatcher.stdin is not None:
-                self._dispatcher.stdin.close()
+            self._dispatcher.release()
             return
 
     def forget(self) -> None:
         """In the child of a fork: the cluster ends when the parent says so."""
         self._is_stopped = True
-        if self._dispatcher.stdin is not None:
-            self._dispatcher.stdin.close()
+        self._dispatcher.release()
 
     def stop(self) -> None:
         """Give the resources back to the engine, and stop the dispatcher."""
@@ -148,15 +139,7 @@ class EngineCluster(Cluster):
         try:
             self._engine.stop()
         finally:
-            if self._dispatcher.stdin is not None:
-                self._dispatcher.stdin.close()
-            try:
-                self._dispatcher.wait(_END_DEADLINE_S)
-            except subprocess.TimeoutExpired:
-                self._dispatcher.kill()
-                self._dispatcher.wait()
-            if self._dispatcher.stdout is not None:
-                self._dispatcher.stdout.close()
+            self._dispatcher.stop()
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -189,14 +172,7 @@ def own_address(host: str) -> str:
 
 def executor_on(engine: Engine, host: str, timeout: float, options: ExecutorOptions) -> Executor:
     """Return an executor on a new cluster inside an engine, which ends with the executor."""
-    cluster = EngineCluster(engine, host, timeout)
-    try:
-        executor = Executor(access=cluster.access, **options)
-    except BaseException:
-        cluster.stop()
-        raise
-    executor._state.cluster = cluster
-    return executor
+    return on_cluster(EngineCluster(engine, host, timeout), options)
 
 
 @contextlib.contextmanager
