@@ -391,7 +391,7 @@ def _run_chunk(function: Callable[..., _T], chunk: Iterable[tuple[Any, ...]]) ->
 def on_cluster(cluster: Cluster, options: ExecutorOptions) -> Executor:
     """Return an executor on a cluster that ends with it."""
     try:
-        executor = Executor(**{"objects": cluster.objects, **cluster.address, **options})  # type: ignore[arg-type]
+        executor = Executor(**{"objects": cluster.objects, **cluster.address, **options})
     except BaseException:
         cluster.stop()
         raise
