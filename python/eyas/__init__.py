@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._blocks import Piece
     from ._commands import Completed
     from ._engines._dask import on_dask
     from ._engines._ray import on_ray
@@ -46,6 +47,7 @@ __all__ = [
     "Future",
     "KeptFile",
     "Output",
+    "Piece",
     "Shared",
     "connect",
     "local",
@@ -57,6 +59,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "_blocks": ["Piece"],
     "_commands": ["Completed"],
     "_engines._dask": ["on_dask"],
     "_engines._ray": ["on_ray"],

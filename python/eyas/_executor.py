@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from . import _environments, _eyas, _patterns, _pickling, _sides, _worker
+from . import _blocks, _environments, _eyas, _patterns, _pickling, _sides, _worker
 from ._calls import Call, after
 from ._commands import Completed, Words
 from ._files import RESULT_PATTERN, File
@@ -80,6 +80,7 @@ class Executor(SeenExecutor):
         access: str | os.PathLike[str] | None = None,
         name: str = "python",
         nodes: int = 1,
+        files: bool = False,
         folder: str | os.PathLike[str] | None = None,
         reuse: Reuse = "process",
         objects: str | os.PathLike[str] | None = None,
@@ -103,7 +104,7 @@ class Executor(SeenExecutor):
         own = None
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
-            own = LocalCluster(nodes, slots)
+            own = LocalCluster(nodes, slots, has_files=files)
             access = own.address["access"]
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         self._objects = None if objects is None else os.path.abspath(objects)
@@ -145,11 +146,18 @@ class Executor(SeenExecutor):
         return known
 
     def _template_of(
-        self, words: tuple[str, ...], outputs: tuple[tuple[str, str | None], ...], options: Options
+        self,
+        words: tuple[str, ...],
+        outputs: tuple[tuple[str, str | None], ...],
+        options: Options,
+        scope: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
     ) -> int:
-        """Return the kind of tasks with this command, or of calls."""
+        """Return the kind of tasks with this command, or of calls.
+
+        ``scope`` is the files of the cluster that they may read, and the folders into which they may write.
+        """
         # Arguments, and what they are for the session.
-        key = (words, outputs, *sorted(options.items()))
+        key = (words, outputs, scope, *sorted(options.items()))
         if (known := self._templates.get(key)) is not None:
             return known
         timeout, is_call = options.get("timeout"), words is _CALL
@@ -168,6 +176,8 @@ class Executor(SeenExecutor):
             priority=options.get("priority", 0),
             requirements=options.get("requirements"),
             capture_bytes=_MAX_ANSWER_BYTES,
+            reads=list(scope[0]),
+            folders=list(scope[1]),
         )
         return number
 
@@ -333,6 +343,29 @@ class Executor(SeenExecutor):
         """
         return _patterns.all_pairs(self, rows, columns, fn, side)
 
+    def map_blocks(self, files: str | Sequence[str], fn: Callable[[_blocks.Piece], _T]) -> Iterator[_T]:
+        """Call ``fn`` with each piece of files of the cluster, and return the results, in the order of the pieces.
+
+        A file is a path or pattern such as ``"eyas:///data/*.csv"``. One call on each processor processes pieces of
+        whole records, near their chunks first; which and how many is decided while they run, and fast nodes take over
+        pieces of slow ones. A piece that is computed twice counts once.
+
+        >>> sum(executor.map_blocks("eyas:///data/sky.csv", lambda piece: piece.content.count(b"M31")))
+        """
+
+        if self._options.get("environment") is not None:
+            raise ValueError("map_blocks does not work in another environment: leave environment= out for it")
+
+        def submit(run: _eyas.FilesRun, function: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
+            future: Future[Any] = Future()
+            call = Call(function, args, {}, self._function_bytes, self._keep)
+            scope = (tuple(run.files), (run.folder,))
+            template = self._template_of(_CALL, _RESULT + call.outputs, self._options, scope)
+            call.submit(future, template, self._state)
+            return future
+
+        return _blocks.map_blocks(self, [files] if isinstance(files, str) else files, fn, submit)
+
     def push(self, *files: File | str | os.PathLike[str], to: Sequence[str] = ()) -> dict[str, Any]:
         """Copy files to nodes before calls need them, and wait for that. Each node passes on what it gets.
 
@@ -400,9 +433,11 @@ def on_cluster(cluster: Cluster, options: ExecutorOptions) -> Executor:
     return executor
 
 
-def local(nodes: int = 1, max_workers: int | None = None, **options: Unpack[ExecutorOptions]) -> Executor:
-    """Start a cluster on this machine, which ends with the executor."""
-    return Executor(max_workers, nodes=nodes, **options)
+def local(
+    nodes: int = 1, max_workers: int | None = None, *, files: bool = False, **options: Unpack[ExecutorOptions]
+) -> Executor:
+    """Start a cluster on this machine, which ends with the executor. With ``files``, it keeps files, ``eyas:///…``."""
+    return Executor(max_workers, nodes=nodes, files=files, **options)
 
 
 def connect(

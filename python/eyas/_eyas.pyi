@@ -2,7 +2,7 @@
 
 import builtins
 from os import PathLike
-from typing import final
+from typing import Literal, final
 
 from typing_extensions import Buffer
 
@@ -38,6 +38,8 @@ class CallSession:
         priority: int,
         requirements: str | None,
         capture_bytes: int,
+        reads: list[str] = ...,
+        folders: list[str] = ...,
     ) -> int:
         """Add a kind of tasks, and return its number.
 
@@ -165,6 +167,59 @@ class FilesSession:
 
     def append(self, path: str) -> WrittenFile:
         """Begin to append to a file. All of it appears when it is published."""
+
+@final
+class FilesRun:
+    """A run over the blocks of files."""
+
+    @staticmethod
+    def open(session: FilesSession, patterns: list[str], workers: int) -> FilesRun:
+        """Open a run over the files that match patterns, for about this number of workers."""
+
+    @staticmethod
+    def join(session: FilesSession, address: str) -> FilesRun:
+        """Join a run that another process has opened."""
+
+    @property
+    def files(self) -> list[str]:
+        """The files, in the order of the run; empty in a worker."""
+
+    @property
+    def address(self) -> str:
+        """The address, by which other processes join."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of its outputs."""
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of all files."""
+
+    def wait(self, timeout_s: float) -> tuple[int, list[str]]:
+        """Wait until all chunks are committed, and return the number of those that are not, and the outputs."""
+
+    def begin(self) -> FilesBlock:
+        """Begin a block, which has no piece at first."""
+
+    def close(self) -> None:
+        """End the run, and remove its outputs."""
+
+@final
+class FilesBlock:
+    """A block of a run: the pieces that one worker processes and commits together."""
+
+    def next(self) -> tuple[str, int, bytes] | Literal[False] | None:
+        """Return the next piece: its file, its place there, and its content.
+
+        ``None`` if the block has no more; ``False`` if other workers have processed it: discard its results.
+        """
+
+    def commit(self, output: bytes) -> bool:
+        """Commit the output of all pieces of the block. Returns whether it counts."""
+
+    def leave(self) -> None:
+        """Give the pieces that are not committed to other workers."""
 
 @final
 class OpenedFile:

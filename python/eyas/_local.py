@@ -33,8 +33,8 @@ class Cluster:
 class LocalCluster(Cluster):
     """A dispatcher and executors on this machine. They also end if this process is killed."""
 
-    def __init__(self, nodes: int, slots: int | None) -> None:
-        """Start the cluster with ``nodes`` executors of ``slots`` processors each."""
+    def __init__(self, nodes: int, slots: int | None, *, has_files: bool = False) -> None:
+        """Start the cluster with ``nodes`` executors of ``slots`` processors each, and with files if it keeps some."""
         self._folder = tempfile.mkdtemp(prefix="eyas-")
         access = os.path.join(self._folder, "access.toml")
         self.address = {"access": access}
@@ -42,6 +42,8 @@ class LocalCluster(Cluster):
         words = ["start", "local", "--owned", "--ephemeral", "--nodes", str(nodes), "--access", access]
         if slots is not None:
             words += ["--slots", str(slots)]
+        if has_files:
+            words.append("--dfs")
         try:
             self._process = OwnedProcess(words, "the cluster")
         except ClusterError:

@@ -47,7 +47,7 @@ const REMOVED_TOGETHER: usize = 256;
 type Entry = (String, &'static str, u64, u64, u64, u16, u32, u32, Option<String>, String);
 
 /// A connection to the files of a cluster. It belongs to the process that has made it.
-struct FilesConnection {
+pub(crate) struct FilesConnection {
     /// `Some` until the value is dropped.
     parts: Option<(Runtime, DfsClient)>,
     process: u32,
@@ -70,7 +70,7 @@ impl Drop for FilesConnection {
 
 impl FilesConnection {
     /// The runtime and the files, if this is the process that has connected.
-    fn parts(&self) -> PyResult<(&Runtime, &DfsClient)> {
+    pub(crate) fn parts(&self) -> PyResult<(&Runtime, &DfsClient)> {
         match &self.parts {
             Some((runtime, files)) if self.process == std::process::id() => Ok((runtime, files)),
             _ => Err(PyOSError::new_err((
@@ -81,8 +81,17 @@ impl FilesConnection {
     }
 
     /// Waits for work on the files. Other threads of Python run meanwhile, and signals are handled.
-    fn wait<T: Send>(&self, py: Python<'_>, work: impl Future<Output = Result<T, FilesError>> + Send) -> PyResult<T> {
-        wait(py, self.parts()?.0, work)?.map_err(os_error)
+    pub(crate) fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl Future<Output = Result<T, FilesError>> + Send,
+    ) -> PyResult<T> {
+        self.wait_for(py, work)?.map_err(os_error)
+    }
+
+    /// Does the same as [`wait`](Self::wait) for work with any result.
+    pub(crate) fn wait_for<T: Send>(&self, py: Python<'_>, work: impl Future<Output = T> + Send) -> PyResult<T> {
+        wait(py, self.parts()?.0, work)
     }
 }
 
@@ -97,7 +106,7 @@ fn wait<T: Send>(py: Python<'_>, runtime: &Runtime, work: impl Future<Output = T
 }
 
 /// The exception of an error. `OSError` becomes the class of its number.
-fn os_error(error: FilesError) -> PyErr {
+pub(crate) fn os_error(error: FilesError) -> PyErr {
     let number = match error.kind {
         FilesErrorKind::Unreachable => return unreachable(error.message),
         FilesErrorKind::NotFound => Errno::NOENT,
@@ -120,7 +129,7 @@ fn unreachable(why: impl ToString) -> PyErr {
     PyConnectionError::new_err((Errno::HOSTUNREACH.raw_os_error(), why.to_string()))
 }
 
-fn connect_error(error: ClientError) -> PyErr {
+pub(crate) fn connect_error(error: ClientError) -> PyErr {
     match error {
         ClientError::Files(error) => os_error(error),
         error => unreachable(error),
@@ -294,6 +303,10 @@ impl FilesSession {
 }
 
 impl FilesSession {
+    pub(crate) fn connection(&self) -> &Arc<FilesConnection> {
+        &self.0
+    }
+
     fn write(
         &self,
         py: Python<'_>,

@@ -1,6 +1,7 @@
 //! The native part of the Python package: the connection of an executor to a cluster, the files
 //! of a cluster, and the `eyas` command.
 
+mod blocks;
 mod buffers;
 mod command;
 mod files;
@@ -10,6 +11,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _eyas {
+    #[pymodule_export]
+    use super::blocks::{FilesBlock, FilesRun};
     #[pymodule_export]
     use super::command::main;
     #[pymodule_export]

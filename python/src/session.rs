@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use eyas_client::messages::{FromClient, PushRequest, ToClient};
 use eyas_client::pool::PoolsRequest;
+use eyas_client::types::access::FilesScope;
+use eyas_client::types::dfs::FileNameError;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId,
@@ -241,9 +243,9 @@ impl CallSession {
     /// a command with placeholders for columns. Each output is a pattern and a destination, both with placeholders; an
     /// output without a destination is kept in the cluster. With `is_command` false, the first output is optional: the
     /// result, if it is large. `inputs` are numbers of files that are on the node before; their paths there follow the
-    /// words.
+    /// words. The tasks may read the files `reads` of the cluster, and write into `folders`.
     #[pyo3(signature = (words, *, is_command, environment, inputs, outputs, cpus_milli, memory_bytes, gpus, timeout_us,
-                        retries, priority, requirements, capture_bytes))]
+                        retries, priority, requirements, capture_bytes, reads=vec![], folders=vec![]))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn add_template(
         &self,
@@ -260,6 +262,8 @@ impl CallSession {
         priority: i32,
         requirements: Option<String>,
         capture_bytes: u64,
+        reads: Vec<String>,
+        folders: Vec<String>,
     ) -> PyResult<u16> {
         let paths = (0..inputs.len() as u32).map(|input| Template(vec![TemplatePart::Input(input)]));
         let parse = |word: &String| if is_command { Template::parse(word) } else { Template::literal(word.as_str()) };
@@ -285,6 +289,8 @@ impl CallSession {
         }
         (template.timeout_us, template.retries, template.priority) = (timeout_us, retries, priority);
         (template.requirements, template.capture_bytes) = (requirements, capture_bytes);
+        let reads = reads.iter().map(|name| name.parse()).collect::<Result<_, _>>();
+        template.files = FilesScope { reads: reads.map_err(|e: FileNameError| error(e))?, folders };
         let mut unsent = lock(&self.shared.unsent);
         let number = unsent.template_count;
         unsent.template_count = number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;

@@ -1,0 +1,101 @@
+"""Calls over elastic blocks of files of the cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _eyas, _pickling
+from ._errors import ClusterLost
+
+if TYPE_CHECKING:
+    from ._executor import Executor
+    from ._futures import Future
+
+_T = TypeVar("_T")
+
+_SCHEME = "eyas://"
+#: Seconds that commits have to be told after the last call has ended.
+_STATUS_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file that a call processes as a whole. It consists of whole records."""
+
+    #: Name of the file.
+    file: str
+    #: Place of the piece in the file, bytes.
+    offset: int
+    content: bytes
+
+
+def map_blocks(
+    executor: Executor,
+    files: Sequence[str],
+    function: Callable[[Piece], _T],
+    submit: Callable[[_eyas.FilesRun, Callable[..., Any], tuple[Any, ...]], Future[Any]],
+) -> Iterator[_T]:
+    """Call a function with each piece of files, and yield the results in the order of the pieces in the files.
+
+    ``submit`` adds a call that may use the files of a run.
+    """
+    patterns = [name.removeprefix(_SCHEME) if name.startswith(_SCHEME) else name for name in files]
+    session = _eyas.FilesSession(**executor._cluster)
+    run = _eyas.FilesRun.open(session, patterns, executor._max_workers)
+    try:
+        count = min(executor._max_workers, run.chunks)
+        calls = [submit(run, _work, (run.address, function)) for _ in range(count)]
+    except BaseException:
+        run.close()
+        raise
+
+    def results() -> Iterator[_T]:
+        try:
+            done, _ = futures.wait(calls, return_when=futures.FIRST_EXCEPTION)
+            for call in done:
+                call.result()
+            missing, outputs = run.wait(_STATUS_S)
+            if missing:
+                raise ClusterLost(f"{missing} of {run.chunks} chunks were not processed: the calls have ended before")
+            numbers = {name: number for number, name in enumerate(run.files)}
+            found: list[tuple[int, int, _T]] = []
+            for name in outputs:
+                opened = session.open(name)
+                parts = pickle.loads(opened.read_at(0, opened.size))
+                found += [(numbers[file], offset, value) for file, offset, value in parts]
+            found.sort(key=lambda part: part[:2])
+        finally:
+            for call in calls:
+                call.cancel()
+            run.close()
+        # Each result has no name here while it is used.
+        found.reverse()
+        while found:
+            yield found.pop()[2]
+
+    return results()
+
+
+def _work(address: str, function: Callable[[Piece], Any]) -> None:
+    """Process blocks of a run until there are no more."""
+    run = _eyas.FilesRun.join(_eyas.FilesSession(), address)
+    while True:
+        block = run.begin()
+        results: list[tuple[str, int, Any]] = []
+        try:
+            while piece := block.next():
+                results.append((piece[0], piece[1], function(Piece(*piece))))
+            if piece is None and not results:
+                return block.leave()
+            if piece is None:
+                output = _pickling.dumps(results)
+        except BaseException:
+            block.leave()
+            raise
+        # If other workers have processed the block, there are others left, or none.
+        if piece is None:
+            block.commit(output)
