@@ -25,7 +25,7 @@ from ._futures import Future
 from ._local import Cluster, LocalCluster
 from ._options import Options, check, options_of
 from ._seeing import SeenExecutor
-from ._shared import Shared, store, store_content
+from ._shared import Shared, remove_abandoned, store, store_content
 from ._state import State, receivers
 
 if TYPE_CHECKING:
@@ -228,8 +228,9 @@ class Executor(SeenExecutor):
         """Return the folder for shared values, if there is one."""
         own = self._state.cluster
         folder = self._objects or (None if own is None else own.objects)
-        if folder is not None:
+        if folder is not None and not self._state.values:
             os.makedirs(folder, exist_ok=True)
+            remove_abandoned(folder)
         return folder
 
     def run(self, command: str | Sequence[str], /, **values: object) -> Future[Completed]:
@@ -257,7 +258,7 @@ class Executor(SeenExecutor):
         folder = self._folder()
         if folder is None:
             raise ValueError("name a folder that all nodes see for shared values: connect(…, objects=FOLDER)")
-        path = os.path.join(folder, f"value-{uuid.uuid4().hex}")
+        path = os.path.join(folder, f"value-{self._state.token}-{uuid.uuid4().hex}")
         store(value, path)
         self._state.values[path] = None
         return Shared(File(path))
@@ -451,7 +452,8 @@ def connect(
 ) -> Executor:
     """Return an executor on a cluster that runs, or on nodes of a batch system.
 
-    The cluster is the one with this name or access file, or the one that ``eyas`` commands use. With ``pool``, the
+    The cluster is the one with this name or access file, or the one that ``eyas`` commands use. Large arguments and
+    shared values are files in ``objects``, by default ``values`` beside the access file; nodes must see it. With ``pool``, the
     executor has a cluster of its own, whose nodes the batch system grants while there are calls: ``"slurm"`` or another
     system, or a pool of a pools file, with options of ``eyas pool add`` such as ``"--max-nodes 4 --cpus 8"``. Nodes
     reach this process at ``host``, by default the name of this host.
@@ -469,4 +471,7 @@ def connect(
         raise ValueError("pool_options and host belong to a pool: name one, connect(pool=…)")
     access = access or (None if cluster else os.environ.get("EYAS_ACCESS"))
     name = None if access else cluster or os.environ.get("EYAS_CLUSTER") or "default"
+    if options.get("objects") is None:
+        known = _eyas.access_path(cluster=name, access=access)
+        options["objects"] = os.path.join(os.path.dirname(os.path.abspath(known)), "values")
     return Executor(cluster=name, access=access, **options)

@@ -86,6 +86,9 @@ class CallSession:
     def disconnect(self) -> None:
         """End the connection. Calls that have not ended are cancelled."""
 
+def access_path(*, cluster: str | None = None, access: str | PathLike[str] | None = None) -> str:
+    """Return the path of the access file of a cluster."""
+
 def fetch(
     job: int,
     task: int,

@@ -51,7 +51,7 @@ class State:
         self.values: dict[str, None] = {}
         self.files_lock = threading.Lock()
         #: A part of the names of such files, which other executors do not have.
-        self.token = uuid.uuid4().hex
+        self.token = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
     def receive(self) -> None:
         """Receive results until there are no more."""

@@ -18,5 +18,5 @@ mod _eyas {
     #[pymodule_export]
     use super::files::{FilesSession, OpenedFile, WrittenFile};
     #[pymodule_export]
-    use super::session::{CallSession, ClusterError, ask, fetch, push};
+    use super::session::{CallSession, ClusterError, access_path, ask, fetch, push};
 }

@@ -156,6 +156,13 @@ pub fn ask(
     })
 }
 
+/// The path of the access file of a cluster.
+#[pyfunction]
+#[pyo3(signature = (*, cluster=None, access=None))]
+pub fn access_path(cluster: Option<String>, access: Option<PathBuf>) -> PyResult<PathBuf> {
+    Ok(cluster_of(access, cluster).map_err(error)?.access_path().to_owned())
+}
+
 /// Downloads a file that a task keeps in the cluster into a folder.
 #[pyfunction]
 #[pyo3(signature = (job, task, file, folder, *, cluster=None, access=None))]

@@ -1,7 +1,11 @@
 """Results and files that stay in the cluster, and futures as arguments."""
 
 import gc
+import os
+import pathlib
 import pickle
+import subprocess
+import sys
 import time
 from concurrent import futures
 
@@ -201,3 +205,25 @@ def test_files_are_pushed_before_calls_need_them(executor, tmp_path):
     assert [node["state"] for node in view["executors"]] == ["complete"] * 2
     with pytest.raises(OSError, match="nothing-here"):
         executor.push(tmp_path / "nothing-here")
+
+
+def test_large_arguments_on_a_cluster_that_runs_are_files_beside_its_access_file(executor):
+    access = pathlib.Path(executor._cluster["access"])
+    program = (
+        "import eyas, os, signal, sys\n"
+        f"executor = eyas.connect(access={str(access)!r})\n"
+        "shared = executor.share(bytes(100))\n"
+        "print(executor.submit(len, bytes(20 << 20)).result(60), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert int(done.stdout) == 20 << 20
+    folder = access.parent / "values"
+
+    def left():
+        return [path for path in folder.iterdir() if f"-{os.getpid()}-" not in path.name]
+
+    assert len(left()) == 2, "a client that was killed removes nothing"
+    with eyas.connect(access=access) as other:
+        assert other.submit(len, bytes(20 << 20)).result(LONG_S) == 20 << 20
+        assert len(left()) == 0, "the next one does"

@@ -121,9 +121,9 @@ def test_the_same_content_gives_the_same_bytes(environment, cache):
 
 def test_an_archive_goes_to_the_folder_that_nodes_see(environment, tmp_path):
     with eyas.local(max_workers=1) as outer:
-        access = outer._state.cluster.access
+        access = outer._cluster["access"]
         with pytest.raises(ValueError, match="objects=FOLDER"):
-            eyas.connect(access=access, environment=environment)
+            eyas.Executor(access=access, environment=environment)
         objects = tmp_path / "objects"
         with eyas.connect(access=access, environment=environment, objects=objects) as executor:
             assert executor.submit(number).result(LONG_S) == 1
@@ -297,7 +297,7 @@ def test_a_missing_module_is_told_with_both_sides(tmp_path, monkeypatch):
 def test_a_missing_interpreter_is_told_with_both_sides(tmp_path, monkeypatch):
     with eyas.local(max_workers=1) as outer:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
-        with eyas.connect(access=outer._state.cluster.access) as executor:
+        with eyas.connect(access=outer._cluster["access"]) as executor:
             with pytest.raises(eyas.CallFailed, match="cannot start `/nowhere/python`.*environment=PATH"):
                 executor.submit(abs, -1).result(LONG_S)
 

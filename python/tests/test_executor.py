@@ -257,7 +257,7 @@ def test_an_executor_without_a_cluster_says_so(tmp_path, monkeypatch):
 def test_a_cluster_that_is_killed_ends_its_calls():
     executor = eyas.local(max_workers=1)
     future = executor.submit(time.sleep, LONG_S)
-    os.kill(executor._state.cluster._process.pid, signal.SIGKILL)
+    os.kill(executor._state.cluster._process._process.pid, signal.SIGKILL)
     with pytest.raises(eyas.ClusterLost):
         future.result(LONG_S)
     with pytest.raises(eyas.ClusterLost):
@@ -430,7 +430,7 @@ def test_files_in_functions_and_beside_classes_of_this_program(executor, tmp_pat
 
 def test_what_is_too_large_fails_alone(executor):
     running = executor.submit(time.sleep, 0.5)
-    with eyas.connect(access=executor._cluster["access"]) as elsewhere:
+    with eyas.Executor(access=executor._cluster["access"]) as elsewhere:
         with pytest.raises(ValueError, match="objects=FOLDER"):
             elsewhere.submit(len, bytes(20 << 20)).result(LONG_S)
     with pytest.raises(ValueError, match="initializer"):
@@ -517,7 +517,7 @@ def test_an_executor_with_other_options_keeps_the_executor():
 
 def test_workers_that_were_suspended_go_on():
     dice = random.Random(1)
-    with eyas.local(max_workers=1) as low, eyas.Executor(access=low._state.cluster.access, priority=10) as high:
+    with eyas.local(max_workers=1) as low, eyas.Executor(access=low._cluster["access"], priority=10) as high:
         for _ in range(200):
             calls = [low.submit(time.sleep, dice.random() * 0.004) for _ in range(3)]
             time.sleep(dice.random() * 0.004)
