@@ -31,6 +31,8 @@ from ._state import State, receivers
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .fs import EyasFileSystem
+
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -366,6 +368,14 @@ class Executor(SeenExecutor):
             return future
 
         return _blocks.map_blocks(self, [files] if isinstance(files, str) else files, fn, submit)
+
+    @property
+    def files(self) -> EyasFileSystem:
+        """The files of the cluster, as a file system of fsspec."""
+        # Imported late, because it needs fsspec.
+        from .fs import EyasFileSystem
+
+        return EyasFileSystem(**{name: value for name, value in self._cluster.items() if value is not None})
 
     def push(self, *files: File | str | os.PathLike[str], to: Sequence[str] = ()) -> dict[str, Any]:
         """Copy files to nodes before calls need them, and wait for that. Each node passes on what it gets.
