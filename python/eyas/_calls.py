@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import pickle
 import threading
@@ -13,9 +14,14 @@ from . import _pickling
 from ._files import Arguments
 from ._futures import Future, KeptFile, Outputs
 from ._state import State
+from ._value_files import ValueFiles
 
 #: Bytes of the function and the arguments of a call that are sent with it.
 _MAX_CALL_BYTES = 16 << 20
+
+
+#: A function and arguments of up to this many bytes each are sent without a further look.
+_MAX_PLAIN_BYTES = _pickling.LARGE_BYTES
 
 
 class Call:
@@ -27,33 +33,39 @@ class Call:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         pickled: Callable[[Callable[..., Any]], bytes],
-        keep: Callable[[memoryview], str | None],
+        values: Callable[[], ValueFiles | None],
     ) -> None:
-        """Pickle the function, with ``pickled``, and its arguments.
-
-        ``keep`` writes large content to a file, and returns its path if it did.
-        """
-        self._keep = keep
+        """Pickle the function, with ``pickled``, and its arguments: large ones into ``values``, if there are any."""
+        self._values = values
+        #: The files of its large arguments.
+        self._files: list[str] = []
 
         def is_small(buffer: pickle.PickleBuffer) -> bool:
             raw = buffer.raw()
-            path = keep(raw) if raw.nbytes >= _pickling.LARGE_BYTES else None
-            if path is not None:
+            files = values() if raw.nbytes >= _pickling.LARGE_BYTES else None
+            if files is not None:
                 arguments.buffers.append(len(arguments.inputs))
-                arguments.inputs.append(os.fsencode(path))
-            return path is None
+                arguments.inputs.append(self._kept(files.keep(raw)))
+            return files is None
 
-        with Arguments() as arguments:
-            self._function = pickled(function)
-            if arguments.values:
-                # The function refers to futures, and it is unpickled before the arguments are together.
-                arguments.cut((0, 0, 0, 0))
-                self._function, args = pickled(_apply), (function, *args)
-            self._arguments = _pickling.dumps((args, kwargs), is_small)
+        try:
+            with Arguments() as arguments:
+                self._function = pickled(function)
+                if arguments.values:
+                    # The function refers to futures, and it is unpickled before the arguments are together.
+                    arguments.cut((0, 0, 0, 0))
+                    self._function, args = pickled(_apply), (function, *args)
+                self._arguments = _pickling.dumps((args, kwargs), is_small)
+        except BaseException as error:
+            _release(values() if self._files else None, self._files)
+            if any(isinstance(value, futures.Future) and not isinstance(value, Future) for value in (*args, *kwargs.values())):
+                raise TypeError("a future that is no future of eyas cannot be an argument: pass its result") from error
+            raise
         self._found = arguments
         has_parts = arguments.values or arguments.buffers or len(self._arguments) >= _pickling.LARGE_BYTES
-        #: Whether nothing but its bytes belongs to it.
-        self._is_plain = not (arguments.inputs or arguments.outputs or has_parts)
+        #: Whether nothing but its bytes belongs to it, which are few enough.
+        is_large = has_parts or len(self._function) > _MAX_PLAIN_BYTES
+        self._is_plain = not (arguments.inputs or arguments.outputs or is_large)
         self._has_parts = has_parts
         #: Patterns and destinations of its outputs. The first column is the call.
         numbers = range(2, 2 * len(arguments.outputs) + 2, 2)
@@ -68,12 +80,20 @@ class Call:
             number: (place, os.path.basename(name)) for number, (place, name) in enumerate(zip(places, kept))
         }
 
+    def _kept(self, path: str) -> bytes:
+        self._files.append(path)
+        return os.fsencode(path)
+
     def submit(self, future: Future[Any], template: int, state: State) -> None:
         """Add the call when all that it reads has ended."""
         found = self._found
         if self._is_plain:
             return self._add(future, template, self._function + self._arguments, [], state)
         future._names = self.kept
+        if self._has_parts:
+            # The future must hold neither this nor what was an argument.
+            paths = self._files
+            future.add_done_callback(lambda _: _release(state.values, paths))
         after([*found.values, *found.inputs], future, lambda: self._submit_now(future, template, state), state)
 
     def _submit_now(self, future: Future[Any], template: int, state: State) -> None:
@@ -83,10 +103,10 @@ class Call:
 
     def _add(self, future: Future[Any], template: int, content: bytes, inputs: list[Any], state: State) -> None:
         if len(content) > _MAX_CALL_BYTES:
-            state.refuse_if_over()
-            future.set_running_or_notify_cancel()
-            why = f"the arguments have {len(content)} bytes: name a folder that all nodes see for large ones, "
-            return future.set_exception(ValueError(why + "connect(…, objects=FOLDER), or use a File"))
+            raise ValueError(
+                f"the arguments have {len(content)} bytes: name a folder that all nodes see for large ones, "
+                "connect(…, objects=FOLDER), or use a File"
+            )
         columns = [(content, False)]
         for name, destination in self._found.outputs:
             columns += [(os.fsencode(name), False), (os.fsencode(destination or ""), False)]
@@ -94,28 +114,114 @@ class Call:
 
     def _together(self, inputs: list[Any], state: State) -> bytes:
         """Return the call with what is elsewhere named. Adds to its inputs."""
-
-        def place_of(pickled: bytes) -> bytes | int:
-            path = self._keep(memoryview(pickled)) if len(pickled) >= _pickling.LARGE_BYTES else None
-            if path is None:
-                return pickled
-            inputs.append(os.fsencode(path))
-            return len(inputs) - 1
-
         values: list[bytes | int] = []
         for future in self._found.values:
             result = futures.Future.result(future)
             if type(result) is Outputs and result.session is state.session:
                 values.append(len(inputs))
                 inputs.append(future)
-            else:
+                continue
+            pickled = _pickling.dump_parts(future.result())
+            files = self._values() if sum(part.nbytes for part in pickled) >= _pickling.LARGE_BYTES else None
+            if len(pickled) == 1 and files is None:
+                values.append(pickled[0].tobytes())
+            elif files is None:
                 values.append(_pickling.dumps(future.result()))
-        parts = _pickling.Parts(place_of(self._arguments), self._found.buffers, values)
+            else:
+                values.append(len(inputs))
+                inputs.append(self._kept(files.keep_parts(pickled)))
+        content: bytes | int = self._arguments
+        files = self._values() if len(self._arguments) >= _pickling.LARGE_BYTES else None
+        if files is not None:
+            content = len(inputs)
+            inputs.append(self._kept(files.keep(memoryview(self._arguments))))
+        parts = _pickling.Parts(content, self._found.buffers, values)
         return self._function + _pickling.dumps(parts)
+
+
+def _release(files: ValueFiles | None, paths: list[str]) -> None:
+    """Files of arguments are not needed any more."""
+    if files is not None:
+        files.release(paths)
+        paths.clear()
 
 
 def _apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
+
+
+#: Steps that wait for the end of the present one, in each thread. The end of a call ends those that wait for it, and
+#: so on: a chain of them may be longer than the stack.
+_turns = threading.local()
+
+
+def _in_turn(step: Callable[[], None]) -> None:
+    """Take a step after those of this thread that have begun."""
+    waiting: collections.deque[Callable[[], None]] | None = getattr(_turns, "waiting", None)
+    if waiting is not None:
+        waiting.append(step)
+        return
+    _turns.waiting = waiting = collections.deque([step])
+    try:
+        while waiting:
+            waiting.popleft()()
+    finally:
+        del _turns.waiting
+
+
+class _Deferred:
+    """A call that waits for others."""
+
+    def __init__(self, left: int, future: Future[Any], act: Callable[[], None], state: State) -> None:
+        """Wait for ``left`` calls, then act, or fail as they have."""
+        self._lock = threading.Lock()
+        self._left = left
+        self._what: tuple[Future[Any], Callable[[], None], State] | None = future, act, state
+
+    def ended(self, _: object) -> None:
+        """One of the calls has ended."""
+        with self._lock:
+            self._left -= 1
+            if self._left > 0 or self._what is None:
+                return
+            # Those for which it has waited refer to this.
+            what, self._what = self._what, None
+        _in_turn(lambda: _act(*what))
+
+
+def _act(future: Future[Any], act: Callable[[], None], state: State) -> None:
+    """Act, unless a call that the future needs has failed: then it fails, too."""
+    error: BaseException | None
+    try:
+        error = _failure(future._needs)
+        if error is None and not future.cancelled():
+            act()
+    except BaseException as raised:
+        error = raised
+    try:
+        if error is not None:
+            future._needs = ()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+        elif future.cancelled():
+            future._needs = ()
+    finally:
+        state.undefer(future)
+    if error is not None and not isinstance(error, Exception):
+        # An interrupt.
+        raise error
+
+
+def _failure(needs: Iterable[object]) -> BaseException | None:
+    """Return why one of the futures, or of the tasks of kept files that were never added, has failed."""
+    needed = [need for need in needs if isinstance(need, Future)]
+    needed += [need.future for need in needs if isinstance(need, KeptFile) and need.future.task is None]
+    for future in needed:
+        if future.cancelled():
+            return futures.CancelledError("a call whose result is an argument was cancelled")
+        if (error := future.exception()) is not None:
+            return error
+    return None
 
 
 def after(needs: Iterable[object], future: Future[Any], act: Callable[[], None], state: State) -> None:
@@ -127,44 +233,12 @@ def after(needs: Iterable[object], future: Future[Any], act: Callable[[], None],
     files = [need.future for need in needs if isinstance(need, KeptFile)]
     awaited += [of for of in files if of.task is None and not of.done()]
     future._needs = [need for need in needs if isinstance(need, Future | KeptFile)]
-
-    def failure() -> BaseException | None:
-        needed = [need for need in needs if isinstance(need, Future)] + [of for of in files if of.task is None]
-        for of in needed:
-            if of.cancelled():
-                return futures.CancelledError("a call whose result is an argument was cancelled")
-            if (error := of.exception()) is not None:
-                return error
-        return None
-
-    if not awaited:
-        if (error := failure()) is not None:
-            state.refuse_if_over()
-            future.set_running_or_notify_cancel()
-            future.set_exception(error)
-        else:
-            act()
+    if awaited:
+        state.defer(future)
+        deferred = _Deferred(len(awaited), future, act, state)
+        for of in awaited:
+            of.add_done_callback(deferred.ended)
         return
-    lock, left = threading.Lock(), len(awaited)
-    state.defer(future)
-
-    def ended(_: futures.Future[Any]) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            if left > 0:
-                return
-        try:
-            error = failure()
-            if error is None and not future.cancelled():
-                act()
-        except BaseException as raised:
-            error = raised
-        try:
-            if error is not None and future.set_running_or_notify_cancel():
-                future.set_exception(error)
-        finally:
-            state.undefer(future)
-
-    for of in awaited:
-        of.add_done_callback(ended)
+    with state.lock:
+        state.refuse_if_over()
+    _act(future, act, state)

@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
@@ -25,8 +24,9 @@ from ._futures import Future
 from ._local import Cluster, LocalCluster
 from ._options import Options, check, options_of
 from ._seeing import SeenExecutor
-from ._shared import Shared, remove_abandoned, store, store_content
+from ._shared import Shared
 from ._state import State, receivers
+from ._value_files import ValueFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,6 +45,10 @@ _MAX_INITIALIZER_BYTES = 64 << 10
 _CALL = ("-c", "from eyas._worker import main; main()")
 #: The output of a call that is written if its result is large.
 _RESULT = ((RESULT_PATTERN, None),)
+
+#: Files of the cluster that calls may read, and folders into which they may write.
+Scope: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+_NO_FILES: Scope = ((), ())
 
 Reuse: TypeAlias = Literal["process", "fork", "never"]
 
@@ -152,12 +156,9 @@ class Executor(SeenExecutor):
         words: tuple[str, ...],
         outputs: tuple[tuple[str, str | None], ...],
         options: Options,
-        scope: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+        scope: Scope = _NO_FILES,
     ) -> int:
-        """Return the kind of tasks with this command, or of calls.
-
-        ``scope`` is the files of the cluster that they may read, and the folders into which they may write.
-        """
+        """Return the kind of tasks with this command, or of calls."""
         # Arguments, and what they are for the session.
         key = (words, outputs, scope, *sorted(options.items()))
         if (known := self._templates.get(key)) is not None:
@@ -191,49 +192,41 @@ class Executor(SeenExecutor):
         Large arrays and other large arguments become files, of which each node gets one copy: they cannot be written
         to.
         """
-        future: Future[_T] = Future()
-        own, template = options_of(fn), self._template
+        return self._submit(options_of(fn), fn, args, kwargs)
+
+    def _submit(
+        self,
+        own: Options | None,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        scope: Scope = _NO_FILES,
+    ) -> Future[Any]:
+        """Add a call with options of its own."""
+        future: Future[Any] = Future()
         try:
-            call = Call(fn, args, kwargs, self._function_bytes, self._keep)
+            call = Call(function, args, kwargs, self._function_bytes, self._values)
         except BaseException as error:
             self._state.refuse_if_over()
             # As for other executors, the error is the future's: it is no fault of the executor.
             future.set_running_or_notify_cancel()
             future.set_exception(error)
             return future
-        if call.outputs or own is not None:
+        template = self._template
+        if call.outputs or own is not None or scope is not _NO_FILES:
             options = self._options if own is None else cast(Options, {**self._options, **own})
-            template = self._template_of(_CALL, _RESULT + call.outputs, options)
+            template = self._template_of(_CALL, _RESULT + call.outputs, options, scope)
         call.submit(future, template, self._state)
         return future
 
-    def _keep(self, content: memoryview) -> str | None:
-        """Write large content of an argument to a file, unless it was written before, and return its path.
-
-        ``None`` if there is no folder for such files.
-        """
-        folder = self._folder()
-        if folder is None:
-            return None
-        # Imported late, because few calls need it.
-        import hashlib
-
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-        path = os.path.join(folder, f"argument-{self._state.token}-{digest}")
-        with self._state.files_lock:
-            if path not in self._state.values:
-                store_content(content, path)
-                self._state.values[path] = None
-        return path
-
-    def _folder(self) -> str | None:
-        """Return the folder for shared values, if there is one."""
-        own = self._state.cluster
-        folder = self._objects or (None if own is None else own.objects)
-        if folder is not None and not self._state.values:
-            os.makedirs(folder, exist_ok=True)
-            remove_abandoned(folder)
-        return folder
+    def _values(self) -> ValueFiles | None:
+        """Return the files of shared values and large arguments, if there is a folder for them."""
+        state = self._state
+        folder = self._objects or (None if state.cluster is None else state.cluster.objects)
+        with state.lock:
+            if folder is not None and state.values is None:
+                state.values = ValueFiles(folder)
+        return state.values
 
     def run(self, command: str | Sequence[str], /, **values: object) -> Future[Completed]:
         """Add a command, and return its future. Keywords replace placeholders in braces.
@@ -257,13 +250,10 @@ class Executor(SeenExecutor):
         >>> table = executor.share(numpy.zeros((1000, 1000)))
         >>> executor.map(lambda table, row: table[row].sum(), itertools.repeat(table), range(1000))
         """
-        folder = self._folder()
-        if folder is None:
+        values = self._values()
+        if values is None:
             raise ValueError("name a folder that all nodes see for shared values: connect(…, objects=FOLDER)")
-        path = os.path.join(folder, f"value-{self._state.token}-{uuid.uuid4().hex}")
-        store(value, path)
-        self._state.values[path] = None
-        return Shared(File(path))
+        return Shared(File(values.share(value)))
 
     def with_options(self, **options: Unpack[Options]) -> Executor:
         """Return the same executor with other options for its calls.
@@ -308,7 +298,8 @@ class Executor(SeenExecutor):
             submit: Callable[[Any], Future[Any]] = lambda args: self.submit(fn, *args)
         else:
             chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
-            submit = lambda chunk: self.submit(_run_chunk, fn, chunk)
+            own = options_of(fn)
+            submit = lambda chunk: self._submit(own, _run_chunk, (fn, chunk), {})
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -360,12 +351,7 @@ class Executor(SeenExecutor):
             raise ValueError("map_blocks does not work in another environment: leave environment= out for it")
 
         def submit(run: _eyas.FilesRun, function: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
-            future: Future[Any] = Future()
-            call = Call(function, args, {}, self._function_bytes, self._keep)
-            scope = (tuple(run.files), (run.folder,))
-            template = self._template_of(_CALL, _RESULT + call.outputs, self._options, scope)
-            call.submit(future, template, self._state)
-            return future
+            return self._submit(options_of(fn), function, args, {}, (tuple(run.files), (run.folder,)))
 
         return _blocks.map_blocks(self, [files] if isinstance(files, str) else files, fn, submit)
 

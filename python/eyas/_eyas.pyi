@@ -17,6 +17,10 @@ class CallSession:
     def job(self) -> int:
         """Id of the job."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection was ended here."""
+
     def __new__(
         cls, name: str, *, cluster: str | None = None, access: str | PathLike[str] | None = None
     ) -> CallSession:

@@ -10,6 +10,7 @@ from concurrent import futures
 from typing import Any, TypeVar, cast
 
 from . import _eyas, _shared
+from ._errors import ClusterLost
 from ._files import Arguments, input_path, result_file
 from ._seeing import SeenFuture
 
@@ -26,6 +27,8 @@ class Outputs:
         self._address = address
         self._lock = threading.Lock()
         self._value: futures.Future[Any] | None = None
+        #: Whether the result of the call is there, too.
+        self.has_result = False
 
     def __del__(self) -> None:
         self.session.unneeded(self.task)
@@ -54,6 +57,11 @@ class Outputs:
     def fetch(self, name: str, folder: str | os.PathLike[str]) -> None:
         """Download a file into a folder."""
         session = self.session
+        if session.is_over:
+            raise ClusterLost(
+                f"what task {session.job}.{self.task} has kept in the cluster ended with its executor: save it, or use "
+                "it, before that"
+            )
         _eyas.fetch(session.job, self.task, os.fsencode(name), os.fspath(folder), **self._address)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
@@ -59,4 +60,6 @@ def options(**values: Unpack[Options]) -> Callable[[_Function], _Function]:
 
 def options_of(function: object) -> Options | None:
     """Return the options with which a function was decorated."""
+    while not hasattr(function, _ATTRIBUTE) and isinstance(function, functools.partial):
+        function = function.func
     return cast("Options | None", getattr(function, _ATTRIBUTE, None))

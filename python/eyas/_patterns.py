@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._options import options_of
+
 if TYPE_CHECKING:
     from ._executor import Executor
 
@@ -40,8 +42,10 @@ def all_pairs(
     def parts(of: list[Any]) -> list[list[Any]]:
         return [of[start : start + side] for start in range(0, len(of), side)]
 
+    own = options_of(function)
     strips = [
-        (part, [executor.submit(_tile, function, part, others) for others in parts(columns)]) for part in parts(rows)
+        (part, [executor._submit(own, _tile, (function, part, others), {}) for others in parts(columns)])
+        for part in parts(rows)
     ]
 
     def results() -> Iterator[list[_T]]:

@@ -7,7 +7,6 @@ import mmap
 import os
 import pathlib
 import pickle
-import re
 import struct
 import threading
 from typing import Any, Generic, TypeVar
@@ -83,15 +82,6 @@ def load(path: str | bytes) -> Any:
         parts.append(content[place : place + length])
         place += length
     return pickle.loads(parts[0], buffers=parts[1:])
-
-
-def remove_abandoned(folder: str) -> None:
-    """Remove the files of executors on this host whose process has ended without its executors' end."""
-    own = re.compile(rf"(?:argument|value)-{re.escape(os.uname().nodename)}-(\d+)-")
-    for name in os.listdir(folder):
-        if (found := own.match(name)) and not os.path.exists(f"/proc/{found[1]}"):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(folder, name))
 
 
 class Shared(Generic[_T]):

@@ -7,7 +7,6 @@ import os
 import pickle
 import sys
 import threading
-import uuid
 import weakref
 from collections.abc import Sequence
 from concurrent import futures
@@ -19,6 +18,7 @@ from ._commands import Completed
 from ._errors import CallFailed, ClusterLost
 from ._futures import Future, KeptFile, Outputs
 from ._local import Cluster
+from ._value_files import ValueFiles
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
@@ -44,14 +44,11 @@ class State:
         self.deferred: set[Future[Any]] = set()
         self.is_shut = False
         self.is_closed = False
-        #: Results in the cluster to which something refers.
-        self.kept: weakref.WeakSet[Outputs] = weakref.WeakSet()
+        #: What tasks keep in the cluster, by their numbers, as long as something refers to it.
+        self.kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
         self.broken: BaseException | None = None
-        #: Files of shared values and large arguments.
-        self.values: dict[str, None] = {}
-        self.files_lock = threading.Lock()
-        #: A part of the names of such files, which other executors do not have.
-        self.token = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        #: Files of shared values and large arguments, if there are any.
+        self.values: ValueFiles | None = None
 
     def receive(self) -> None:
         """Receive results until there are no more."""
@@ -73,8 +70,9 @@ class State:
                 return
             self.is_closed = True
         # Results that are in the cluster only would end with the job.
-        for outputs in list(self.kept):
-            outputs.load()
+        for outputs in list(self.kept.values()):
+            if outputs.has_result:
+                outputs.load()
         self.session.close()
 
     def refuse_if_over(self) -> None:
@@ -113,6 +111,9 @@ class State:
             future.task, future._of = task, self
             self.pending[task] = future
             self.undefer(future)
+        if future.cancelled():
+            # Before it had a number.
+            self.session.cancel(task)
 
     def defer(self, future: Future[Any]) -> None:
         """Keep the session open until :meth:`undefer`."""
@@ -134,13 +135,19 @@ class State:
         """Give a future its result."""
         with self.lock:
             future = self.pending.pop(task, None)
-        # If nobody refers to what the task keeps, it is released.
-        outputs = Outputs(self.session, task, self.address) if kept else None
+            if future is None and task in self.kept:
+                # It has run again, because what it keeps was lost.
+                return
+            # If nobody refers to what the task keeps, it is released.
+            outputs = Outputs(self.session, task, self.address) if kept else None
+            if outputs is not None:
+                self.kept[task] = outputs
         command = None if future is None else future._command
         if how == _FAILED and command is None and (told := _environments.failure_in(printed)) is not None:
             why, printed = told, b""
         if future is not None:
             future.node = sys.intern(executor)
+            future._needs = ()
         if printed and command is None:
             # As if the function had run here. A program that has closed its output needs its results all the same.
             with contextlib.suppress(Exception):
@@ -151,11 +158,10 @@ class State:
         # The client has cancelled it.
         if future is None or not future.set_running_or_notify_cancel():
             return
-        future._needs = ()
         future._outputs = outputs
         try:
             if how == _RETURNED and outputs is not None and command is None and 0 in kept:
-                self.kept.add(outputs)
+                outputs.has_result = True
                 return future.set_result(outputs)
             if how == _RETURNED:
                 value = pickle.loads(answer) if command is None else Completed(command, answer, printed)
@@ -198,6 +204,7 @@ class State:
             ended = [*self.pending.values(), *self.deferred]
             self.pending, self.deferred = {}, set()
         for future in ended:
+            future._needs = ()
             if not future.done() and future.set_running_or_notify_cancel():
                 future.set_exception(ClusterLost(str(why)))
 
@@ -206,9 +213,8 @@ class State:
         if why is not None or self.pending or self.deferred:
             self.break_with(ClusterLost(str(why or "the job has ended")))
         self.session.disconnect()
-        for path in self.values:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        if self.values is not None:
+            self.values.remove()
         if self.cluster is not None:
             self.cluster.stop()
 
@@ -234,6 +240,8 @@ def _forget_all() -> None:
     for state in list(receivers.values()):
         # Another thread may have had it.
         state.lock = threading.RLock()
+        if state.values is not None:
+            state.values.lock = threading.Lock()
         if state.cluster is not None:
             state.cluster.forget()
         state.broken = ClusterLost("an executor cannot be used in a process that was forked after its start")

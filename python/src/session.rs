@@ -429,6 +429,12 @@ impl CallSession {
         self.shared.is_received.notify_all();
     }
 
+    /// Whether the connection was ended here.
+    #[getter]
+    fn is_over(&self) -> bool {
+        lock(&self.runtime).is_none()
+    }
+
     /// Ends the connection. Calls that have not ended are cancelled.
     fn disconnect(&self, py: Python<'_>) {
         let runtime = lock(&self.runtime).take();

@@ -1,15 +1,21 @@
 """Results and files that stay in the cluster, and futures as arguments."""
 
+import contextlib
+import functools
 import gc
+import operator
 import os
 import pathlib
 import pickle
+import signal
 import subprocess
 import sys
 import time
+import weakref
 from concurrent import futures
 
 import eyas
+from eyas import _value_files
 import numpy
 import pytest
 
@@ -227,3 +233,111 @@ def test_large_arguments_on_a_cluster_that_runs_are_files_beside_its_access_file
     with eyas.connect(access=access) as other:
         assert other.submit(len, bytes(20 << 20)).result(LONG_S) == 20 << 20
         assert len(left()) == 0, "the next one does"
+
+
+def chain_of(head, executor, length):
+    calls = [head]
+    for _ in range(length):
+        calls.append(executor.submit(operator.add, calls[-1], 1))
+    return calls
+
+
+@pytest.mark.parametrize("how", ["fails", "cancelled", "lost"])
+def test_the_end_of_a_call_ends_a_long_chain_of_calls_that_need_it(how):
+    executor = eyas.local(max_workers=1)
+    head = executor.submit(time.sleep, 0.5 if how == "fails" else LONG_S)
+    calls = chain_of(head, executor, 3000)
+    if how == "cancelled":
+        head.cancel()
+    elif how == "lost":
+        executor._state.session.disconnect()
+    expected = {"fails": TypeError, "cancelled": futures.CancelledError, "lost": eyas.ClusterLost}[how]
+    for call in calls[1:]:
+        assert isinstance(call.exception(LONG_S), expected)
+    executor.shutdown()
+
+
+def test_an_ended_call_holds_none_that_needed_it(executor):
+    head = executor.submit(time.sleep, 0.2)
+    last, seen = head, []
+    for _ in range(5):
+        last = executor.submit(lambda x: bytes(2 << 20), last)
+        seen.append(weakref.ref(last))
+    last.result(LONG_S)
+    running = executor.submit(lambda x: time.sleep(LONG_S), last)
+    running.cancel()
+    del last
+    deadline = time.monotonic() + LONG_S
+    while any(future() is not None for future in seen):
+        gc.collect()
+        assert time.monotonic() < deadline
+
+
+def test_files_of_arguments_that_no_call_needs_are_removed_from_some_size_on(monkeypatch):
+    monkeypatch.setattr(_value_files, "_SPARE_BYTES", 10 << 20)
+    with eyas.local(max_workers=1) as executor:
+        for number in range(8):
+            content = bytes([number]) * (4 << 20)
+            assert executor.submit(len, content).result(LONG_S) == len(content)
+        folder = pathlib.Path(executor._state.cluster.objects)
+        # The last one is released just after its result is told.
+        assert len(list(folder.iterdir())) <= 3
+        assert [executor.submit(bytes.count, content, b"\7").result(LONG_S) for _ in range(3)] == [4 << 20] * 3
+        assert len(list(folder.iterdir())) <= 3
+
+
+def test_options_of_functions_hold_in_chunks_and_tiles(executor):
+    @eyas.options(timeout=0.3)
+    def slow(one, two=None):
+        time.sleep(30)
+
+    with pytest.raises(eyas.CallFailed, match="time"):
+        list(executor.map(slow, [1, 2], chunksize=2))
+    with pytest.raises(eyas.CallFailed, match="time"):
+        list(executor.all_pairs([1], [2], slow))
+    with pytest.raises(eyas.CallFailed, match="time"):
+        executor.submit(functools.partial(slow, 1)).result(LONG_S)
+
+
+def test_futures_of_others_are_arguments_or_refused(executor, tmp_path):
+    with eyas.local(max_workers=1) as other:
+        assert executor.submit(len, other.submit(bytes, 20 << 20)).result(LONG_S) == 20 << 20
+        kept = other.submit(lambda path: path.write_text("kept"), eyas.Output())
+        kept.result(LONG_S)
+    with pytest.raises(eyas.ClusterLost, match="before that"):
+        kept.output().save(tmp_path / "late")
+    with futures.ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="pass its result"):
+        executor.submit(abs, threads.submit(abs, 1)).result(LONG_S)
+
+
+def executors_named(name, access):
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if os.fsencode(access) in words and name in words and b"executor" in words:
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_a_result_that_is_lost_with_its_node_is_computed_again(tmp_path):
+    ran = tmp_path / "ran"
+
+    def large():
+        with open(ran, "a") as file:
+            file.write("x")
+        return bytes(4 << 20)
+
+    with eyas.local(nodes=2, max_workers=2) as executor:
+        made = executor.submit(large)
+        futures.wait([made])
+        lost = executors_named(os.fsencode(made.node), executor._cluster["access"])
+        assert lost, "the node has processes"
+        for process in lost:
+            os.kill(process, signal.SIGKILL)
+        read = executor.submit(len, made)
+        assert read.result(LONG_S) == 4 << 20
+        assert ran.read_text() == "xx"
+        # The second result is still there for others.
+        assert executor.submit(len, made).result(LONG_S) == 4 << 20
+        assert len(made.result(LONG_S)) == 4 << 20
