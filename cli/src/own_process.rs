@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -65,14 +66,13 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// Refuses a folder that is to be removed at the end, but has other content already. Executors of the same cluster may
-/// have begun their folders in it, `n1`, `n2` and so on.
-pub(crate) fn refuse_used(folder: &Path) -> Result<(), CliError> {
+/// Refuses a folder that is to be removed at the end, but has other content than the access file of the cluster.
+/// Executors of the same cluster may have begun their folders in it, `n1`, `n2` and so on.
+pub(crate) fn refuse_used(folder: &Path, access: &Path) -> Result<(), CliError> {
     let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
     let is_of_executor = |name: &str| name.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
-    match entries
-        .find(|entry| !entry.as_ref().is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_of_executor)))
-    {
+    let is_own = |entry: &DirEntry| entry.path() == access || entry.file_name().to_str().is_some_and(is_of_executor);
+    match entries.find(|entry| !entry.as_ref().is_ok_and(is_own)) {
         None => Ok(()),
         Some(_) => Err(format!(
             "{} is not empty, and --ephemeral would remove all of it at the end: name a new folder",

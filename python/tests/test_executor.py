@@ -282,7 +282,7 @@ def test_a_file_arrives_as_a_local_path_and_an_output_appears(executor, tmp_path
 
 def test_a_file_that_does_not_exist_is_an_error_where_it_is_named(executor, tmp_path):
     with pytest.raises(OSError, match="missing.txt"):
-        executor.submit(len, eyas.File(tmp_path / "missing.txt"))
+        executor.submit(len, eyas.File(tmp_path / "missing.txt")).result(LONG_S)
     assert executor.submit(abs, -1).result(LONG_S) == 1
 
 

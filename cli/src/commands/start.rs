@@ -143,7 +143,7 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
     }
     // Files of the cluster's file system must not be in a cache folder, which users may remove.
     if owned.ephemeral {
-        refuse_used(cluster.folder())?;
+        refuse_used(cluster.folder(), cluster.access_path())?;
     }
     let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
     let ephemeral = owned.ephemeral;
@@ -171,7 +171,7 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         return Ok(());
     }
     if ephemeral {
-        refuse_used(cluster.folder())?;
+        refuse_used(cluster.folder(), cluster.access_path())?;
     }
     let own = args.network.address()?.map(|address| address.to_string());
     let advertise = own.or(args.advertise).or_else(|| args.listen.ip().is_unspecified().then(host_name));
@@ -259,7 +259,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         }
     };
     if ephemeral {
-        refuse_used(&folder)?;
+        refuse_used(&folder, global.cluster()?.access_path())?;
     }
     let relay = access.as_ref().and_then(Access::relay);
     if relay.is_some() && args.node.dfs {
