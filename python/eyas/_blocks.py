@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import _eyas, _pickling
 from ._errors import ClusterLost
@@ -22,8 +21,7 @@ _SCHEME = "eyas://"
 _STATUS_S = 10.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a file that a call processes as a whole. It consists of whole records."""
 
     #: Name of the file.

@@ -31,12 +31,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from ._archives import Archive, Entry, entries_of, image_entries
-from ._worker import SETTINGS_VARIABLE
 
-__all__ = ["Environment", "Start", "Starts", "failure_in", "prepare"]
+__all__ = ["Environment", "prepare"]
 
 #: Environment variable with the folder of archives.
 CACHE_VARIABLE = "EYAS_CACHE"
@@ -48,8 +46,6 @@ _FORMAT = "1"
 _PACKAGE = pathlib.Path(__file__).parent
 #: The modules of this package that workers import.
 _MODULES = ("__init__.py", "_files.py", "_pickling.py", "_shared.py", "_sides.py", "_worker.py")
-#: How messages of `_start.sh` begin.
-_FAILURE = b"eyas: environment: "
 #: Names in a virtual environment that lead to its interpreter.
 _INTERPRETERS = re.compile(r"bin/python[0-9.]*t?")
 _PIP_SHOWN_BYTES = 4096
@@ -74,12 +70,6 @@ class Environment:
         """Return the words that start a worker. The path of the archive on the node follows them."""
         script = (_PACKAGE / "_start.sh").read_text()
         return ["sh", "-c", script, "eyas", self.kind, self.key, self.build, self.interpreter, self.origin, folder]
-
-
-def failure_in(printed: bytes) -> str | None:
-    """Return why a worker could not be started in its environment, if it has said so."""
-    found = next((line for line in printed.splitlines() if line.startswith(_FAILURE)), None)
-    return None if found is None else found.removeprefix(_FAILURE).decode(errors="replace")
 
 
 def _build() -> str:
@@ -332,58 +322,3 @@ def prepare(environment: str, nodes_folder: str | None) -> Environment:
         finally:
             part.unlink(missing_ok=True)
     return dataclasses.replace(packed, archive=str(target))
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """How a worker is started, or a command."""
-
-    words: list[str]
-    variables: dict[str, str]
-    #: Files that are on the node before; their paths follow the words.
-    inputs: list[bytes]
-
-
-class Starts:
-    """How the workers of an executor are started in each environment."""
-
-    def __init__(
-        self,
-        settings: dict[str, Any],
-        variables: dict[str, str],
-        words: tuple[str, ...],
-        nodes_folder: str | None,
-        *,
-        is_local: bool,
-    ) -> None:
-        """Take settings and variables of workers, and the words after this process's interpreter that start one."""
-        self._settings = settings
-        self._variables = variables
-        self._words = words
-        self._nodes_folder = nodes_folder
-        self._is_local = is_local
-        self._known: dict[str, Environment] = {}
-
-    def of(self, environment: str | os.PathLike[str] | None) -> Start:
-        """Return how a worker is started, in this environment or in the one of this process."""
-        if environment is None:
-            return Start([sys.executable, *self._words], self._variables_with(self._settings), [])
-        if self._nodes_folder is None and not self._is_local:
-            raise ValueError("name a folder that all nodes see for environments: connect(…, objects=FOLDER)")
-        path = os.path.abspath(environment)
-        if path not in self._known:
-            self._known[path] = prepare(path, self._nodes_folder)
-        packed = self._known[path]
-        words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
-        settings = {**self._settings, "client": client, "path": _own_modules(self._settings["path"])}
-        return Start(words, self._variables_with(settings), [os.fsencode(packed.archive)])
-
-    def _variables_with(self, settings: dict[str, Any]) -> dict[str, str]:
-        return {**self._variables, SETTINGS_VARIABLE: json.dumps(settings)}
-
-
-def _own_modules(path: list[str]) -> list[str]:
-    """Return the folders with modules that belong to the program, not to its interpreter."""
-    prefixes = {os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
-    is_own: Callable[[str], bool] = lambda folder: not (os.path.realpath(folder) + os.sep).startswith(tuple(prefixes))
-    return [folder for folder in path if is_own(folder)]

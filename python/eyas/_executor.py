@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import collections
-import contextlib
 import copy
 import itertools
 import json
@@ -16,12 +15,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from . import _blocks, _environments, _eyas, _patterns, _pickling, _sides, _worker
+from . import _eyas, _pickling, _sides, _starts, _worker
 from ._calls import Call, after
-from ._commands import Completed, Words
 from ._files import RESULT_PATTERN, File
 from ._futures import Future
-from ._local import Cluster, LocalCluster
 from ._options import Options, check, options_of
 from ._seeing import SeenExecutor
 from ._shared import Shared
@@ -31,6 +28,9 @@ from ._value_files import ValueFiles
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._blocks import Piece
+    from ._commands import Completed
+    from ._local import Cluster
     from .fs import EyasFileSystem
 
 _T = TypeVar("_T")
@@ -110,6 +110,9 @@ class Executor(SeenExecutor):
         own = None
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
+            # Imported late, as all that not every program needs: `import eyas` is fast.
+            from ._local import LocalCluster
+
             own = LocalCluster(nodes, slots, has_files=files)
             access = own.address["access"]
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
@@ -117,7 +120,7 @@ class Executor(SeenExecutor):
         variables = _worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
         variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
-        self._starts = _environments.Starts(settings, variables, _CALL, self._objects, is_local=own is not None)
+        self._starts = _starts.Starts(settings, variables, _CALL, self._objects, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -164,7 +167,7 @@ class Executor(SeenExecutor):
         if (known := self._templates.get(key)) is not None:
             return known
         timeout, is_call = options.get("timeout"), words is _CALL
-        start = self._starts.of(options.get("environment")) if is_call else _environments.Start(list(words), {}, [])
+        start = self._starts.of(options.get("environment")) if is_call else _starts.Start(list(words), {}, [])
         number = self._templates[key] = self._state.session.add_template(
             start.words,
             is_command=not is_call,
@@ -235,6 +238,8 @@ class Executor(SeenExecutor):
 
         A text is split into words as a shell does; there is no shell. The command runs in a folder of its own.
         """
+        from ._commands import Words
+
         words = Words(command, values)
         template = self._template_of(tuple(words.words), tuple(words.outputs), self._options)
         future: Future[Completed] = Future()
@@ -335,9 +340,11 @@ class Executor(SeenExecutor):
 
         >>> for row in executor.all_pairs(map(eyas.File, images), map(eyas.File, templates), compare): ...
         """
+        from . import _patterns
+
         return _patterns.all_pairs(self, rows, columns, fn, side)
 
-    def map_blocks(self, files: str | Sequence[str], fn: Callable[[_blocks.Piece], _T]) -> Iterator[_T]:
+    def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
         """Call ``fn`` with each piece of files of the cluster, and return the results, in the order of the pieces.
 
         A file is a path or pattern such as ``"eyas:///data/*.csv"``. One call on each processor processes pieces of
@@ -353,12 +360,13 @@ class Executor(SeenExecutor):
         def submit(run: _eyas.FilesRun, function: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
             return self._submit(options_of(fn), function, args, {}, (tuple(run.files), (run.folder,)))
 
+        from . import _blocks
+
         return _blocks.map_blocks(self, [files] if isinstance(files, str) else files, fn, submit)
 
     @property
     def files(self) -> EyasFileSystem:
         """The files of the cluster, as a file system of fsspec."""
-        # Imported late, because it needs fsspec.
         from .fs import EyasFileSystem
 
         return EyasFileSystem(**{name: value for name, value in self._cluster.items() if value is not None})
@@ -459,7 +467,6 @@ def connect(
     if pool is not None:
         if cluster is not None or access is not None:
             raise ValueError("name a cluster, or a pool for a cluster of this executor's own: not both")
-        # Imported late, because few programs need it.
         from . import _pool
 
         return on_cluster(_pool.PoolCluster(pool, pool_options, host), options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent import futures
@@ -39,6 +38,8 @@ class Outputs:
             if self._value is None:
                 self._value = futures.Future()
                 try:
+                    import tempfile
+
                     with tempfile.TemporaryDirectory(prefix="eyas-") as folder:
                         name = result_file(self.task)
                         self.fetch(name, folder)
@@ -142,6 +143,8 @@ class KeptFile:
             self.future.result()
             raise FileNotFoundError(f"the call has not written its output {self.name!r}")
         path = os.path.abspath(path)
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix=".eyas-", dir=os.path.dirname(path)) as folder:
             outputs.fetch(self.name, folder)
             os.replace(os.path.join(folder, self.name), path)

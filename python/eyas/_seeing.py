@@ -1,4 +1,7 @@
-"""What executors and futures tell about themselves: to Python, to people, and to notebooks."""
+"""What executors and futures tell about themselves: to Python, to people, and to notebooks.
+
+It imports what shows them when something is to be shown.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import json
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from . import _eyas, _html
+from . import _eyas
 from ._errors import ClusterError
-from ._progress import JobProgress
-from ._views import Explanation, Nodes, Report
 
 if TYPE_CHECKING:
+    from ._progress import JobProgress
     from ._state import State
+    from ._views import Explanation, Nodes, Report
 
 __all__ = ["SeenExecutor", "SeenFuture"]
 
@@ -35,6 +38,8 @@ class SeenFuture(futures.Future[_T]):
         if state is None:
             raise ValueError("the call was not submitted, or waits for its arguments")
         answer = _eyas.ask("explain", job=state.session.job, task=self.task, **state.address)
+        from ._views import Explanation
+
         return Explanation(json.loads(answer))
 
     def _details(self) -> list[tuple[str, str]]:
@@ -51,6 +56,8 @@ class SeenFuture(futures.Future[_T]):
         return type(self.result()).__name__
 
     def _repr_html_(self) -> str:
+        from . import _html
+
         rows = self._details()
         state = "cancelled" if self.cancelled() else "has ended" if self.done() else "has not ended"
         if self.done() and not self.cancelled():
@@ -69,10 +76,14 @@ class SeenExecutor(futures.Executor):
 
     def nodes(self) -> Nodes:
         """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
+        from ._views import Nodes
+
         return Nodes(json.loads(_eyas.ask("executors", **self._cluster)))
 
     def report(self) -> Report:
         """Return what has become of the calls so far: counts, times, and where inputs came from."""
+        from ._views import Report
+
         return Report(json.loads(_eyas.ask("report", job=self._state.session.job, **self._cluster)))
 
     def explain(self, future: SeenFuture[Any]) -> Explanation:
@@ -87,6 +98,8 @@ class SeenExecutor(futures.Executor):
         >>> with executor.progress():
         ...     results = list(executor.map(work, items))
         """
+        from ._progress import JobProgress
+
         return JobProgress(self._job, label, show)
 
     def _job(self) -> dict[str, Any]:
@@ -106,6 +119,8 @@ class SeenExecutor(futures.Executor):
         )
 
     def _repr_html_(self) -> str:
+        from . import _html
+
         title = f"{type(self).__name__}: {self._standing()}"
         try:
             return _html.block(title, self.nodes()._repr_html_(), self.report()._repr_html_())

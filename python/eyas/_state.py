@@ -11,14 +11,15 @@ import weakref
 from collections.abc import Sequence
 from concurrent import futures
 from concurrent.futures import _base
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _environments, _eyas, _sides, _worker
-from ._commands import Completed
+from . import _eyas, _sides, _starts, _worker
 from ._errors import CallFailed, ClusterLost
 from ._futures import Future, KeptFile, Outputs
-from ._local import Cluster
 from ._value_files import ValueFiles
+
+if TYPE_CHECKING:
+    from ._local import Cluster
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
@@ -143,7 +144,7 @@ class State:
             if outputs is not None:
                 self.kept[task] = outputs
         command = None if future is None else future._command
-        if how == _FAILED and command is None and (told := _environments.failure_in(printed)) is not None:
+        if how == _FAILED and command is None and (told := _starts.failure_in(printed)) is not None:
             why, printed = told, b""
         if future is not None:
             future.node = sys.intern(executor)
@@ -164,8 +165,7 @@ class State:
                 outputs.has_result = True
                 return future.set_result(outputs)
             if how == _RETURNED:
-                value = pickle.loads(answer) if command is None else Completed(command, answer, printed)
-                return future.set_result(value)
+                return future.set_result(_completed(command, answer, printed) if command else pickle.loads(answer))
             # A command may end with 1, too.
             error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
         except BaseException as wrong:
@@ -223,6 +223,12 @@ class State:
         with self.lock:
             self.is_shut = True
         self.session.wake()
+
+
+def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> object:
+    from ._commands import Completed
+
+    return Completed(command, answer, printed)
 
 
 #: The threads of executors, to be waited for at the end of the interpreter.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import threading
-import uuid
 from collections.abc import Callable, Iterable
 
 from ._shared import store, store_content, store_parts
@@ -23,7 +21,7 @@ class ValueFiles:
         """Make the folder, and remove what executors of this host have left there whose process was killed."""
         self._folder = folder
         # Other executors have files in the folder, too.
-        self._token = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._token = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
         self._number = itertools.count()
         self.lock = threading.Lock()
         self._shared: list[str] = []
@@ -35,6 +33,9 @@ class ValueFiles:
         #: Sizes of files that no call needs, the one that was needed last at the end.
         self._spare: dict[str, int] = {}
         os.makedirs(folder, exist_ok=True)
+        # Imported late, because few programs have such files.
+        import re
+
         abandoned = re.compile(rf"(?:argument|value)-{re.escape(os.uname().nodename)}-(\d+)-")
         for name in os.listdir(folder):
             if (found := abandoned.match(name)) and not os.path.exists(f"/proc/{found[1]}"):
@@ -61,7 +62,7 @@ class ValueFiles:
 
     def keep_parts(self, parts: list[memoryview]) -> str:
         """Write a pickled value to a file, for one call, and return its path."""
-        return self._keep(uuid.uuid4().bytes, lambda path: store_parts(parts, path))
+        return self._keep(os.urandom(16), lambda path: store_parts(parts, path))
 
     def _keep(self, digest: bytes, write: Callable[[str], None]) -> str:
         with self.lock:

@@ -21,7 +21,6 @@ import json
 import os
 import pickle
 import signal
-import socket
 import struct
 import sys
 import time
@@ -81,6 +80,8 @@ class Worker:
 
     def __init__(self) -> None:
         """Take the socket, and initialise the process."""
+        import socket
+
         self._channel = socket.socket(fileno=os.dup(0))
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)

@@ -202,7 +202,7 @@ def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_pa
     ended = subprocess.run(
         [*words, packed.archive], env={**os.environ, "EYAS_NODE_FOLDER": str(node)}, capture_output=True
     )
-    why = _environments.failure_in(ended.stderr)
+    why = _starts.failure_in(ended.stderr)
     assert ended.returncode == 1 and why is not None
     assert str(environment) in why and "cpython-399" in why and f"the node has {sys.implementation.cache_tag}" in why
     assert not [path for path in (node / "environments").iterdir() if not path.suffix]

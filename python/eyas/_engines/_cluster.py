@@ -28,7 +28,7 @@ from .._owned import OwnedProcess
 from ._node import Description
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    pass
 
 #: Seconds between two looks at a cluster that starts.
 _LOOK_EVERY_S = 0.1

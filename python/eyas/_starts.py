@@ -1,0 +1,80 @@
+"""How workers are started, in the environment of this process or in one that goes along."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ._worker import SETTINGS_VARIABLE
+
+if TYPE_CHECKING:
+    from ._environments import Environment
+
+#: How messages of `_start.sh` begin.
+_FAILURE = b"eyas: environment: "
+
+
+def failure_in(printed: bytes) -> str | None:
+    """Return why a worker could not be started in its environment, if it has said so."""
+    found = next((line for line in printed.splitlines() if line.startswith(_FAILURE)), None)
+    return None if found is None else found.removeprefix(_FAILURE).decode(errors="replace")
+
+
+class Start(NamedTuple):
+    """How a worker is started, or a command."""
+
+    words: list[str]
+    variables: dict[str, str]
+    #: Files that are on the node before; their paths follow the words.
+    inputs: list[bytes]
+
+
+class Starts:
+    """How the workers of an executor are started in each environment."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        variables: dict[str, str],
+        words: tuple[str, ...],
+        nodes_folder: str | None,
+        *,
+        is_local: bool,
+    ) -> None:
+        """Take settings and variables of workers, and the words after this process's interpreter that start one."""
+        self._settings = settings
+        self._variables = variables
+        self._words = words
+        self._nodes_folder = nodes_folder
+        self._is_local = is_local
+        self._known: dict[str, Environment] = {}
+
+    def of(self, environment: str | os.PathLike[str] | None) -> Start:
+        """Return how a worker is started, in this environment or in the one of this process."""
+        if environment is None:
+            return Start([sys.executable, *self._words], self._variables_with(self._settings), [])
+        if self._nodes_folder is None and not self._is_local:
+            raise ValueError("name a folder that all nodes see for environments: connect(…, objects=FOLDER)")
+        path = os.path.abspath(environment)
+        if path not in self._known:
+            # Imported late, because it imports much.
+            from . import _environments
+
+            self._known[path] = _environments.prepare(path, self._nodes_folder)
+        packed = self._known[path]
+        words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
+        settings = {**self._settings, "client": client, "path": _own_modules(self._settings["path"])}
+        return Start(words, self._variables_with(settings), [os.fsencode(packed.archive)])
+
+    def _variables_with(self, settings: dict[str, Any]) -> dict[str, str]:
+        return {**self._variables, SETTINGS_VARIABLE: json.dumps(settings)}
+
+
+def _own_modules(path: list[str]) -> list[str]:
+    """Return the folders with modules that belong to the program, not to its interpreter."""
+    prefixes = {os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    is_own: Callable[[str], bool] = lambda folder: not (os.path.realpath(folder) + os.sep).startswith(tuple(prefixes))
+    return [folder for folder in path if is_own(folder)]
