@@ -16,7 +16,7 @@ import venv
 import eyas
 import pytest
 from environment_calls import add_one_word, meet, number, tool
-from eyas import _archives, _environments, _finish
+from eyas import _archives, _environments, _starts, _finish
 
 #: Seconds that nothing here takes.
 LONG_S = 60.0
