@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from ._eyas import OpenedFile, WrittenFile
 if TYPE_CHECKING:
     from .fs import EyasFileSystem
 
-__all__ = ["FileReader", "FileWriter"]
+__all__ = ["CompressedWriter", "FileReader", "FileWriter", "TextWriter"]
 
 #: Bytes that are read at least. Larger reads go to their destination directly.
 _READ_BYTES = 64 << 10
@@ -134,8 +135,69 @@ class FileWriter(io.BufferedWriter):
         self.close()
         self._raw_writer.written.publish()
 
-    def discard(self) -> None:
-        """Drop what was written."""
+    def drop(self) -> None:
+        """Drop what was written, and all that is written until the file is closed."""
         self._raw_writer.is_discarded = True
         self._raw_writer.written.discard()
+
+    def discard(self) -> None:
+        """Drop what was written, and close the file."""
+        self.drop()
         self.close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            _warn(self.path)
+            self.discard()
+
+
+class _Discarding:
+    """Files around a file that is being written: they drop it after an exception, and if they are not closed."""
+
+    writer: FileWriter
+
+    def close(self) -> None:
+        """Write what is left, and close the file itself: what compresses leaves it open."""
+        try:
+            super().close()  # type: ignore[misc]
+        except BaseException:
+            self.writer.drop()
+            raise
+        finally:
+            self.writer.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.writer.drop()
+        self.close()
+
+    def __del__(self) -> None:
+        if not self.closed:  # type: ignore[attr-defined]
+            _warn(self.writer.path)
+            self.writer.drop()
+            self.close()
+
+
+class TextWriter(_Discarding, io.TextIOWrapper):
+    """Text that is written to a file."""
+
+    def __init__(self, writer: FileWriter, buffer: Any, **options: Any) -> None:
+        """Write to ``buffer``, which writes to the file, or is it."""
+        self.writer = writer
+        super().__init__(buffer, **options)
+
+
+class CompressedWriter(_Discarding, io.BufferedWriter):
+    """Bytes that are compressed and written to a file."""
+
+    def __init__(self, writer: FileWriter, compressed: Any) -> None:
+        """Write to ``compressed``, which writes to the file."""
+        self.writer = writer
+        super().__init__(compressed)
+
+
+def _warn(path: str) -> None:
+    why = f"the file {path} of the cluster was not closed: nothing that was written appears"
+    warnings.warn(why, ResourceWarning, stacklevel=3)

@@ -44,21 +44,23 @@ find_interpreter() {
 
 remove_old() {
     ls -t "$here" | grep '\.lock$' | tail -n "+$((max_kept + 1))" | while read -r lock; do
-        flock -n "$here/$lock" rm -rf "$here/${lock%.lock}"
+        # One that is killed meanwhile leaves no half of an environment under its name.
+        flock -n "$here/$lock" sh -c 'mv "$1" "$1.old" && rm -rf "$1.old"' sh "$here/${lock%.lock}" 2>/dev/null
     done
 }
 
 unpack() {
     [ "$kind" != venv ] || find_interpreter
     # One that was killed may have left its part.
-    rm -rf "$place.new"
+    rm -rf "$place.new" "$place.old"
     made=$place.new
     mkdir "$made" || fail "cannot make a folder in $here"
     why=$(tar -xf "$archive" -C "$place.new" 2>&1 </dev/null) ||
         fail "cannot unpack $archive: $(printf '%s' "$why" | head -n 3 | tr '\n' ' ')"
     [ "$kind" != conda ] || interpreter=$place.new/bin/python
     if [ "$kind" != image ]; then
-        why=$("$interpreter" -I "$place.new/.eyas/finish.py" "$place.new" "$place" 2>&1 </dev/null) || fail "$why"
+        why=$("$interpreter" -I "$place.new/.eyas/finish.py" "$place.new" "$place" 2>&1 </dev/null) ||
+            fail "cannot finish it: $(printf '%s' "$why" | tail -n 1)"
     fi
     mv "$made" "$place" || fail "cannot rename $made"
     made=

@@ -16,14 +16,17 @@ import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from glob import has_magic
 from typing import Any
 
 from fsspec import AbstractFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.utils import stringify_path, tokenize
 
 from ._eyas import FilesSession
-from ._opened import FileReader, FileWriter
+from ._opened import CompressedWriter, FileReader, FileWriter, TextWriter
 from ._worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
 
 __all__ = ["EyasFileSystem"]
@@ -158,7 +161,13 @@ class EyasFileSystem(AbstractFileSystem):
 
     def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
         """Remove files, and with ``recursive`` folders."""
-        for one in reversed(self.expand_path(path, recursive=recursive and maxdepth is not None, maxdepth=maxdepth)):
+        paths = [self._strip_protocol(one) for one in ([path] if isinstance(path, str) else path)]
+        # A name may have the characters of patterns.
+        named = [one for one in paths if has_magic(one) and self._find(one) is not None]
+        others = [one for one in paths if one not in named]
+        if others:
+            named += self.expand_path(others, recursive=recursive and maxdepth is not None, maxdepth=maxdepth)
+        for one in reversed(named):
             if not recursive or not self.isdir(one):
                 self.rm_file(one)
             elif maxdepth is not None:
@@ -179,9 +188,12 @@ class EyasFileSystem(AbstractFileSystem):
             self._ask("copy", path1, path2)
         except FileExistsError:
             if path1 != path2:
-                with self._open(path1) as source, self._open(path2, "wb") as copy:
-                    while content := source.read(_COPIED_BYTES):
-                        copy.write(content)
+                _write_with_or_without_records(lambda **options: self._copy_over(path1, path2, options), {})
+
+    def _copy_over(self, path1: str, path2: str, options: dict[str, Any]) -> None:
+        with self._open(path1) as source, self._open(path2, "wb", **options) as copy:
+            while content := source.read(_COPIED_BYTES):
+                copy.write(content)
 
     def mv(self, path1: Any, path2: Any, recursive: bool = True, maxdepth: int | None = None, **options: Any) -> None:
         """Rename a file or folder; into the folder, if the new name is that of a folder."""
@@ -192,6 +204,27 @@ class EyasFileSystem(AbstractFileSystem):
         if path2.endswith("/") or (new != old and self.isdir(new)):
             new = f"{new.rstrip('/')}/{old.rsplit('/', 1)[1]}"
         self._ask("rename", old, new)
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: Any = None,
+        compression: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Open a file, as bytes or as text, and compressed if ``compression`` says so."""
+        if "r" in mode or ("b" in mode and compression is None):
+            return super().open(path, mode, block_size, cache_options, compression, **options)
+        text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
+        binary = mode.replace("t", "").replace("b", "") + "b"
+        writer = file = super().open(path, binary, block_size, cache_options, **options)
+        if compression is not None and (known := get_compression(path, compression)) is not None:
+            file = compr[known](file, mode=mode[0])
+        if "b" in mode:
+            return writer if file is writer else CompressedWriter(writer, file)
+        return TextWriter(writer, file, **text)
 
     def _open(
         self,
@@ -223,7 +256,10 @@ class EyasFileSystem(AbstractFileSystem):
         if mode == "ab":
             found = self._find(path)
             if found is None:
-                return self._open(path, "wb", autocommit=autocommit, format=format)
+                # If another client makes the file meanwhile, closing this one fails, and replaces nothing.
+                return self._open(
+                    path, "xb", autocommit=autocommit, format=format, chunk_bytes=chunk_bytes, replicas=replicas
+                )
             return FileWriter(self, path, mode, self._ask("append", path), found["size"], autocommit)
         raise ValueError(f"files of the cluster cannot be opened with mode {mode!r}: use 'rb', 'wb', 'xb' or 'ab'")
 
@@ -285,6 +321,7 @@ class EyasFileSystem(AbstractFileSystem):
         def write(**options: Any) -> None:
             with open(lpath, "rb") as source:
                 callback.set_size(os.fstat(source.fileno()).st_size)
+                callback.absolute_update(0)
                 with self._open(rpath, "xb" if mode == "create" else "wb", **options) as file:
                     while content := source.read(_COPIED_BYTES):
                         file.write(content)

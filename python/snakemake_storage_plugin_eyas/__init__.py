@@ -83,6 +83,8 @@ class StorageProvider(StorageProviderBase):
         """Whether a query is a path of the cluster. It may have wildcards."""
         path = query.removeprefix(_SCHEME)
         if query.startswith(_SCHEME) and path.startswith("/") and path.strip("/"):
+            if {".", ".."} & set(path.split("/")):
+                return StorageQueryValidationResult(query, False, "a file of the cluster has no . and no .. in its path")
             return StorageQueryValidationResult(query, True)
         return StorageQueryValidationResult(query, False, "a file of the cluster is eyas:///PATH, with three slashes")
 
@@ -184,11 +186,23 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         if not local.is_dir():
             self.files.put_file(str(local), self.path)
             return
-        with contextlib.suppress(FileNotFoundError):
-            self.files.rm(self.path, recursive=True)
-        self.files.makedirs(self.path, exist_ok=True)
+        # The old folder stays until the new one is whole.
+        new = f"{self.path}.new-{os.urandom(4).hex()}"
+        try:
+            self._store_below(local, new)
+            with contextlib.suppress(FileNotFoundError):
+                self.files.rm(self.path, recursive=True)
+            self.files.mv(new, self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.files.rm(new, recursive=True)
+            raise
+
+    def _store_below(self, local: Path, path: str) -> None:
+        """Store a local folder."""
+        self.files.makedirs(path, exist_ok=True)
         for folder, _, names in os.walk(local):
-            below = os.path.normpath(os.path.join(self.path, os.path.relpath(folder, local)))
+            below = os.path.normpath(os.path.join(path, os.path.relpath(folder, local)))
             self.files.makedirs(below, exist_ok=True)
             for name in names:
                 self.files.put_file(os.path.join(folder, name), f"{below}/{name}")

@@ -1,6 +1,7 @@
 """Files of the cluster by fsspec."""
 
 import errno
+import gc
 import io
 import os
 import pathlib
@@ -325,3 +326,51 @@ def test_threads_share_a_file(fs, large):
             return file.raw._opened.read_at(start, 300_000) == CONTENT[start : start + 300_000]
 
         assert all(threads.map(read, range(0, len(CONTENT), 250_000)))
+
+
+@pytest.mark.parametrize("how", [{"mode": "w"}, {"mode": "wb"}, {"mode": "wb", "compression": "gzip"},
+                                 {"mode": "wt", "compression": "gzip"}])
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(fs, how):
+    name, text = "/whole.bin", "text" if "b" not in how["mode"] else b"text"
+    with fs.open(name, **how) as file:
+        file.write(text)
+    content = fs.cat(name)
+    with fs.open(name, **{**how, "mode": how["mode"].replace("w", "r")}) as file:
+        assert file.read() == text
+    with pytest.raises(KeyError), fs.open(name, **how) as file:
+        file.write(text * 100_000)
+        raise KeyError
+    assert fs.cat(name) == content
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        file = fs.open(name, **how)
+        file.write(text * 100_000)
+        del file
+        gc.collect()
+    assert fs.cat(name) == content
+    try:
+        raise KeyError
+    except KeyError:
+        with fs.open(name, **how) as file:
+            file.write(text * 2)
+    assert fs.cat(name) != content, "the exception was another one"
+
+
+def test_names_with_the_characters_of_patterns_are_removed_alone(fs):
+    for name in ("/odd/a1", "/odd/a[1]", "/odd/b*", "/odd/bc"):
+        fs.pipe_file(name, b"")
+    fs.rm("/odd/a[1]")
+    assert fs.find("/odd") == ["/odd/a1", "/odd/b*", "/odd/bc"]
+    fs.rm(["/odd/b*"])
+    assert fs.find("/odd") == ["/odd/a1", "/odd/bc"]
+    fs.rm("/odd/b*")
+    assert fs.find("/odd") == ["/odd/a1"]
+
+
+def test_two_that_append_to_a_new_file_do_not_replace_each_other(fs):
+    one, two = fs.open("/log.txt", "ab"), fs.open("/log.txt", "ab")
+    one.write(b"one\n")
+    two.write(b"two\n")
+    one.close()
+    with pytest.raises(FileExistsError):
+        two.close()
+    assert fs.cat("/log.txt") == b"one\n"

@@ -34,7 +34,7 @@ def snakemake(*words, code=0):
 
 
 def test_scatter_and_gather(folder):
-    """Shell, script and run, groups, checkpoints, and variables. A success leaves no log."""
+    """Shell, script and run, checkpoints, and variables. A success leaves no log."""
     pathlib.Path("Snakefile").write_text(
         """
 import os
@@ -43,7 +43,6 @@ rule all:
     input: "sum.txt", "by_script.txt", "by_run.txt", "seen.txt"
 rule numbers:
     output: "in/{i}.txt"
-    group: "numbers"
     shell: "echo {wildcards.i} > {output}"
 rule square:
     input: "in/{i}.txt"
@@ -87,7 +86,7 @@ rule all_seen:
     pathlib.Path("count.py").write_text("open(snakemake.output[0], 'w').write(open(snakemake.input[0]).read())\n")
     os.environ["GREETING"] = 'two words, a $sign and a "quote"'
     try:
-        snakemake("--group-components", "numbers=3")
+        snakemake()
     finally:
         del os.environ["GREETING"]
     lines = pathlib.Path("sum.txt").read_text().splitlines()
@@ -96,6 +95,27 @@ rule all_seen:
     assert pathlib.Path("seen.txt").read_text() == "x\ny\n"
     assert pathlib.Path("by_run.txt").read_text() == "6\n"
     assert not [path for path in pathlib.Path(".snakemake/eyas_logs").rglob("*") if path.is_file()]
+
+
+def test_groups(folder):
+    """Jobs of a group are one call."""
+    # Without a checkpoint: Snakemake joins groups again after one, and then loses those that run.
+    pathlib.Path("Snakefile").write_text(
+        """
+rule all:
+    input: "sum.txt"
+rule numbers:
+    output: "in/{i}.txt"
+    group: "numbers"
+    shell: "echo {wildcards.i} > {output}"
+rule gather:
+    input: expand("in/{i}.txt", i=range(5))
+    output: "sum.txt"
+    shell: "cat {input} > {output}"
+"""
+    )
+    snakemake("--group-components", "numbers=3")
+    assert pathlib.Path("sum.txt").read_text().split() == ["0", "1", "2", "3", "4"]
 
 
 def test_failure(folder):
