@@ -58,7 +58,8 @@ class Call:
                 self._arguments = _pickling.dumps((args, kwargs), is_small)
         except BaseException as error:
             _release(values() if self._files else None, self._files)
-            if any(isinstance(value, futures.Future) and not isinstance(value, Future) for value in (*args, *kwargs.values())):
+            given = (*args, *kwargs.values())
+            if any(isinstance(value, futures.Future) and not isinstance(value, Future) for value in given):
                 raise TypeError("a future that is no future of eyas cannot be an argument: pass its result") from error
             raise
         self._found = arguments
@@ -67,18 +68,8 @@ class Call:
         is_large = has_parts or len(self._function) > _MAX_PLAIN_BYTES
         self._is_plain = not (arguments.inputs or arguments.outputs or is_large)
         self._has_parts = has_parts
-        #: Patterns and destinations of its outputs. The first column is the call.
-        numbers = range(2, 2 * len(arguments.outputs) + 2, 2)
-        self.outputs = tuple(
-            (f"{{{number}}}", None if destination is None else f"{{{number + 1}}}")
-            for number, (_, destination) in zip(numbers, arguments.outputs)
-        )
-        #: Names of the outputs that stay in the cluster: the number among all outputs, and the name of the file.
-        kept = [name for name, destination in arguments.outputs if destination is None]
-        places = [place for place, (_, destination) in enumerate(arguments.outputs, 1) if destination is None]
-        self.kept: dict[str | int, tuple[int, str]] = {
-            number: (place, os.path.basename(name)) for number, (place, name) in enumerate(zip(places, kept))
-        }
+        #: Patterns and destinations of its outputs.
+        self.outputs = _patterns_of(arguments.outputs) if arguments.outputs else ()
 
     def _kept(self, path: str) -> bytes:
         self._files.append(path)
@@ -89,7 +80,7 @@ class Call:
         found = self._found
         if self._is_plain:
             return self._add(future, template, self._function + self._arguments, [], state)
-        future._names = self.kept
+        future._names = _kept_names(found.outputs)
         if self._has_parts:
             # The future must hold neither this nor what was an argument.
             paths = self._files
@@ -137,6 +128,21 @@ class Call:
             inputs.append(self._kept(files.keep(memoryview(self._arguments))))
         parts = _pickling.Parts(content, self._found.buffers, values)
         return self._function + _pickling.dumps(parts)
+
+
+def _patterns_of(outputs: list[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+    # The first column is the call; each output has one for its name and one for its destination.
+    numbers = range(2, 2 * len(outputs) + 2, 2)
+    return tuple(
+        (f"{{{number}}}", None if destination is None else f"{{{number + 1}}}")
+        for number, (_, destination) in zip(numbers, outputs)
+    )
+
+
+def _kept_names(outputs: list[tuple[str, str | None]]) -> dict[str | int, tuple[int, str]]:
+    """Name the outputs that stay in the cluster: the number among all outputs, and the name of the file."""
+    kept = [(place, name) for place, (name, destination) in enumerate(outputs, 1) if destination is None]
+    return {number: (place, os.path.basename(name)) for number, (place, name) in enumerate(kept)}
 
 
 def _release(files: ValueFiles | None, paths: list[str]) -> None:

@@ -106,15 +106,17 @@ class State:
                 assert of.task is not None, "it was added before"
                 numbers.append((of.task, 0 if isinstance(given, Future) else given.number))
         with self.lock:
-            if future not in self.deferred:
+            is_deferred = future in self.deferred
+            if not is_deferred:
                 self.refuse_if_over()
             task = self.session.submit(template, columns, numbers)
             future.task, future._of = task, self
             self.pending[task] = future
+        if is_deferred:
             self.undefer(future)
-        if future.cancelled():
-            # Before it had a number.
-            self.session.cancel(task)
+            if future.cancelled():
+                # Before it had a number.
+                self.session.cancel(task)
 
     def defer(self, future: Future[Any]) -> None:
         """Keep the session open until :meth:`undefer`."""
