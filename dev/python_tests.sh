@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds a wheel, installs it into a fresh virtual environment, checks its types with mypy
 # and pyright, and runs its tests. `--judges` runs the tests of others instead: CPython's of executors, on an
-# interpreter that has them, joblib's, Parsl's, Dask's, Snakemake's and fsspec's; and those of executors in Ray and Spark
-# clusters. Skipped, which is said, where there is no Python 3.11 with venv, or no package index; with CI=true, that is a
-# failure.
+# interpreter that has them, joblib's, Parsl's, Dask's, Snakemake's and fsspec's; and those of executors in Ray and
+# Spark clusters. Skipped, which is said, where there is no Python 3.11 with venv, or no package index; with CI=true,
+# that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python

@@ -457,10 +457,11 @@ def connect(
     """Return an executor on a cluster that runs, or on nodes of a batch system.
 
     The cluster is the one with this name or access file, or the one that ``eyas`` commands use. Large arguments and
-    shared values are files in ``objects``, by default ``values`` beside the access file; nodes must see it. With ``pool``, the
-    executor has a cluster of its own, whose nodes the batch system grants while there are calls: ``"slurm"`` or another
-    system, or a pool of a pools file, with options of ``eyas pool add`` such as ``"--max-nodes 4 --cpus 8"``. Nodes
-    reach this process at ``host``, by default the name of this host.
+    shared values are files in ``objects``, by default ``values`` beside the access file; nodes must see it.
+
+    With ``pool``, the executor has a cluster of its own, whose nodes the batch system grants while there are calls:
+    ``"slurm"`` or another system, or a pool of a pools file, with options of ``eyas pool add`` such as ``"--max-nodes 4
+    --cpus 8"``. Nodes reach this process at ``host``, by default the name of this host.
 
     >>> with eyas.connect(pool="slurm", pool_options="--max-nodes 4 -- --partition=long") as executor: ...
     """

@@ -84,7 +84,8 @@ class StorageProvider(StorageProviderBase):
         path = query.removeprefix(_SCHEME)
         if query.startswith(_SCHEME) and path.startswith("/") and path.strip("/"):
             if {".", ".."} & set(path.split("/")):
-                return StorageQueryValidationResult(query, False, "a file of the cluster has no . and no .. in its path")
+                why = "a file of the cluster has no . and no .. in its path"
+                return StorageQueryValidationResult(query, False, why)
             return StorageQueryValidationResult(query, True)
         return StorageQueryValidationResult(query, False, "a file of the cluster is eyas:///PATH, with three slashes")
 

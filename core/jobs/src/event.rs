@@ -35,8 +35,8 @@ pub enum Event {
         /// The additions.
         extension: Box<Extension>,
     },
-    /// The client of an attached job needs no outputs of these tasks any more, nor will tasks that it adds. Tasks that it
-    /// has added still may.
+    /// The client of an attached job needs no outputs of these tasks any more, nor will tasks that it adds. Tasks that
+    /// it has added still may.
     Unneeded {
         /// The job.
         job: JobId,
