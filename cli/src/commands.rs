@@ -117,7 +117,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     GuardMount,
     #[command(hide = true)]
-    ShimCommand(shim::ShimCommandArgs),
+    ShimCall(shim::ShimCallArgs),
     #[command(hide = true, subcommand)]
     Worker(worker::WorkerCommand),
 }
@@ -138,7 +138,7 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Mount(args) => mount::mount(*args, &global).await,
         Command::Map(args) => map::map(*args, &global).await,
         Command::Shim(args) => shim::shim(&args, &global).await,
-        Command::ShimCommand(args) => shim::command(&args, &global).await,
+        Command::ShimCall(args) => shim::command(&args, &global).await,
         Command::Io(command) => io::io(command, &global).await,
         Command::Worker(command) => worker::worker(command, &global).await,
         Command::Job(command) => job::job(command, &global).await,

@@ -89,11 +89,10 @@ def _work(address: str, function: Callable[[Piece], Any]) -> None:
                 results.append((piece[0], piece[1], function(Piece(*piece))))
             if piece is None and not results:
                 return block.leave()
-            if piece is None:
-                output = _pickling.dumps(results)
+            output = _pickling.dumps(results)
         except BaseException:
             block.leave()
             raise
-        # If other workers have processed the block, there are others left, or none.
         if piece is None:
             block.commit(output)
+        # Otherwise other workers have processed the block.

@@ -429,7 +429,8 @@ def _run_chunk(function: Callable[..., _T], chunk: Iterable[tuple[Any, ...]]) ->
 def on_cluster(cluster: Cluster, options: ExecutorOptions) -> Executor:
     """Return an executor on a cluster that ends with it."""
     try:
-        executor = Executor(**{"objects": cluster.objects, **cluster.address, **options})
+        keywords: dict[str, Any] = {"objects": cluster.objects, **cluster.address, **options}
+        executor = Executor(**keywords)
     except BaseException:
         cluster.stop()
         raise

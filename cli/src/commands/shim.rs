@@ -1,6 +1,7 @@
 //! `eyas shim`: a folder of commands with the names of Slurm's commands, for PATH.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ pub(crate) struct ShimArgs {
 }
 
 #[derive(Args)]
-pub(crate) struct ShimCommandArgs {
+pub(crate) struct ShimCallArgs {
     /// The folder that `eyas shim` has made
     folder: PathBuf,
     /// Name of the command
@@ -40,16 +41,19 @@ pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCod
     ShimFolder::at(&folder).make()?;
     let access = global.cluster()?.access_path().to_owned();
     let access = fs::canonicalize(&access).unwrap_or(access);
-    let words = [own_path()?, "--access".into(), utf8(&access)?, "shim-command".into(), utf8(&folder)?];
+    let words = [own_path()?, "--access".into(), utf8(&access)?, "shim-call".into(), utf8(&folder)?];
     let call = words.map(|word| quoted(&word)).join(" ");
     for name in COMMANDS {
         let path = folder.join(name);
-        let is_own = |text: String| text.contains(" 'shim-command' ");
+        let is_own = |text: String| text.contains(" 'shim-call' ");
         if path.exists() && !fs::read_to_string(&path).is_ok_and(is_own) {
             return Err(format!("{} is not of eyas: name another folder", path.display()).into());
         }
-        fs::write(&path, format!("#!/bin/sh\nexec {call} {name} -- \"$@\"\n"))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        // Whole at every moment: a job may call it now.
+        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+        write!(file, "#!/bin/sh\nexec {call} {name} -- \"$@\"\n")?;
+        file.as_file().set_permissions(fs::Permissions::from_mode(0o755))?;
+        file.persist(&path)?;
     }
     if global.json {
         show::json("folder", &folder)?;
@@ -66,6 +70,6 @@ fn utf8(path: &Path) -> Result<String, CliError> {
 }
 
 /// Runs a command of the folder.
-pub(crate) async fn command(args: &ShimCommandArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn command(args: &ShimCallArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     shim::call(&args.folder, &args.name, &args.words, global).await
 }

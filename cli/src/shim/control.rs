@@ -84,8 +84,12 @@ pub(crate) async fn scancel(words: &[String], shim: &ShimFolder, global: &Global
     }
     let mut client = connect(global).await?;
     let jobs = shim.jobs(&mut client).await?;
+    let mut code = ExitCode::SUCCESS;
     for id in words.others.iter().filter(|id| jobs.iter().all(|job| job.record.job.to_string() != **id)) {
-        say!("scancel: no job {id} was submitted with this shim");
+        if !words.has("quiet") {
+            say!("scancel: error: Kill job error on job id {id}: no job with this id was submitted with this shim");
+            code = ExitCode::FAILURE;
+        }
     }
     let is = |option: &str, given: &str| words.list(option).is_none_or(|list| list.iter().any(|one| one == given));
     let is_state = |job: &ShimJob| {
@@ -101,7 +105,7 @@ pub(crate) async fn scancel(words: &[String], shim: &ShimFolder, global: &Global
             client.ask(FromClient::Cancel { job: record.job, task: None }).await?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 fn is_of_the_end(signal: &str) -> bool {

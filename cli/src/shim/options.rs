@@ -8,18 +8,33 @@ pub(crate) struct KnownOption {
     pub letter: char,
     /// The long name.
     pub name: &'static str,
-    /// Whether a value follows.
-    pub has_value: bool,
+    pub value: OptionValue,
+}
+
+/// What belongs to an option.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum OptionValue {
+    /// No value.
+    None,
+    /// The next word, or what is attached to the option.
+    Needed,
+    /// What is attached to the option with `=`, if anything is.
+    Attached,
 }
 
 /// An option without a value.
 pub(crate) const fn flag(letter: char, name: &'static str) -> KnownOption {
-    KnownOption { letter, name, has_value: false }
+    KnownOption { letter, name, value: OptionValue::None }
 }
 
 /// An option with a value.
 pub(crate) const fn value(letter: char, name: &'static str) -> KnownOption {
-    KnownOption { letter, name, has_value: true }
+    KnownOption { letter, name, value: OptionValue::Needed }
+}
+
+/// An option whose value may be left out.
+pub(crate) const fn optional(letter: char, name: &'static str) -> KnownOption {
+    KnownOption { letter, name, value: OptionValue::Attached }
 }
 
 /// What a command line says.
@@ -40,6 +55,12 @@ impl Words {
     /// The last value of an option.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.options.iter().rev().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The option of a group, and its value, that was given last.
+    pub fn last(&self, group: &[&str]) -> Option<(&'static str, &str)> {
+        let last = self.options.iter().rev().find(|(given, _)| group.contains(given));
+        last.map(|(option, value)| (*option, value.as_str()))
     }
 
     /// The parts of a value that commas separate; none if the option was not given.
@@ -71,19 +92,18 @@ pub(crate) fn parse(words: &[String], tables: &[&[KnownOption]], stops: bool) ->
             let mut like = known().filter(|option| option.name.starts_with(name));
             let option = exact.or_else(|| like.next().filter(|_| like.next().is_none()));
             let option = option.ok_or_else(|| format!("eyas does not know the option --{name}"))?;
-            let given = match (option.has_value, given) {
-                (true, Some(given)) => given,
-                (true, None) => rest.next().cloned().ok_or_else(|| format!("--{name} needs a value"))?,
-                (false, None) => String::new(),
-                (false, Some(_)) => return Err(format!("--{name} takes no value")),
+            let given = match (option.value, given) {
+                (OptionValue::Needed | OptionValue::Attached, Some(given)) => given,
+                (OptionValue::Needed, None) => rest.next().cloned().ok_or_else(|| format!("--{name} needs a value"))?,
+                (OptionValue::None | OptionValue::Attached, None) => String::new(),
+                (OptionValue::None, Some(_)) => return Err(format!("--{name} takes no value")),
             };
             read.options.push((option.name, given));
         } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            let mut letters = letters.char_indices();
-            while let Some((at, letter)) = letters.next() {
+            for (at, letter) in letters.char_indices() {
                 let option = known().find(|option| option.letter == letter && letter != ' ');
                 let option = option.ok_or_else(|| format!("eyas does not know the option -{letter}"))?;
-                if !option.has_value {
+                if option.value != OptionValue::Needed {
                     read.options.push((option.name, String::new()));
                     continue;
                 }
@@ -135,7 +155,7 @@ mod tests {
     use super::*;
 
     const TABLE: &[KnownOption] =
-        &[value('J', "job-name"), value('t', "time"), flag('h', "noheader"), flag('H', "hold")];
+        &[value('J', "job-name"), value('t', "time"), flag('h', "noheader"), flag('H', "hold"), optional(' ', "nice")];
 
     fn read(line: &str) -> Result<Words, String> {
         parse(&split_line(line), &[TABLE], true)
@@ -148,6 +168,9 @@ mod tests {
             assert_eq!(words.value("job-name"), Some("a b"), "{line}");
             assert_eq!(words.others, ["run", "-x"], "{line}");
         }
+        let nice = read("--nice run -x").unwrap();
+        assert_eq!((nice.value("nice"), &nice.others[..]), (Some(""), &["run".to_owned(), "-x".into()][..]));
+        assert_eq!(read("--nice=5 run").unwrap().value("nice"), Some("5"));
         assert_eq!(read("-t 1 -t2").unwrap().value("time"), Some("2"), "the last one counts");
         for line in ["--fly", "-x", "-t", "--time", "--hold=1"] {
             assert!(read(line).is_err(), "{line}");

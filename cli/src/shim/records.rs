@@ -131,6 +131,18 @@ impl ShimFolder {
         }
     }
 
+    /// Refuses a folder in which this user cannot note jobs.
+    pub fn check_writable(&self) -> Result<(), CliError> {
+        match tempfile::NamedTempFile::new_in(self.0.join("jobs")) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!(
+                "jobs cannot be noted in {}: {why}; make a folder of your own with `eyas shim FOLDER`",
+                self.0.display()
+            )
+            .into()),
+        }
+    }
+
     /// Writes a record, whole or not at all.
     pub fn save(&self, record: &JobRecord) -> Result<(), CliError> {
         let folder = self.0.join("jobs");

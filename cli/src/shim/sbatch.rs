@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use eyas_client::types::{GPU, JobId, Name, Program, Resources, TaskItem, TaskTemplate, Template, WorkingFolder};
 
+use eyas_client::messages::FromClient;
 use eyas_client::view::JobState;
 use eyas_client::{Client, Draft, name_of_user};
 
 use super::amounts::{count, memory_bytes, time_limit_us};
-use super::options::{KnownOption, Words, flag, parse, value};
+use super::options::{KnownOption, Words, flag, optional, parse, value};
 use super::records::{JobRecord, ShimFolder, now_unix_ms};
 use super::script::{Runner, StagedLink, file_word, option_lines, quoted, staged_links, with_variables};
 use crate::connect::connect;
@@ -62,7 +63,7 @@ const IGNORED: &[KnownOption] = &[
     value(' ', "signal"),
     value(' ', "mail-type"),
     value(' ', "mail-user"),
-    value(' ', "nice"),
+    optional(' ', "nice"),
     value(' ', "priority"),
     value(' ', "reservation"),
     value(' ', "cpu-bind"),
@@ -72,12 +73,12 @@ const IGNORED: &[KnownOption] = &[
     value(' ', "threads-per-core"),
     value(' ', "wckey"),
     value(' ', "switches"),
-    value(' ', "propagate"),
+    optional(' ', "propagate"),
     flag(' ', "requeue"),
     flag(' ', "no-requeue"),
-    flag(' ', "exclusive"),
+    optional(' ', "exclusive"),
     flag('s', "oversubscribe"),
-    flag(' ', "get-user-env"),
+    optional(' ', "get-user-env"),
     flag(' ', "kill-on-invalid-dep"),
 ];
 /// Ignored options for which Slurm and eyas do the same in all usual cases: nothing is said.
@@ -98,6 +99,8 @@ const REFUSED: &[(KnownOption, &str)] = &[
 struct Request {
     words: Words,
     script: String,
+    /// The file name of the script, unless it came from standard input.
+    script_name: Option<String>,
     arguments: Vec<String>,
     /// Sources of `#EYAS --input` lines.
     inputs: Vec<String>,
@@ -108,6 +111,7 @@ fn read_request(words: &[String]) -> Result<Request, CliError> {
     let tables = [HONOURED, IGNORED, &refused[..]];
     let mut given = parse(words, &tables, true)?;
     let mut arguments = std::mem::take(&mut given.others);
+    let mut script_name = None;
     let script = match (given.value("wrap"), arguments.is_empty()) {
         (Some(_), false) => return Err("--wrap takes no script: write the command or the name of a script".into()),
         (Some(command), true) => format!("#!/bin/sh\n{command}\n"),
@@ -118,6 +122,7 @@ fn read_request(words: &[String]) -> Result<Request, CliError> {
         }
         (None, false) => {
             let path = arguments.remove(0);
+            script_name = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
             fs::read_to_string(&path).map_err(|e| format!("cannot read the script {path}: {e}"))?
         }
     };
@@ -148,7 +153,7 @@ fn read_request(words: &[String]) -> Result<Request, CliError> {
             return Err(format!("eyas has no --{option}: {advice}").into());
         }
     }
-    Ok(Request { words: Words { options, others: Vec::new() }, script, arguments, inputs })
+    Ok(Request { words: Words { options, others: Vec::new() }, script, script_name, arguments, inputs })
 }
 
 /// Processors, memory, disk and GPUs, and the number of processors of a task.
@@ -158,32 +163,55 @@ fn resources(words: &Words) -> Result<(Resources, u32, u32), String> {
     if count("nodes", nodes)? > 1 {
         return Err("eyas runs a job on one node: leave out --nodes, or write --nodes=1".into());
     }
-    let tasks = match words.has("ntasks") {
-        true => number("ntasks")?,
-        false => number("ntasks-per-node")?,
-    };
+    // Of options that say the same, the last one counts: those of the command line come after those of the script.
+    let tasks = words.last(&["ntasks", "ntasks-per-node"]).map_or(Ok(1), |(option, text)| count(option, text))?;
     let cpus_per_task = number("cpus-per-task")?;
     let cpus = tasks.saturating_mul(cpus_per_task);
-    let memory = match (words.value("mem"), words.value("mem-per-cpu")) {
-        (Some(memory), _) => memory_bytes(memory)?,
-        (None, Some(memory)) => memory_bytes(memory)?.saturating_mul(cpus.into()),
-        (None, None) => 0,
+    let memory = match words.last(&["mem", "mem-per-cpu"]) {
+        Some(("mem", memory)) => memory_bytes(memory)?,
+        Some((_, memory)) => memory_bytes(memory)?.saturating_mul(cpus.into()),
+        None => 0,
     };
     let mut named: Vec<(String, u64)> = Vec::new();
-    for option in ["gres", "gpus", "gpus-per-node"] {
-        for part in words.list(option).unwrap_or_default() {
-            let parts: Vec<_> = part.split(':').filter(|word| *word != "gpu").collect();
-            let is_gpu = option != "gres" || part.split(':').next() == Some(GPU);
-            let amount = parts.last().and_then(|word| word.parse().ok()).unwrap_or(1);
-            let name = if is_gpu { GPU } else { parts[0] };
-            named.retain(|(known, _)| known != name);
-            named.push((name.to_owned(), amount));
+    for (option, list) in &words.options {
+        if !["gres", "gpus", "gpus-per-node"].contains(option) {
+            continue;
+        }
+        if *option == "gres" {
+            named.retain(|(name, _)| name == GPU);
+        }
+        for part in list.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
+            let (name, amount) = generic_resource(option, part)?;
+            named.retain(|(known, _)| *known != name);
+            named.push((name, amount));
         }
     }
     named.sort();
     let disk_bytes = words.value("tmp").map_or(Ok(0), memory_bytes)?;
     let milli = cpus.checked_mul(1000).ok_or("the job asks for too many processors")?;
     Ok((Resources { cpus_milli: milli, memory_bytes: memory, disk_bytes, named }, tasks, cpus_per_task))
+}
+
+/// The name and the amount of a generic resource: `gpu`, `gpu:2`, `gpu:a100:2` or `gres/gpu:2(S:0-1)` of `--gres`; `2`
+/// or `a100:2` of `--gpus`. eyas does not tell types of GPUs apart.
+fn generic_resource(option: &str, part: &str) -> Result<(String, u64), String> {
+    let wrong = || format!("--{option}: `{part}` is not a resource and its number, such as gpu:2");
+    let plain = part.split('(').next().unwrap_or(part);
+    let mut words: Vec<&str> = plain.strip_prefix("gres/").unwrap_or(plain).split(':').collect();
+    let name = if option == "gres" { words.remove(0) } else { GPU };
+    let amount = match &words[..] {
+        [] => Ok(1),
+        [amount] | [_, amount] => amount.parse(),
+        _ => return Err(wrong()),
+    };
+    match (amount, &words[..]) {
+        (Ok(amount), _) => Ok((name.to_owned(), amount)),
+        // A type without a number.
+        (Err(_), [kind]) if option == "gres" && kind.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            Ok((name.to_owned(), 1))
+        }
+        (Err(_), _) => Err(wrong()),
+    }
 }
 
 /// The variables that the job gets from the submission, by `--export`.
@@ -218,9 +246,16 @@ pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalA
     let waits = request.words.has("wait");
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
     let Prepared { draft, mut record } = prepare(request, shim, global).await?;
+    shim.check_writable()?;
     let mut client = connect(global).await?;
     record.job = client.submit(draft).await?;
-    shim.save(&record)?;
+    if let Err(why) = shim.save(&record) {
+        // Without a record, no command would know the job.
+        client.ask(FromClient::Cancel { job: record.job, task: None }).await?;
+        return Err(
+            format!("the job was cancelled, because it cannot be noted in the folder of the shim: {why}").into()
+        );
+    }
     match (is_short, is_quiet) {
         (true, _) => out!("{}", record.job)?,
         (false, true) => {}
@@ -241,7 +276,7 @@ async fn wait(client: &mut Client, record: &JobRecord, shim: &ShimFolder) -> Res
 }
 
 async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Result<Prepared, CliError> {
-    let Request { words, script, arguments, inputs } = request;
+    let Request { words, script, script_name, arguments, inputs } = request;
     for (option, _) in &words.options {
         if IGNORED.iter().any(|known| known.name == *option) && !SILENT.contains(option) {
             let message = format!("--{option} of sbatch is ignored: eyas has no such thing (this is said once)");
@@ -252,7 +287,7 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
     let current = current.to_str().ok_or("the name of the current folder is not valid UTF-8")?.to_owned();
     let folder = words.value("chdir").map_or_else(|| PathBuf::from(&current), |to| Path::new(&current).join(to));
     let folder = folder.to_string_lossy().into_owned();
-    let own_name = if words.has("wrap") { "wrap" } else { "sbatch" };
+    let own_name = if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
     let name = words.value("job-name").unwrap_or(own_name).to_owned();
     let (resources, tasks, cpus_per_task) = resources(&words)?;
     let time_limit_us = words.value("time").map_or(Ok(None), time_limit_us)?;

@@ -81,6 +81,17 @@ fn jobs_run_as_slurm_would_run_them() {
 }
 
 #[test]
+fn the_command_line_counts_and_options_may_lack_their_values() {
+    let shim = Shim::start(&[&["--slots", "2", "--node-resource", "gpu=4"]]);
+    shim.cluster
+        .write("job.sh", "#!/bin/bash\n#SBATCH --mem=1G --gres=gpu:1\necho $SLURM_JOB_NAME $1 $SLURM_MEM_PER_NODE\n");
+    let words = ["--nice", "--exclusive=user", "--mem-per-cpu=8M", "-c2", "--gres=gres/gpu:3(S:0-1)", "-o", "%x.out"];
+    let job = shim.submit(&[&words[..], &["job.sh", "word"]].concat());
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    assert_eq!(shim.cluster.read("job.sh.out"), "job.sh word 16\n");
+}
+
+#[test]
 fn jobs_are_cancelled_and_remembered() {
     let shim = Shim::start(&[&["--slots", "1"]]);
     let running = shim.submit(&["-J", "one", "--wrap", "echo > started; sleep 100"]);
@@ -143,6 +154,8 @@ fn what_eyas_does_not_have_is_said() {
     refused(&["-N", "2", "--wrap", "true"], "on one node");
     refused(&["-t", "soon", "--wrap", "true"], "not a time limit");
     refused(&["no-such-script"], "no-such-script");
+    refused(&["--gpus=two", "--wrap", "true"], "`two` is not a resource and its number");
+    refused(&["--gres=gpu:1:2:3", "--wrap", "true"], "--gres: `gpu:1:2:3`");
     shim.cluster.write("text", "hello\n");
     refused(&["text"], "not a batch script");
     // What is ignored is said once, and so is that nothing is cached.
@@ -151,6 +164,8 @@ fn what_eyas_does_not_have_is_said() {
     assert_eq!(shim.run("sbatch", &["--qos=high", "--wrap", "true"]).exits(0).stderr, "");
     shim.run("srun", &["true"]).exits(1).says(&["sbatch --wait"]);
     shim.run("scancel", &[]).exits(1);
+    shim.run("scancel", &["77777"]).exits(1).says(&["job id 77777"]);
+    shim.run("scancel", &["--quiet", "77777"]).exits(0);
     shim.cluster.write("other/sbatch", "#!/bin/sh\n");
     shim.cluster.run(&["shim", "other"]).exits(1).says(&["name another folder"]);
 }
