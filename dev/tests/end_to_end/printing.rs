@@ -88,6 +88,7 @@ fn words_of(command: &str) -> Call {
         "cluster list" => call(&[]),
         "cluster remove" => call(&["nowhere"]),
         "stop" => call(&["--cluster", "nowhere"]),
+        "shim" => call(&["slurm-commands"]),
         "sim run" | "sim sweep" | "model" => call(&["small.toml"]),
         "sim paper" => call(&["--only", "none"]),
         "sim index" => call(&["--entries", "10"]),
