@@ -35,6 +35,11 @@ pub(crate) struct ShimCallArgs {
 
 /// Makes the folder. The commands use the cluster that is selected now.
 pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let is_for_path = |letter: char| letter != ':' && !letter.is_control();
+    if !utf8(&std::path::absolute(&args.folder)?)?.chars().all(is_for_path) {
+        let name = args.folder.display();
+        return Err(format!("{name} cannot be in PATH: name a folder without colons and control characters").into());
+    }
     connect(global).await?;
     fs::create_dir_all(&args.folder).map_err(|e| format!("cannot make {}: {e}", args.folder.display()))?;
     let folder = fs::canonicalize(&args.folder)?;

@@ -166,6 +166,7 @@ fn what_eyas_does_not_have_is_said() {
     shim.run("scancel", &[]).exits(1);
     shim.run("scancel", &["77777"]).exits(1).says(&["job id 77777"]);
     shim.run("scancel", &["--quiet", "77777"]).exits(0);
+    shim.cluster.run(&["shim", "a:b"]).exits(1).says(&["cannot be in PATH"]);
     shim.cluster.write("other/sbatch", "#!/bin/sh\n");
     shim.cluster.run(&["shim", "other"]).exits(1).says(&["name another folder"]);
 }
