@@ -42,7 +42,7 @@ use eyas_transfer::{PeerLimits, Peers};
 use eyas_types::dfs::{FileKind, FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
 pub use changes::Changes;
@@ -80,6 +80,9 @@ const PAUSE_MOST: Duration = Duration::from_millis(500);
 /// When one node has answered, further answers are awaited for this time, since they may be more recent.
 const OTHERS_DEADLINE: Duration = Duration::from_millis(50);
 
+/// An operation that has failed waits for this time to say which nodes are missing.
+const REASON_DEADLINE: Duration = Duration::from_secs(1);
+
 /// A client of a cluster's files. Clones share its connections.
 #[derive(Clone)]
 pub struct DfsClient(Arc<Inner>);
@@ -114,7 +117,10 @@ struct Known {
     /// Whether all partitions have a quorum in the view.
     is_settled: bool,
     ring: Arc<Ring>,
+    /// Members that are alive, as far as a node knows.
     members: Arc<BTreeMap<NodeId, Member>>,
+    /// Some of them that did not answer when they were asked for the view. Nodes take longer to notice it.
+    unreachable: Arc<BTreeSet<NodeId>>,
 }
 
 impl Known {
@@ -123,15 +129,21 @@ impl Known {
         self.view.members.iter().filter(|node| self.members.contains_key(node)).count()
     }
 
+    /// Members of the view that are not alive, or did not answer.
+    fn missing(&self) -> Vec<NodeId> {
+        let is_missing = |node: &&NodeId| !self.members.contains_key(node) || self.unreachable.contains(node);
+        self.view.members.iter().filter(is_missing).copied().collect()
+    }
+
     /// The reason why files cannot be used, and what to do.
     fn why_at_rest(&self) -> String {
-        let missing: Vec<_> = self.view.members.iter().filter(|node| !self.members.contains_key(node)).collect();
+        let missing = self.missing();
         let (count, all) = (missing.len(), self.view.members.len());
         let names = missing.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ");
         let are = if count == 1 { "is" } else { "are" };
         match count {
             0 => "the nodes of the file system have not agreed on its members yet; try again in a moment".into(),
-            _ if self.size() < majority(all) => format!(
+            _ if all - count < majority(all) => format!(
                 "{count} of the {all} nodes of the file system {are} missing: {names}. It needs {} nodes: start the \
                  executors of the missing nodes again with their folders; if they never come back, see \
                  `eyas dfs recover`",
@@ -328,9 +340,11 @@ impl DfsClient {
                 }
             }
             if Instant::now() >= deadline {
+                // A leader that refuses may not know yet that other nodes are missing.
+                let _ = timeout(REASON_DEADLINE, self.refresh(deadline)).await;
                 let known = self.known();
                 return Err(match last {
-                    Some(error) if known.size() == known.view.members.len() => error,
+                    Some(error) if known.missing().is_empty() => error,
                     _ => FilesError::unreachable(format!(
                         "{name} cannot be used now. {}",
                         sentence(&known.why_at_rest())
@@ -409,6 +423,7 @@ async fn discover(
     loop {
         let mut last = FilesError::unreachable("no node of the file system is known");
         let mut newest: Option<(View, bool, Vec<Member>)> = None;
+        let mut failed = BTreeSet::new();
         let mut asked = JoinSet::new();
         for address in addresses.iter().copied() {
             let calls = calls.clone();
@@ -436,13 +451,18 @@ async fn discover(
                     ));
                 }
                 (_, Ok(_)) => last = unexpected(),
-                (_, Err(error)) => last = error,
+                (address, Err(error)) => {
+                    failed.insert(address);
+                    last = error;
+                }
             }
         }
         if let Some((view, is_settled, alive)) = newest {
             let ring = Arc::new(Ring::new(&view));
+            let has_failed = |member: &&Member| failed.contains(&member.address);
+            let unreachable = Arc::new(alive.iter().filter(has_failed).map(|member| member.node).collect());
             let members = Arc::new(alive.into_iter().map(|member| (member.node, member)).collect());
-            return Ok(Known { view: Arc::new(view), is_settled, ring, members });
+            return Ok(Known { view: Arc::new(view), is_settled, ring, members, unreachable });
         }
         if Instant::now() >= deadline {
             return Err(last);

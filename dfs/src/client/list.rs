@@ -150,7 +150,7 @@ impl DfsClient {
                 Ok(None) => return Err(FilesError::unreachable(known.why_at_rest())),
                 Err(error) if error.kind == FilesErrorKind::Unreachable => {
                     if Instant::now() >= deadline {
-                        let is_missing = known.size() < known.view.members.len();
+                        let is_missing = !known.missing().is_empty();
                         return Err(if is_missing { FilesError::unreachable(known.why_at_rest()) } else { error });
                     }
                 }
