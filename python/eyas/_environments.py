@@ -45,7 +45,7 @@ _FORMAT = "1"
 
 _PACKAGE = pathlib.Path(__file__).parent
 #: The modules of this package that workers import.
-_MODULES = ("__init__.py", "_files.py", "_pickling.py", "_shared.py", "_sides.py", "_worker.py")
+_MODULES = ("__init__.py", "_by_value.py", "_files.py", "_pickling.py", "_shared.py", "_sides.py", "_worker.py")
 #: Names in a virtual environment that lead to its interpreter.
 _INTERPRETERS = re.compile(r"bin/python[0-9.]*t?")
 _PIP_SHOWN_BYTES = 4096

@@ -39,11 +39,9 @@ def dumps(value: object, keep: Callable[[pickle.PickleBuffer], object] | None = 
     if arguments is not None and before is not None:
         # cloudpickle finds the same files again.
         arguments.cut(before)
-    import cloudpickle
+    from . import _by_value
 
-    content = cloudpickle.dumps(value, _PROTOCOL, keep)
-    assert isinstance(content, bytes)
-    return content
+    return _by_value.dumps(value, _PROTOCOL, keep)
 
 
 def dump_parts(value: object) -> list[memoryview]:
@@ -61,10 +59,10 @@ def dump_parts(value: object) -> list[memoryview]:
     except Exception:  # Whatever the pickling of the value may raise.
         content = b"__main__"
     if b"__main__" in content:
-        import cloudpickle
+        from . import _by_value
 
         buffers.clear()
-        content = cloudpickle.dumps(value, _PROTOCOL, keep)
+        content = _by_value.dumps(value, _PROTOCOL, keep)
     return [memoryview(content), *buffers]
 
 

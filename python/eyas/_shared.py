@@ -29,10 +29,10 @@ def _aligned(place: int) -> int:
 
 def store(value: object, path: str) -> None:
     """Write a value to a file. Large buffers, such as those of NumPy arrays, are written without a copy."""
-    import cloudpickle
+    from . import _by_value
 
     buffers: list[pickle.PickleBuffer] = []
-    content = cloudpickle.dumps(value, 5, buffers.append)
+    content = _by_value.dumps(value, 5, buffers.append)
     store_parts([memoryview(content), *(buffer.raw() for buffer in buffers)], path)
 
 

@@ -68,6 +68,19 @@ def test_an_exception_has_its_traceback_and_says_where(executor):
     assert note.startswith("Task 1.") and note.endswith(" on n1")
 
 
+def test_tracebacks_show_the_lines_of_functions_that_are_pickled_by_value(executor):
+    def fail():
+        def fail_inside():
+            raise ValueError("inside")  # the inner line
+
+        fail_inside()  # the outer line
+
+    with pytest.raises(ValueError, match="inside") as raised:
+        executor.submit(fail).result(LONG_S)
+    assert "the inner line" in str(raised.value.__cause__)
+    assert "the outer line" in str(raised.value.__cause__)
+
+
 class Unpicklable(Exception):
     def __init__(self, first, second):
         super().__init__(first)
