@@ -10,7 +10,6 @@ from typing import Any
 
 import cloudpickle
 
-
 _REDUCERS: Any = cloudpickle.Pickler.dispatch_table
 
 

@@ -199,8 +199,9 @@ def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_pa
     words[index : index + 2] = ["cpython-399 x86_64-linux-gnu", "/nowhere/python3.99"]
     node = tmp_path / "node"
     node.mkdir()
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     ended = subprocess.run(
-        [*words, packed.archive], env={**os.environ, "EYAS_NODE_FOLDER": str(node)}, capture_output=True
+        [*words, packed.archive], env={**os.environ, "PATH": path, "EYAS_NODE_FOLDER": str(node)}, capture_output=True
     )
     why = _starts.failure_in(ended.stderr)
     assert ended.returncode == 1 and why is not None
