@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use eyas_dfs::{DfsClient, FilesError, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
+use eyas_transfer::Peers;
 use eyas_types::dfs::NodeId;
 use eyas_types::{Input, InputFrom, JobId, TaskItem};
 use eyas_wire::Role;
@@ -101,6 +102,8 @@ pub struct Client {
     received: VecDeque<ToClient>,
     /// Whether the files of a dispatcher on this host can be read, as far as is known.
     reads_files: bool,
+    /// Connections to the executors from which outputs were downloaded.
+    pub(crate) peers: Option<Peers>,
 }
 
 impl Client {
@@ -111,7 +114,7 @@ impl Client {
     pub async fn connect(access: &Access) -> Result<Self, ClientError> {
         let session = dial(access, Role::Client).await?;
         let access = access.clone().with_data(session.data);
-        Ok(Client { access, session, received: VecDeque::new(), reads_files: true })
+        Ok(Client { access, session, received: VecDeque::new(), reads_files: true, peers: None })
     }
 
     /// Sends a request and waits for its one answer. Submissions and watches have methods of their own.
@@ -395,6 +398,7 @@ impl Client {
             match dial(&self.access, Role::Client).await {
                 Ok(session) => {
                     self.access = self.access.clone().with_data(session.data);
+                    self.peers = None;
                     self.session = session;
                     self.received.clear();
                     return Ok(());

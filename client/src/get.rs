@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use eyas_session::{Access, DataKeys};
+use eyas_session::DataKeys;
 use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError, path_of};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, PeerHolder, PeerLimits, Peers};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, Version, units};
@@ -131,12 +131,11 @@ struct DownloadFolder {
 }
 
 impl DownloadFolder {
-    fn inside(to: &Path, access: &Access) -> Result<Self, GetError> {
+    fn inside(to: &Path, peers: Peers) -> Result<Self, GetError> {
         let failed = |source| GetError::Folder { folder: to.to_owned(), source };
         fs::create_dir_all(to).map_err(failed)?;
         let folder = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempdir_in(to).map_err(failed)?;
         let (store, _) = ObjectStore::open(folder.path())?;
-        let peers = Peers::new(DataKeys::of(access), PeerLimits::default(), Limiter::unlimited());
         let fetcher = Fetcher::new(store.clone(), Storage::new(Limits::default()), peers);
         Ok(DownloadFolder { store, fetcher, _folder: folder })
     }
@@ -183,7 +182,7 @@ impl Client {
         patience: Duration,
         mut see: impl FnMut(GetProgress<'_>),
     ) -> Result<u64, GetError> {
-        let folder = DownloadFolder::inside(&request.to, self.access())?;
+        let folder = DownloadFolder::inside(&request.to, self.peers())?;
         let (complete, tries) = (HashSet::new(), HashMap::new());
         let mut download = Download { request, folder, complete, tries, awaited: 0, unsuccessful: 0 };
         loop {
@@ -197,6 +196,13 @@ impl Client {
             // A listing of a million tasks costs the dispatcher much, so it is not requested all the time.
             tokio::time::sleep(began.elapsed().clamp(ROUND_PAUSE_MIN, ROUND_PAUSE_MAX)).await;
         }
+    }
+
+    /// Connections to executors, which stay for later downloads.
+    fn peers(&mut self) -> Peers {
+        let keys = DataKeys::of(self.access());
+        let unlimited = || Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
+        self.peers.get_or_insert_with(unlimited).clone()
     }
 
     /// Does one round: downloads the outputs that executors hold now.

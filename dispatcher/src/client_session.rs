@@ -15,7 +15,7 @@ use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatcher_core::CoreMessage;
-use crate::dispatcher_core::attached::ToAttached;
+use crate::dispatcher_core::attached::{ToAttached, deliveries};
 use crate::expressions::compile;
 use crate::journal::{Journal, JournalError, OutputPlace};
 use crate::keys::{Keys, KeysError};
@@ -324,7 +324,7 @@ impl Client {
 
     /// Attaches a job to this connection, and serves it until it is over.
     async fn attach(&mut self, name: String, inbox: &mut Inbox) -> Result<(), SessionError> {
-        let (deliver, mut deliveries) = mpsc::unbounded_channel();
+        let (deliver, mut deliveries) = deliveries();
         let (reply, answer) = oneshot::channel();
         let job = match self.ask(CoreMessage::Attach { name, deliveries: deliver, reply }, answer).await {
             Some(Ok(job)) => job,
@@ -336,19 +336,20 @@ impl Client {
         self.writer.send(&[ToClient::Attached { job }]).await?;
         loop {
             tokio::select! {
-                delivery = deliveries.recv() => {
-                    let Some(first) = delivery else { return self.writer.send(&[stopping()]).await };
-                    let (mut answers, mut is_last) = (Vec::new(), false);
-                    let gathered = std::iter::once(first).chain(std::iter::from_fn(|| deliveries.try_recv().ok()));
-                    for delivery in gathered.take(MAX_DELIVERIES) {
-                        is_last |= !matches!(delivery, ToAttached::Results(_));
-                        answers.push(match delivery {
-                            ToAttached::Results(results) => ToClient::Results(results),
-                            ToAttached::Refused(why) => ToClient::Refused(why),
-                            ToAttached::Over(view) => ToClient::Over(view),
-                        });
+                next = deliveries.next(MAX_DELIVERIES) => {
+                    if next.is_empty() {
+                        return self.writer.send(&[stopping()]).await;
                     }
+                    let is_last = next.iter().any(|delivery| !matches!(delivery, ToAttached::Results(_)));
+                    let size_bytes = next.iter().map(ToAttached::size_bytes).sum();
+                    let answers = next.into_iter().map(|delivery| match delivery {
+                        ToAttached::Results(results) => ToClient::Results(results),
+                        ToAttached::Refused(why) => ToClient::Refused(why),
+                        ToAttached::Over(view) => ToClient::Over(view),
+                    });
+                    let answers: Vec<_> = answers.collect();
                     self.writer.send(&answers).await?;
+                    deliveries.were_read(size_bytes);
                     if is_last {
                         return Ok(());
                     }

@@ -24,7 +24,7 @@ use crate::durable_replies::{DurableReplies, JobProgress};
 use crate::executors::ConnectedExecutors;
 use crate::journal::{Journal, WrittenRecord};
 use crate::sign_of_life::SignOfLife;
-use attached::{AttachedClients, ToAttached};
+use attached::{AttachedClients, DeliveryQueue};
 use pools::CorePools;
 use push::{ActivePushes, PushError};
 
@@ -74,7 +74,7 @@ pub(crate) enum CoreMessage {
         /// The job's name for people.
         name: String,
         /// Where its results go.
-        deliveries: mpsc::UnboundedSender<ToAttached>,
+        deliveries: DeliveryQueue,
         reply: oneshot::Sender<Result<JobId, String>>,
     },
     /// A client adds to its attached job.

@@ -1,6 +1,7 @@
 //! One process of a task: started in its own process group, its output captured, suspended and killed as a group, and
 //! reaped with its resource usage.
 
+mod oversight;
 pub(crate) mod procfs;
 mod spawn;
 pub(crate) mod strays;
@@ -12,21 +13,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use oversight::Oversight;
 use spawn::spawn;
-use strays::signal_marked;
 
 use crate::resources::{MemoryExcess, RunLimits};
 
-/// Time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
 /// Size of a pipe at first, and of one read from it.
 const READ_BYTES: usize = 64 << 10;
 /// Size of a pipe that was full once. Any user may set this size.
@@ -134,15 +133,17 @@ pub(crate) fn run(
     let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
     let pid = spawn(command, None, stdout.as_fd(), stderr.as_fd(), limits.groups_to_enter(), limits.cores())?;
     limits.begin();
-    let mut task = TaskProcesses { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
-    let killed = watch(&mut task, &mut streams, timeout, control, limits);
-    let suspended = task.suspended();
+    let mut oversight = Oversight::new(pid, marks, control, limits);
+    oversight.limit_time(timeout);
+    let watched = watch(pid, &mut streams, &mut oversight);
+    let (suspended, killed) = oversight.end();
     // The leader is not reaped yet, so the group's number cannot belong to another group.
     let _ = kill_process_group(pid, Signal::KILL);
     let (status, usage) = reap(pid)?;
     streams.drain();
     let (peak_memory_bytes, excess) = limits.end(usage.largest_bytes);
-    let end = match (killed?, status.code(), status.signal()) {
+    watched?;
+    let end = match (killed, status.code(), status.signal()) {
         (Some(end), _, _) => end,
         // Also if the task has succeeded without the process that the kernel has killed, for instance in a pipe.
         (None, _, _) if let Some(excess) = excess => ProcessEnd::OverMemory(excess),
@@ -160,85 +161,15 @@ pub(crate) fn run(
     })
 }
 
-/// All processes of a task. Their leader is not reaped yet.
-struct TaskProcesses<'a> {
-    leader: Pid,
-    marks: &'a [String],
-    /// When they were stopped, if they are.
-    stopped: Option<Instant>,
-    /// Time of earlier suspensions.
-    suspended: Duration,
-}
-
-impl TaskProcesses<'_> {
-    /// Stops all of them.
-    fn stop(&mut self) {
-        self.stopped = Some(Instant::now());
-        let _ = kill_process_group(self.leader, Signal::STOP);
-        signal_marked(self.marks, Signal::STOP);
-    }
-
-    /// Lets them continue. Returns how long they were stopped.
-    fn resume(&mut self) -> Duration {
-        let Some(since) = self.stopped.take() else { return Duration::ZERO };
-        signal_marked(self.marks, Signal::CONT);
-        let _ = kill_process_group(self.leader, Signal::CONT);
-        self.suspended += since.elapsed();
-        since.elapsed()
-    }
-
-    /// Asks them to end, also while they are stopped.
-    fn terminate(&mut self) {
-        let _ = kill_process_group(self.leader, Signal::TERM);
-        self.resume();
-    }
-
-    fn suspended(&self) -> Duration {
-        self.suspended + self.stopped.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-}
-
-/// Captures output until the process has ended. Stops the process while it is suspended, and kills it when it is
-/// cancelled or its time limit is over; suspension does not count towards the limit. Returns why it was killed, if it
-/// was.
-fn watch(
-    task: &mut TaskProcesses<'_>,
-    streams: &mut Streams,
-    timeout: Option<Duration>,
-    control: &ProcessControl,
-    limits: &mut RunLimits<'_>,
-) -> io::Result<Option<ProcessEnd>> {
-    let pid = task.leader;
+/// Captures output until the process has ended.
+fn watch(pid: Pid, streams: &mut Streams, oversight: &mut Oversight<'_, '_>) -> io::Result<()> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-    let mut killed = None;
-    let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
-        let deadline_now = deadline.filter(|_| task.stopped.is_none());
-        let left = deadline_now.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
-            let signal = if killed.is_none() { Signal::TERM } else { Signal::KILL };
-            killed.get_or_insert(ProcessEnd::TimedOut);
-            let _ = kill_process_group(pid, signal);
-            deadline = Some(Instant::now() + GRACE);
-            continue;
-        }
-        if killed.is_none()
-            && let Some(excess) = limits.look(pid, task.marks)
-        {
-            killed = Some(ProcessEnd::OverMemory(excess));
-            // At once: a task without memory cannot end in good order, and others need the memory.
-            let _ = kill_process_group(pid, Signal::KILL);
-            signal_marked(task.marks, Signal::KILL);
-            continue;
-        }
-        let look = limits.next_look().filter(|_| killed.is_none());
-        let look = look.map(|at| at.saturating_duration_since(Instant::now()));
-        let left = left.into_iter().chain(look).min();
-        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let left = oversight.enforce();
         let [ended, woken, out, err] = {
             let mut fds = [
                 PollFd::new(&pidfd, PollFlags::IN),
-                PollFd::new(&control.wake, if killed.is_none() { PollFlags::IN } else { PollFlags::empty() }),
+                oversight.wakes(),
                 PollFd::new(&streams.stdout.pipe, PollFlags::IN),
                 PollFd::new(&streams.stderr.pipe, PollFlags::IN),
             ];
@@ -255,21 +186,10 @@ fn watch(
             streams.stderr.read();
         }
         if ended {
-            return Ok(killed);
+            return Ok(());
         }
-        if !woken || killed.is_some() {
-            continue;
-        }
-        let wanted = control.wanted();
-        if wanted.cancelled {
-            killed = Some(ProcessEnd::Cancelled);
-            task.terminate();
-            deadline = Some(Instant::now() + GRACE);
-        } else if wanted.suspended && task.stopped.is_none() {
-            task.stop();
-        } else if !wanted.suspended {
-            let stopped = task.resume();
-            deadline = deadline.map(|deadline| deadline + stopped);
+        if woken {
+            oversight.obey();
         }
     }
 }

@@ -9,8 +9,12 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import stat
+import subprocess
+import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
@@ -189,27 +193,56 @@ def _layers_of(image: tarfile.TarFile) -> list[str] | None:
     return None
 
 
+#: How content begins that is compressed with zstd.
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+def _archive_in(content: IO[bytes]) -> tarfile.TarFile:
+    """Open an archive, however it is compressed."""
+    begins = content.read(len(_ZSTD))
+    content.seek(0)
+    # Later versions decompress it themselves.
+    if begins == _ZSTD and sys.version_info < (3, 14):
+        content = _without_zstd(content)
+    return tarfile.open(fileobj=content)
+
+
+def _without_zstd(content: IO[bytes]) -> IO[bytes]:
+    with tempfile.TemporaryFile() as compressed:
+        shutil.copyfileobj(content, compressed, 1 << 20)
+        compressed.seek(0)
+        plain = tempfile.TemporaryFile()
+        try:
+            done = subprocess.run(["zstd", "-dc"], stdin=compressed, stdout=plain, stderr=subprocess.PIPE)
+        except FileNotFoundError:
+            raise ValueError("it is compressed with zstd: install the command zstd, or use gzip") from None
+        if done.returncode:
+            why = done.stderr.decode(errors="replace").strip().removeprefix("/*stdin*\\ : ")
+            raise ValueError(f"zstd says: {why}")
+    plain.seek(0)
+    return plain
+
+
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 
 def image_entries(path: pathlib.Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Return the files of an image: of a file system's archive, or of the layers of a Docker or OCI archive."""
     try:
-        image = tarfile.open(path)
-    except (OSError, tarfile.TarError) as error:
+        with open(path, "rb") as file, _archive_in(file) as image:
+            layers = _layers_of(image)
+            if layers is None:
+                yield from _layer_entries(image, set(), set())
+                return
+            seen: set[str] = set()
+            hidden: set[str] = set()
+            for layer in reversed(layers):
+                content = image.extractfile(layer)
+                assert content is not None
+                with content, _archive_in(content) as files:
+                    yield from _layer_entries(files, seen, hidden)
+    except (OSError, ValueError, tarfile.TarError) as error:
         raise ValueError(f"the image {path} cannot be read: {error}") from None
-    with image:
-        layers = _layers_of(image)
-        if layers is None:
-            yield from _layer_entries(image, set(), set())
-            return
-        seen: set[str] = set()
-        hidden: set[str] = set()
-        for layer in reversed(layers):
-            content = image.extractfile(layer)
-            assert content is not None
-            with content, tarfile.open(fileobj=content) as files:
-                yield from _layer_entries(files, seen, hidden)
 
 
 def _layer_entries(

@@ -14,7 +14,7 @@ from . import _pickling
 from ._files import Arguments
 from ._futures import Future, KeptFile, Outputs
 from ._state import State
-from ._value_files import ValueFiles
+from ._value_files import NO_FOLDER, ValueFiles
 
 #: Bytes of the function and the arguments of a call that are sent with it.
 _MAX_CALL_BYTES = 16 << 20
@@ -94,10 +94,7 @@ class Call:
 
     def _add(self, future: Future[Any], template: int, content: bytes, inputs: list[Any], state: State) -> None:
         if len(content) > _MAX_CALL_BYTES:
-            raise ValueError(
-                f"the arguments have {len(content)} bytes: name a folder that all nodes see for large ones, "
-                "connect(…, objects=FOLDER), or use a File"
-            )
+            raise ValueError(f"the arguments have {len(content)} bytes: {NO_FOLDER}, or use a File")
         columns = [(content, False)]
         for name, destination in self._found.outputs:
             columns += [(os.fsencode(name), False), (os.fsencode(destination or ""), False)]

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from ._archives import Archive, Entry, entries_of, image_entries
+from ._folders import Folder
 
 __all__ = ["Environment", "prepare"]
 
@@ -49,6 +50,8 @@ _MODULES = ("__init__.py", "_by_value.py", "_files.py", "_pickling.py", "_shared
 #: Names in a virtual environment that lead to its interpreter.
 _INTERPRETERS = re.compile(r"bin/python[0-9.]*t?")
 _PIP_SHOWN_BYTES = 4096
+#: Bytes of an archive that are copied at a time.
+_PIECE_BYTES = 4 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,7 +291,7 @@ def _packed_image(path: pathlib.Path) -> Environment:
     return Environment("image", key, "", "", str(path), _kept(key, write, support))
 
 
-def prepare(environment: str, nodes_folder: str | None) -> Environment:
+def prepare(environment: str, nodes_folder: Folder | None) -> Environment:
     """Pack an environment, unless it was packed before. Copy the archive to a folder that nodes see, if one is named.
 
     An environment is the path of a virtual environment, of a conda prefix, of a file with requirements, or of the image
@@ -303,7 +306,7 @@ def prepare(environment: str, nodes_folder: str | None) -> Environment:
         packed = _packed_folder("venv", path)
     elif path.is_file() and path.suffix == ".txt":
         packed = dataclasses.replace(_packed_folder("venv", _built(path)), origin=str(path))
-    elif path.suffix in (".sif", ".tar", ".gz", ".tgz", ".xz", ".bz2") or (path / "usr").is_dir():
+    elif path.suffix in (".sif", ".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst") or (path / "usr").is_dir():
         packed = _packed_image(path)
     else:
         raise ValueError(
@@ -312,13 +315,12 @@ def prepare(environment: str, nodes_folder: str | None) -> Environment:
         )
     if nodes_folder is None:
         return packed
-    target = pathlib.Path(nodes_folder, f"environment-{packed.key}.tar.gz")
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f"{target.name}.{os.getpid()}.{os.uname().nodename}")
-        try:
-            shutil.copyfile(packed.archive, part)
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
-    return dataclasses.replace(packed, archive=str(target))
+    name = f"environment-{packed.key}.tar.gz"
+    archive = nodes_folder.find(name) or nodes_folder.write(name, _pieces_of(packed.archive))
+    return dataclasses.replace(packed, archive=archive)
+
+
+def _pieces_of(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, c
 from . import _eyas, _pickling, _sides, _starts, _worker
 from ._calls import Call, after
 from ._files import RESULT_PATTERN, File
+from ._folders import SharedFolder, folder_of
 from ._futures import Future
 from ._options import Options, check, options_of
 from ._seeing import SeenExecutor
 from ._shared import Shared
 from ._state import State, receivers
-from ._value_files import ValueFiles
+from ._value_files import NO_FOLDER, ValueFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -73,7 +74,8 @@ class Executor(SeenExecutor):
 
     ``reuse`` says how much of a call the next one in its worker finds: everything (``process``), what the initializer
     and imports have left (``fork``: a child of the worker runs each call), or nothing (``never``: each call has a new
-    interpreter). Values of :meth:`share` are kept in the folder ``objects``, which all nodes must see.
+    interpreter). Values of :meth:`share` and large arguments are kept in the folder ``objects``, which all nodes must
+    see, or which is one of the files of the cluster, ``eyas:///PATH``.
     """
 
     def __init__(
@@ -116,11 +118,13 @@ class Executor(SeenExecutor):
             own = LocalCluster(nodes, slots, has_files=files)
             access = own.address["access"]
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
-        self._objects = None if objects is None else os.path.abspath(objects)
+        named = None if objects is None else folder_of(objects, self._cluster)
+        #: The folder of shared values and large arguments, if there is one.
+        self._objects = SharedFolder(own.objects) if named is None and own is not None and own.objects else named
         variables = _worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
         variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
-        self._starts = _starts.Starts(settings, variables, _CALL, self._objects, is_local=own is not None)
+        self._starts = _starts.Starts(settings, variables, _CALL, named, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -225,10 +229,9 @@ class Executor(SeenExecutor):
     def _values(self) -> ValueFiles | None:
         """Return the files of shared values and large arguments, if there is a folder for them."""
         state = self._state
-        folder = self._objects or (None if state.cluster is None else state.cluster.objects)
         with state.lock:
-            if folder is not None and state.values is None:
-                state.values = ValueFiles(folder)
+            if self._objects is not None and state.values is None:
+                state.values = ValueFiles(self._objects)
         return state.values
 
     def run(self, command: str | Sequence[str], /, **values: object) -> Future[Completed]:
@@ -257,7 +260,7 @@ class Executor(SeenExecutor):
         """
         values = self._values()
         if values is None:
-            raise ValueError("name a folder that all nodes see for shared values: connect(…, objects=FOLDER)")
+            raise ValueError(f"there is no folder for shared values: {NO_FOLDER}")
         return Shared(File(values.share(value)))
 
     def with_options(self, **options: Unpack[Options]) -> Executor:
@@ -458,7 +461,8 @@ def connect(
     """Return an executor on a cluster that runs, or on nodes of a batch system.
 
     The cluster is the one with this name or access file, or the one that ``eyas`` commands use. Large arguments and
-    shared values are files in ``objects``, by default ``values`` beside the access file; nodes must see it.
+    shared values are files in ``objects``, by default ``values`` beside the access file; nodes must see it. A folder
+    ``eyas:///PATH`` is in the files of the cluster.
 
     With ``pool``, the executor has a cluster of its own, whose nodes the batch system grants while there are calls:
     ``"slurm"`` or another system, or a pool of a pools file, with options of ``eyas pool add`` such as ``"--max-nodes 4

@@ -76,6 +76,9 @@ class CallSession:
     def wake(self) -> None:
         """End the present or the next wait for results."""
 
+    def fetch(self, task: int, file: bytes, folder: str | PathLike[str]) -> None:
+        """Download a file that a call keeps in the cluster into a folder."""
+
     def close(self) -> None:
         """Add no more calls."""
 
@@ -92,17 +95,6 @@ class CallSession:
 
 def access_path(*, cluster: str | None = None, access: str | PathLike[str] | None = None) -> str:
     """Return the path of the access file of a cluster."""
-
-def fetch(
-    job: int,
-    task: int,
-    file: bytes,
-    folder: str | PathLike[str],
-    *,
-    cluster: str | None = None,
-    access: str | PathLike[str] | None = None,
-) -> None:
-    """Download a file that a task keeps in the cluster into a folder."""
 
 def push(
     files: list[bytes],

@@ -19,11 +19,10 @@ _T = TypeVar("_T")
 class Outputs:
     """What a task keeps in the cluster. It is released when nothing in this process refers to it."""
 
-    def __init__(self, session: _eyas.CallSession, task: int, address: dict[str, Any]) -> None:
+    def __init__(self, session: _eyas.CallSession, task: int) -> None:
         """Take over what a task of the session keeps."""
         self.session = session
         self.task = task
-        self._address = address
         self._lock = threading.Lock()
         self._value: futures.Future[Any] | None = None
         #: Whether the result of the call is there, too.
@@ -63,7 +62,7 @@ class Outputs:
                 f"what task {session.job}.{self.task} has kept in the cluster ended with its executor: save it, or use "
                 "it, before that"
             )
-        _eyas.fetch(session.job, self.task, os.fsencode(name), os.fspath(folder), **self._address)
+        session.fetch(self.task, os.fsencode(name), os.fspath(folder))
 
 
 class Future(SeenFuture[_T]):

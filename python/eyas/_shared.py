@@ -9,11 +9,12 @@ import pathlib
 import pickle
 import struct
 import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ._files import Arguments, File
 
-__all__ = ["Shared", "load", "map_file", "store", "store_content", "store_parts"]
+__all__ = ["Shared", "laid_out", "load", "map_file", "parts_of", "write"]
 
 _T = TypeVar("_T")
 
@@ -27,37 +28,32 @@ def _aligned(place: int) -> int:
     return -(-place // _ALIGNMENT) * _ALIGNMENT
 
 
-def store(value: object, path: str) -> None:
-    """Write a value to a file. Large buffers, such as those of NumPy arrays, are written without a copy."""
+def parts_of(value: object) -> list[memoryview]:
+    """Return the pickle of a value, and its large buffers, such as those of NumPy arrays, which are not copied."""
     from . import _by_value
 
     buffers: list[pickle.PickleBuffer] = []
     content = _by_value.dumps(value, 5, buffers.append)
-    store_parts([memoryview(content), *(buffer.raw() for buffer in buffers)], path)
+    return [memoryview(content), *(buffer.raw() for buffer in buffers)]
 
 
-def store_content(content: memoryview, path: str) -> None:
-    """Write content to a file."""
+def laid_out(parts: list[memoryview]) -> Iterator[bytes | memoryview]:
+    """Return the content of the file of a value, piece by piece."""
+    head = b"".join(_COUNT.pack(number) for number in [len(parts), *(part.nbytes for part in parts)])
+    yield head
+    place = len(head)
+    for part in parts:
+        yield bytes(_aligned(place) - place)
+        yield part
+        place = _aligned(place) + part.nbytes
+
+
+def write(path: str, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a new file. If it cannot be written, nothing stays."""
     try:
         with open(path, "xb") as file:
-            file.write(content)
-    except BaseException:
-        # A disk that is full needs the room.
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        raise
-
-
-def store_parts(parts: list[memoryview], path: str) -> None:
-    """Write a pickle and its buffers to a file."""
-    try:
-        with open(path, "xb") as file:
-            file.write(_COUNT.pack(len(parts)))
-            for part in parts:
-                file.write(_COUNT.pack(part.nbytes))
-            for part in parts:
-                file.seek(_aligned(file.tell()))
-                file.write(part)
+            for piece in pieces:
+                file.write(piece)
     except BaseException:
         # A disk that is full needs the room.
         with contextlib.suppress(OSError):

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._value_files import NO_FOLDER
 from ._worker import SETTINGS_VARIABLE
 
 if TYPE_CHECKING:
     from ._environments import Environment
+    from ._folders import Folder
 
 #: How messages of `_start.sh` begin.
 _FAILURE = b"eyas: environment: "
@@ -40,7 +42,7 @@ class Starts:
         settings: dict[str, Any],
         variables: dict[str, str],
         words: tuple[str, ...],
-        nodes_folder: str | None,
+        nodes_folder: Folder | None,
         *,
         is_local: bool,
     ) -> None:
@@ -57,7 +59,7 @@ class Starts:
         if environment is None:
             return Start([sys.executable, *self._words], self._variables_with(self._settings), [])
         if self._nodes_folder is None and not self._is_local:
-            raise ValueError("name a folder that all nodes see for environments: connect(…, objects=FOLDER)")
+            raise ValueError(f"there is no folder for environments: {NO_FOLDER}")
         path = os.path.abspath(environment)
         if path not in self._known:
             # Imported late, because it imports much.

@@ -142,7 +142,7 @@ class State:
                 # It has run again, because what it keeps was lost.
                 return
             # If nobody refers to what the task keeps, it is released.
-            outputs = Outputs(self.session, task, self.address) if kept else None
+            outputs = Outputs(self.session, task) if kept else None
             if outputs is not None:
                 self.kept[task] = outputs
         command = None if future is None else future._command

@@ -186,7 +186,7 @@ class Worker:
             folder = os.fsdecode(parts[2])
             os.makedirs(folder, exist_ok=True)
             name = result_file(int(parts[1].rpartition(b".")[2]))
-            _shared.store_parts(pickled, os.path.join(folder, name))
+            _shared.write(os.path.join(folder, name), _shared.laid_out(pickled))
             return _RETURNED_FILES, b""
         except BaseException as error:  # Also the exit of a program that the function calls.
             return _RAISED, _failure(error, self._client)

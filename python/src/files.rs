@@ -1,7 +1,6 @@
 //! The files of a cluster, for `eyas.fs`.
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,22 +18,16 @@ use pyo3::types::PyBytes;
 use rustix::io::Errno;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::timeout;
 
 use crate::buffers;
 use crate::session::cluster_of;
+use crate::waiting::{Connected, wait};
 
 /// Threads that work in the background.
 const THREADS: usize = 2;
 
 /// How long an operation that is temporarily impossible is retried.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How often a signal is looked for while an operation is awaited.
-const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
-
-/// Time that the threads have to end.
-const END_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Entries that are listed together.
 const PAGE: u32 = 4096;
@@ -46,38 +39,16 @@ const REMOVED_TOGETHER: usize = 256;
 /// group, target of a link, and id.
 type Entry = (String, &'static str, u64, u64, u64, u16, u32, u32, Option<String>, String);
 
-/// A connection to the files of a cluster. It belongs to the process that has made it.
-pub(crate) struct FilesConnection {
-    /// `Some` until the value is dropped.
-    parts: Option<(Runtime, DfsClient)>,
-    process: u32,
-}
-
-impl Drop for FilesConnection {
-    fn drop(&mut self) {
-        let Some((runtime, files)) = self.parts.take() else { return };
-        if self.process != std::process::id() {
-            // The threads are not in the child of a fork, and the sockets are the parent's.
-            std::mem::forget((runtime, files));
-            return;
-        }
-        let inside = runtime.enter();
-        drop(files);
-        drop(inside);
-        runtime.shutdown_timeout(END_DEADLINE);
-    }
-}
+/// A connection to the files of a cluster.
+pub(crate) struct FilesConnection(Connected<DfsClient>);
 
 impl FilesConnection {
     /// The runtime and the files, if this is the process that has connected.
     pub(crate) fn parts(&self) -> PyResult<(&Runtime, &DfsClient)> {
-        match &self.parts {
-            Some((runtime, files)) if self.process == std::process::id() => Ok((runtime, files)),
-            _ => Err(PyOSError::new_err((
-                Errno::BADF.raw_os_error(),
-                "this was opened before a fork, by the parent of this process: open it again",
-            ))),
-        }
+        self.0.parts().ok_or_else(|| {
+            let message = "this was opened before a fork, by the parent of this process: open it again";
+            PyOSError::new_err((Errno::BADF.raw_os_error(), message))
+        })
     }
 
     /// Waits for work on the files. Other threads of Python run meanwhile, and signals are handled.
@@ -92,16 +63,6 @@ impl FilesConnection {
     /// Does the same as [`wait`](Self::wait) for work with any result.
     pub(crate) fn wait_for<T: Send>(&self, py: Python<'_>, work: impl Future<Output = T> + Send) -> PyResult<T> {
         wait(py, self.parts()?.0, work)
-    }
-}
-
-fn wait<T: Send>(py: Python<'_>, runtime: &Runtime, work: impl Future<Output = T> + Send) -> PyResult<T> {
-    let mut work = pin!(work);
-    loop {
-        match py.detach(|| runtime.block_on(async { timeout(SIGNAL_PERIOD, work.as_mut()).await })) {
-            Ok(done) => return Ok(done),
-            Err(_) => py.check_signals()?,
-        }
     }
 }
 
@@ -175,13 +136,13 @@ impl FilesSession {
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build()?;
         let connecting = async { Client::connect(&access).await?.files_within(PATIENCE, || {}).await };
         let files = wait(py, &runtime, connecting)?.map_err(connect_error)?;
-        Ok(FilesSession(Arc::new(FilesConnection { parts: Some((runtime, files)), process: std::process::id() })))
+        Ok(FilesSession(Arc::new(FilesConnection(Connected::new(runtime, files)))))
     }
 
     /// Process that has connected.
     #[getter]
     fn process(&self) -> u32 {
-        self.0.process
+        self.0.0.process()
     }
 
     /// Looks up a file, folder or link.

@@ -4,8 +4,10 @@
 mod blocks;
 mod buffers;
 mod command;
+mod downloads;
 mod files;
 mod session;
+mod waiting;
 
 use pyo3::prelude::*;
 
@@ -18,5 +20,5 @@ mod _eyas {
     #[pymodule_export]
     use super::files::{FilesSession, OpenedFile, WrittenFile};
     #[pymodule_export]
-    use super::session::{CallSession, ClusterError, access_path, ask, fetch, push};
+    use super::session::{CallSession, ClusterError, access_path, ask, push};
 }

@@ -18,7 +18,7 @@ use eyas_client::types::{
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
-    Draft, GetRequest,
+    Draft,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -28,13 +28,13 @@ use pyo3::types::PyBytes;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
+use crate::downloads::Downloads;
+use crate::waiting::wait;
+
 create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
 
 /// Threads that send and receive.
 const THREADS: usize = 1;
-
-/// Time for which a dispatcher that cannot be reached is dialled again during a download.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Additions and cancellations that wait to be sent.
 #[derive(Default)]
@@ -89,6 +89,7 @@ pub struct CallSession {
     shared: Arc<Shared>,
     runtime: Mutex<Option<Runtime>>,
     inputs: Mutex<AttachedInputs>,
+    downloads: Downloads,
     /// Id of the job.
     #[pyo3(get)]
     job: u32,
@@ -107,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn error(why: impl ToString) -> PyErr {
+pub(crate) fn error(why: impl ToString) -> PyErr {
     ClusterError::new_err(why.to_string())
 }
 
@@ -140,20 +141,18 @@ pub fn ask(
         ("explain", Some(job), Some(index)) => FromClient::Explain { task: TaskId { job, index } },
         _ => return Err(error(format!("there is nothing to ask about {what}"))),
     };
-    py.detach(|| {
-        let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
-        let answer = runtime.block_on(async { Client::connect(&access).await?.ask(request).await });
-        let json = match answer.map_err(error)? {
-            ToClient::Executors(views) => serde_json::to_string(&views),
-            ToClient::Jobs(views) => serde_json::to_string(&views),
-            ToClient::Pools(views) => serde_json::to_string(&views),
-            ToClient::Report(report) => serde_json::to_string(&report),
-            ToClient::Explained(explanation) => serde_json::to_string(&explanation),
-            _ => return Err(error("the dispatcher has given another answer")),
-        };
-        json.map_err(error)
-    })
+    let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
+    let answer = wait(py, &runtime, async { Client::connect(&access).await?.ask(request).await })?;
+    let json = match answer.map_err(error)? {
+        ToClient::Executors(views) => serde_json::to_string(&views),
+        ToClient::Jobs(views) => serde_json::to_string(&views),
+        ToClient::Pools(views) => serde_json::to_string(&views),
+        ToClient::Report(report) => serde_json::to_string(&report),
+        ToClient::Explained(explanation) => serde_json::to_string(&explanation),
+        _ => return Err(error("the dispatcher has given another answer")),
+    };
+    json.map_err(error)
 }
 
 /// The path of the access file of a cluster.
@@ -161,36 +160,6 @@ pub fn ask(
 #[pyo3(signature = (*, cluster=None, access=None))]
 pub fn access_path(cluster: Option<String>, access: Option<PathBuf>) -> PyResult<PathBuf> {
     Ok(cluster_of(access, cluster).map_err(error)?.access_path().to_owned())
-}
-
-/// Downloads a file that a task keeps in the cluster into a folder.
-#[pyfunction]
-#[pyo3(signature = (job, task, file, folder, *, cluster=None, access=None))]
-pub fn fetch(
-    py: Python<'_>,
-    job: u32,
-    task: u32,
-    file: PyBackedBytes,
-    folder: PathBuf,
-    cluster: Option<String>,
-    access: Option<PathBuf>,
-) -> PyResult<()> {
-    let request = GetRequest {
-        job: JobId(job),
-        task: Some(task),
-        files: vec![Name::from(&file[..])],
-        to: folder,
-        replaces: true,
-    };
-    py.detach(|| {
-        let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
-        let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().map_err(error)?;
-        runtime.block_on(async {
-            let mut client = Client::connect(&access).await.map_err(error)?;
-            client.get(&request, PATIENCE, |_| ()).await.map_err(error)?;
-            Ok(())
-        })
-    })
 }
 
 /// Copies files to executors, and waits for that. The answer is the JSON of `eyas push`.
@@ -204,19 +173,18 @@ pub fn push(
     access: Option<PathBuf>,
 ) -> PyResult<String> {
     let files: Vec<_> = files.iter().map(|file| Name::from(&file[..])).collect();
-    py.detach(|| {
-        let cluster = cluster_of(access, cluster).map_err(error)?;
-        let access = cluster.access().map_err(error)?;
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
-        let view = runtime.block_on(async {
-            let mut draft = Draft::new("push").on_cluster(&cluster);
-            draft.look_up(&files).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
-            let (objects, kept) = (draft.into_objects(), Vec::new());
-            let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
-            Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
-        })?;
-        serde_json::to_string(&view).map_err(error)
-    })
+    let cluster = cluster_of(access, cluster).map_err(error)?;
+    let access = cluster.access().map_err(error)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
+    let pushing = async {
+        let mut draft = Draft::new("push").on_cluster(&cluster);
+        draft.look_up(&files).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
+        let (objects, kept) = (draft.into_objects(), Vec::new());
+        let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
+        Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
+    };
+    let view = wait(py, &runtime, pushing)??;
+    serde_json::to_string(&view).map_err(error)
 }
 
 #[pymethods]
@@ -226,24 +194,23 @@ impl CallSession {
     #[new]
     #[pyo3(signature = (name, *, cluster=None, access=None))]
     fn new(py: Python<'_>, name: String, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
-        py.detach(|| {
-            let cluster = cluster_of(access, cluster).map_err(error)?;
-            let access = cluster.access().map_err(error)?;
-            let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build();
-            let runtime = runtime.map_err(error)?;
-            let attached = runtime.block_on(async { Client::connect(&access).await?.attach(name).await });
-            let (job, sender, receiver) = attached.map_err(error)?;
-            let shared = Arc::new(Shared {
-                unsent: Mutex::default(),
-                is_unsent: Notify::new(),
-                received: Mutex::default(),
-                is_received: Condvar::new(),
-            });
-            runtime.spawn(send(shared.clone(), sender));
-            runtime.spawn(receive(shared.clone(), receiver));
-            let inputs = Mutex::new(AttachedInputs::new(&cluster));
-            Ok(CallSession { shared, runtime: Mutex::new(Some(runtime)), inputs, job: job.0 })
-        })
+        let cluster = cluster_of(access, cluster).map_err(error)?;
+        let access = cluster.access().map_err(error)?;
+        let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build();
+        let runtime = runtime.map_err(error)?;
+        let attached = wait(py, &runtime, async { Client::connect(&access).await?.attach(name).await })?;
+        let (job, sender, receiver) = attached.map_err(error)?;
+        let shared = Arc::new(Shared {
+            unsent: Mutex::default(),
+            is_unsent: Notify::new(),
+            received: Mutex::default(),
+            is_received: Condvar::new(),
+        });
+        runtime.spawn(send(shared.clone(), sender));
+        runtime.spawn(receive(shared.clone(), receiver));
+        let inputs = Mutex::new(AttachedInputs::new(&cluster));
+        let downloads = Downloads::new(cluster);
+        Ok(CallSession { shared, runtime: Mutex::new(Some(runtime)), inputs, downloads, job: job.0 })
     }
 
     /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or, with `is_command`, are
@@ -374,6 +341,11 @@ impl CallSession {
     fn unneeded(&self, task: u32) {
         lock(&self.shared.unsent).unneeded.push(task);
         self.shared.is_unsent.notify_one();
+    }
+
+    /// Downloads a file that a call keeps in the cluster into a folder.
+    fn fetch(&self, py: Python<'_>, task: u32, file: &[u8], folder: PathBuf) -> PyResult<()> {
+        self.downloads.fetch(py, JobId(self.job), task, Name::from(file), folder)
     }
 
     /// Adds no more calls. The results of those that were added still come.

@@ -111,6 +111,12 @@ def test_large_results_go_from_node_to_node_and_are_read_in_place(executor):
     assert (array == ramp(MANY)).all()
 
 
+def test_many_large_results_are_fetched_by_several_threads(executor):
+    made = [executor.submit(ramp, MANY // 8 + number) for number in range(100)]
+    with futures.ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda one: len(one.result(LONG_S)), made)) == [MANY // 8 + n for n in range(100)]
+
+
 def test_results_stay_beyond_their_executor():
     with eyas.local(max_workers=1) as executor:
         arrays = [executor.submit(ramp, MANY) for _ in range(3)]
@@ -122,8 +128,7 @@ def test_results_stay_beyond_their_executor():
 def test_what_no_future_refers_to_is_released(executor, tmp_path):
     def is_kept(task):
         try:
-            job = executor._state.session.job
-            eyas._eyas.fetch(job, task, f".result-{task + 1}".encode(), tmp_path, **executor._cluster)
+            executor._state.session.fetch(task, f".result-{task + 1}".encode(), tmp_path)
         except eyas.ClusterError as error:
             assert "keeps no" in str(error)
             return False
@@ -233,6 +238,30 @@ def test_large_arguments_on_a_cluster_that_runs_are_files_beside_its_access_file
     with eyas.connect(access=access) as other:
         assert other.submit(len, bytes(20 << 20)).result(LONG_S) == 20 << 20
         assert len(left()) == 0, "the next one does"
+
+
+def test_large_arguments_and_shared_values_can_be_files_of_the_cluster():
+    """Nodes and clients that share no folder. The files of a client that was killed are removed by the next one."""
+    with eyas.local(nodes=2, files=True) as executor:
+        access = executor._cluster["access"]
+        program = (
+            "import eyas, os, signal, sys\n"
+            f"executor = eyas.connect(access={access!r}, objects='eyas:///own/values')\n"
+            "print(executor.submit(len, bytes(20 << 20)).result(60), flush=True)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        assert int(done.stdout) == 20 << 20
+        assert len(executor.files.ls("/own/values")) == 1
+        with eyas.connect(access=access, objects="eyas:///own/values") as other:
+            array = ramp(4 * MANY)
+            table = other.share({"array": array})
+            calls = [other.submit(lambda values, table: (values == table["array"]).all(), array, table)] * 4
+            assert all(call.result(LONG_S) for call in calls)
+            assert len(executor.files.ls("/own/values")) == 2
+        assert executor.files.ls("/own/values") == []
+    with pytest.raises(ValueError, match="eyas:///PATH"):
+        eyas.connect(access=access, objects="eyas://own/values")
 
 
 def chain_of(head, executor, length):

@@ -1,5 +1,6 @@
 """Executors inside a Dask, Ray or Spark cluster that runs."""
 
+import operator
 import os
 import signal
 import subprocess
@@ -68,6 +69,20 @@ def test_dask_workers_run_calls_and_are_busy_meanwhile(dask_client):
     assert waiting.result(DEADLINE_S) == 3
     assert not any(os.path.exists(f"/proc/{process}") for process in processes)
     assert not executors_of(executor)
+
+
+def test_large_values_on_dask_need_no_shared_folder(dask_client):
+    table = bytes(range(256)) * (20 << 12)
+    with eyas.on_dask(dask_client) as executor:
+        with pytest.raises(ValueError, match="files=True"):
+            executor.submit(len, table).result(DEADLINE_S)
+        with pytest.raises(ValueError, match="files=True"):
+            executor.share(table)
+    with eyas.on_dask(dask_client, files=True) as executor:
+        shared = executor.share(table)
+        calls = [executor.submit(operator.eq, table, shared) for _ in range(8)]
+        assert all(call.result(DEADLINE_S) for call in calls)
+        assert len(executor.files.ls("/.values")) == 2
 
 
 def test_dask_workers_that_join_and_die(dask_client):

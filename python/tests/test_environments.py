@@ -120,7 +120,7 @@ def test_the_same_content_gives_the_same_bytes(environment, cache):
 
 
 def test_an_archive_goes_to_the_folder_that_nodes_see(environment, tmp_path):
-    with eyas.local(max_workers=1) as outer:
+    with eyas.local(max_workers=1, files=True) as outer:
         access = outer._cluster["access"]
         with pytest.raises(ValueError, match="objects=FOLDER"):
             eyas.Executor(access=access, environment=environment)
@@ -128,6 +128,10 @@ def test_an_archive_goes_to_the_folder_that_nodes_see(environment, tmp_path):
         with eyas.connect(access=access, environment=environment, objects=objects) as executor:
             assert executor.submit(number).result(LONG_S) == 1
         assert [path.name.partition("-")[0] for path in objects.iterdir()] == ["environment"]
+        for _ in range(2):
+            with eyas.connect(access=access, environment=environment, objects="eyas:///objects") as executor:
+                assert executor.submit(number).result(LONG_S) == 1
+        assert [path.rpartition("/")[2] for path in outer.files.ls("/objects", detail=False)] == os.listdir(objects)
 
 
 def test_a_slot_has_an_interpreter_for_each_environment(environment):
@@ -382,7 +386,7 @@ def root_of(tmp_path):
     return root
 
 
-def docker_archive(root, path):
+def docker_archive(root, path, compress=bytes):
     """Write the archive of an image with two layers; the higher one removes a file of the lower one."""
     lower, upper = io.BytesIO(), io.BytesIO()
     (root / "removed").write_text("of the lower layer\n")
@@ -394,12 +398,34 @@ def docker_archive(root, path):
         member.size = 6
         layer.addfile(member, io.BytesIO(b"upper\n"))
     manifest = json.dumps([{"Layers": ["lower/layer.tar", "upper/layer.tar"]}]).encode()
-    parts = {"manifest.json": manifest, "lower/layer.tar": lower.getvalue(), "upper/layer.tar": upper.getvalue()}
+    layers = {"lower/layer.tar": compress(lower.getvalue()), "upper/layer.tar": compress(upper.getvalue())}
+    parts = {"manifest.json": manifest, **layers}
     with tarfile.open(path, "w") as image:
         for name, content in parts.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             image.addfile(member, io.BytesIO(content))
+
+
+def zstd(content):
+    return subprocess.run(["zstd", "-q"], input=content, capture_output=True, check=True).stdout
+
+
+@pytest.mark.skipif(not shutil.which("zstd"), reason="there is no zstd here")
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="tarfile decompresses it")
+def test_images_may_be_compressed_with_zstd(tmp_path):
+    root, image = tmp_path / "root", tmp_path / "image.tar"
+    root.mkdir()
+    (root / "marker").write_text("of the image\n")
+    docker_archive(root, image, zstd)
+    image.write_bytes(zstd(image.read_bytes()))
+    contents = {member.name: content and content.read() for member, content in _archives.image_entries(image)}
+    assert contents == {"marker": b"upper\n"}
+    with with_path("/nowhere"), pytest.raises(ValueError, match="image.tar cannot be read: .* install the command zstd"):
+        list(_archives.image_entries(image))
+    image.write_bytes(image.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="image.tar cannot be read: .*zstd"):
+        list(_archives.image_entries(image))
 
 
 def can_run_images():

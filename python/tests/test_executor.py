@@ -11,36 +11,21 @@ import random
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from concurrent import futures
 
 import eyas
 import pytest
-
-#: Seconds that nothing here takes.
-LONG_S = 60.0
+from programs import LONG_S, script
 
 
 @pytest.fixture(scope="module")
 def executor():
     with eyas.local(max_workers=2) as executor:
         yield executor
-
-
-def script(text, *, env=None):
-    """Run a program as another process."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)],
-        capture_output=True,
-        text=True,
-        timeout=LONG_S,
-        env={**os.environ, **(env or {})},
-    )
 
 
 def test_functions_of_this_process_go_along(executor):
@@ -190,75 +175,6 @@ def test_what_calls_print_is_printed_here():
     assert (done.stdout, done.stderr, done.returncode) == ("from a worker\n", "", 0)
 
 
-def test_calls_end_before_the_interpreter_does(tmp_path):
-    done = script(
-        f"""
-        import atexit, eyas, time
-        def run_last():
-            try:
-                executor.submit(abs, 1)
-            except RuntimeError as error:
-                print(error)
-        atexit.register(run_last)
-        executor = eyas.local(max_workers=1)
-        executor.submit(time.sleep, 0.5)
-        executor.submit(open, {str(tmp_path / "made")!r}, "w").add_done_callback(lambda future: None)
-        """
-    )
-    assert done.stdout == "cannot schedule new futures after shutdown\n"
-    assert (tmp_path / "made").exists()
-
-
-def test_an_executor_is_of_no_use_in_a_forked_child():
-    done = script(
-        """
-        import eyas, os
-        with eyas.local(max_workers=1) as executor:
-            child = os.fork()
-            if child == 0:
-                try:
-                    executor.submit(abs, 1)
-                except eyas.ClusterLost as error:
-                    print(error, flush=True)
-                os._exit(0)
-            os.waitpid(child, 0)
-            print(executor.submit(abs, -1).result())
-        """
-    )
-    assert done.stdout.splitlines() == [
-        "an executor cannot be used in a process that was forked after its start",
-        "1",
-    ]
-
-
-def test_calls_of_a_client_that_dies_end(tmp_path):
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    env = {"EYAS_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-m", "eyas"]
-    run = functools.partial(subprocess.run, check=True, env={**os.environ, **env}, timeout=LONG_S)
-    run([*command, "start", "local", "--nodes", "1", "--slots", "1", "--detach"], capture_output=True)
-    try:
-        text = f"""
-            import eyas, os, pathlib, time
-            def work(number):
-                (pathlib.Path({str(marks)!r}) / str(number)).touch()
-                time.sleep(0.5)
-            executor = eyas.connect()
-            calls = [executor.submit(work, number) for number in range(1000)]
-            calls[0].result()
-            os.kill(os.getpid(), 9)
-        """
-        assert script(text, env=env).returncode == -9
-        deadline = time.monotonic() + LONG_S
-        while b"[]" not in run([*command, "job", "list", "--json"], capture_output=True).stdout:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert len(list(marks.iterdir())) < 20
-    finally:
-        run([*command, "stop"], capture_output=True)
-
-
 def test_an_executor_without_a_cluster_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("EYAS_HOME", str(tmp_path))
     with pytest.raises(eyas.ClusterError, match="access"):
@@ -368,23 +284,6 @@ def test_a_call_is_explained(executor):
     assert executor._max_workers == 2
 
 
-def test_an_interrupt_ends_all_calls():
-    program = """
-        import eyas, os, signal, threading, time
-        # Also where tests run in the background, and shells have them ignore interrupts.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with eyas.local(max_workers=2) as executor:
-            calls = [executor.submit(time.sleep, 50) for _ in range(100)]
-            executor.submit(abs, 1)
-            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-            calls[0].result()
-        """
-    began = time.monotonic()
-    done = script(program)
-    assert done.stderr.strip().endswith("KeyboardInterrupt")
-    assert time.monotonic() - began < LONG_S / 2
-
-
 def test_a_callback_may_submit_and_shut_the_executor():
     ends = []
     executor = eyas.local(max_workers=1)
@@ -485,24 +384,6 @@ def test_a_worker_that_breaks_its_socket_or_output_harms_no_other_call(executor)
     with pytest.raises(eyas.CallFailed):
         executor.submit(write, b"\xff" * 17).result(LONG_S)
     assert list(executor.map(abs, range(-5, 0))) == [5, 4, 3, 2, 1]
-
-
-def test_a_fork_does_not_hold_the_cluster():
-    done = script(
-        """
-        import eyas, os, time
-        executor = eyas.local(max_workers=1)
-        child = os.fork()
-        if child == 0:
-            time.sleep(20)
-            os._exit(0)
-        began = time.monotonic()
-        executor.shutdown()
-        print(time.monotonic() - began < 10)
-        os.kill(child, 9)
-        """
-    )
-    assert done.stdout == "True\n", done.stderr
 
 
 def test_the_memory_of_a_call_is_limited():

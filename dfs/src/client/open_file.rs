@@ -2,8 +2,9 @@
 //!
 //! A small read that continues the read before it opens the chunk, and so does the second small read of a chunk that is
 //! in the store of this node: its content is checked once, and later reads of it need no message. While a program reads
-//! on, the next chunk is opened in the background. Whole chunks that nodes on this machine have are read from their
-//! stores, with several threads. Other reads request only the bytes that they need.
+//! on, the next chunks are opened in the background: one at first, and one more with each chunk. Whole chunks that nodes
+//! on this machine have are read from their stores, with several threads, while the last chunk of the read is opened.
+//! Other reads request only the bytes that they need.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,7 +27,7 @@ const MAX_IN_MEMORY: usize = 2;
 /// Number of chunks of which a reader remembers that a part was read.
 const MAX_TOUCHED: usize = 1024;
 
-/// A larger chunk is not opened before it is read.
+/// Most bytes of chunks that are opened before they are read.
 const MAX_AHEAD_BYTES: u64 = 16 << 20;
 
 /// A file and the connections through which it is read, at the version that it had when it was opened.
@@ -47,15 +48,15 @@ struct RecentChunks {
     touched: VecDeque<usize>,
     /// Where the last read has ended.
     end: u64,
-    /// The chunk that is opened in the background.
-    ahead: Option<(usize, JoinHandle<Result<OpenChunk, FilesError>>)>,
+    /// Number of chunks that were opened one after the other for reads that continued.
+    in_turn: usize,
+    /// Chunks that are opened in the background.
+    ahead: Vec<(usize, JoinHandle<Result<OpenChunk, FilesError>>)>,
 }
 
 impl Drop for RecentChunks {
     fn drop(&mut self) {
-        if let Some((_, opening)) = &self.ahead {
-            opening.abort();
-        }
+        self.ahead.iter().for_each(|(_, opening)| opening.abort());
     }
 }
 
@@ -68,6 +69,10 @@ impl RecentChunks {
             chunks.push_back(entry);
             Some(chunk)
         })
+    }
+
+    fn is_open(&self, place: usize) -> bool {
+        self.on_disk.iter().chain(&self.in_memory).any(|(other, _)| *other == place)
     }
 
     /// A part of a chunk is read that is not open. Whether that has happened before.
@@ -130,6 +135,11 @@ impl OpenFile {
         let continues = first < last || (before == wanted.start && before > 0);
         let of_chunk = |place: usize| wanted.start.max(self.borders[place])..wanted.end.min(self.borders[place + 1]);
         let is_whole = |place: usize| of_chunk(place) == (self.borders[place]..self.borders[place + 1]);
+        let is_large = wanted.end - wanted.start > self.file.record.chunks[last].size_bytes;
+        if is_large && !is_whole(last) {
+            // While those before it are read.
+            self.open_in_background(&mut self.lock(), last..last + 1);
+        }
         let mut rest = &mut *buffer;
         let mut place = first;
         while place <= last {
@@ -139,7 +149,7 @@ impl OpenFile {
             rest = later;
             match is_whole(place) {
                 true => self.read_chunks(place..end, into).await?,
-                false => match self.chunk(place, continues, place == last).await? {
+                false => match self.chunk(place, continues, !is_large && place == last).await? {
                     Some(opened) => self.read_chunk(&opened, range.start - self.borders[place], into)?,
                     None => self.request(range, into).await?,
                 },
@@ -224,16 +234,21 @@ impl OpenFile {
     }
 
     /// The open chunk of which a part is read; `None` if the bytes are to be requested. `continues` says that the reads
-    /// before and after are next to this one, and `is_last` that this one is not followed by another of the same call.
-    async fn chunk(&self, place: usize, continues: bool, is_last: bool) -> Result<Option<Arc<OpenChunk>>, FilesError> {
+    /// before and after are next to this one, and `may_open_ahead` that the chunks after this one may be opened, too.
+    async fn chunk(
+        &self,
+        place: usize,
+        continues: bool,
+        may_open_ahead: bool,
+    ) -> Result<Option<Arc<OpenChunk>>, FilesError> {
         let chunk = &self.file.record.chunks[place];
         let (was_touched, ahead) = {
             let mut recent = self.lock();
             if let Some(opened) = recent.get(place) {
                 return Ok(Some(opened));
             }
-            let ahead = recent.ahead.take_if(|(ahead, _)| *ahead == place);
-            (recent.touch(place), ahead)
+            let ahead = recent.ahead.iter().position(|(ahead, _)| *ahead == place);
+            (recent.touch(place), ahead.map(|found| recent.ahead.swap_remove(found)))
         };
         let is_near = self.files.near().is_some_and(|near| chunk.replicas.contains(&near));
         if !(continues || is_near && was_touched) {
@@ -248,8 +263,10 @@ impl OpenFile {
                 let opened = Arc::new(opened);
                 let mut recent = self.lock();
                 recent.add(place, opened.clone());
-                if continues && is_last {
-                    self.open_ahead(&mut recent, place + 1);
+                recent.in_turn = if continues { recent.in_turn + 1 } else { 0 };
+                if continues && may_open_ahead {
+                    let ahead = self.ahead(place + 1, recent.in_turn);
+                    self.open_in_background(&mut recent, ahead);
                 }
                 Ok(Some(opened))
             }
@@ -259,16 +276,32 @@ impl OpenFile {
         }
     }
 
-    /// Opens a chunk in the background, if there is one that is not open.
-    fn open_ahead(&self, recent: &mut RecentChunks, place: usize) {
-        let is_small = |chunk: &Chunk| chunk.size_bytes <= MAX_AHEAD_BYTES;
-        if !self.file.record.chunks.get(place).is_some_and(is_small) || recent.get(place).is_some() {
-            return;
-        }
-        let (files, file) = (self.files.clone(), self.file.clone());
-        let opening = tokio::spawn(async move { files.open_chunk(&file, place, 1, false).await });
-        if let Some((_, before)) = recent.ahead.replace((place, opening)) {
-            before.abort();
+    /// The chunks from this place that are opened before they are read, up to `most`.
+    fn ahead(&self, place: usize, most: usize) -> Range<usize> {
+        let mut bytes = 0;
+        let fits = |chunk: &&Chunk| {
+            bytes += chunk.size_bytes;
+            bytes <= MAX_AHEAD_BYTES
+        };
+        place..place + self.file.record.chunks[place..].iter().take(most).take_while(fits).count()
+    }
+
+    /// Opens the chunks at these places, as far as they are not open, and gives up others.
+    fn open_in_background(&self, recent: &mut RecentChunks, wanted: Range<usize>) {
+        recent.ahead.retain(|(place, opening)| {
+            let is_wanted = wanted.contains(place);
+            if !is_wanted {
+                opening.abort();
+            }
+            is_wanted
+        });
+        for place in wanted {
+            if recent.is_open(place) || recent.ahead.iter().any(|(ahead, _)| *ahead == place) {
+                continue;
+            }
+            let (files, file) = (self.files.clone(), self.file.clone());
+            let opening = tokio::spawn(async move { files.open_chunk(&file, place, 1, false).await });
+            recent.ahead.push((place, opening));
         }
     }
 

@@ -17,15 +17,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use super::oversight::Oversight;
 use super::spawn::spawn;
 use super::strays::signal_marked;
-use super::{CapturedOutput, GRACE, ProcessControl, ProcessEnd, Stream, TaskProcesses, reap};
+use super::{CapturedOutput, ProcessControl, ProcessEnd, Stream, reap};
 use crate::resources::RunLimits;
 
 /// Bytes before the content of an answer.
@@ -182,14 +183,13 @@ impl WorkerProcess {
             request.extend_from_slice(part);
         }
         let marks = std::mem::take(&mut self.marks);
-        let mut task = TaskProcesses { leader: self.leader, marks: &marks, stopped: None, suspended: Duration::ZERO };
-        let answered = self.answer(&request, capture_bytes, &mut task, timeout, control, limits);
+        let mut oversight = Oversight::new(self.leader, &marks, control, limits);
+        let answered = self.answer(&request, capture_bytes, timeout, &mut oversight);
         // An answer may have come just before the worker was stopped.
-        task.resume();
-        let suspended = task.suspended();
+        let (suspended, killed) = oversight.end();
         let end = match answered {
-            Ok(Ok(answer)) => Ok(answer.into_end()),
-            Ok(Err(killed)) => self.end(&marks).map(|ended| CallEnd::Died(killed.unwrap_or(ended))),
+            Ok(Some(answer)) => Ok(answer.into_end()),
+            Ok(None) => self.end(&marks).map(|ended| CallEnd::Died(killed.unwrap_or(ended))),
             Err(e) => self.end(&marks).and(Err(e)),
         };
         self.marks = marks;
@@ -198,22 +198,23 @@ impl WorkerProcess {
         Ok(CallResult { end: end?, printed, suspended })
     }
 
-    /// Sends a call and waits for the answer. `Err` inside says how the worker was killed; `None` if it has ended.
+    /// Sends a call and waits for the answer; `None` if the worker has ended, or can answer no more calls.
     fn answer(
         &mut self,
         request: &[u8],
         limit: u64,
-        task: &mut TaskProcesses<'_>,
         timeout: Option<Duration>,
-        control: &ProcessControl,
-        limits: &mut RunLimits<'_>,
-    ) -> io::Result<Result<Answer, Option<ProcessEnd>>> {
-        let (mut sent, mut answer, mut killed) = (0, Answer::default(), None);
+        oversight: &mut Oversight<'_, '_>,
+    ) -> io::Result<Option<Answer>> {
+        let (mut sent, mut answer) = (0, Answer::default());
         // The start of a worker does not count towards the limit of its first call.
-        let deadline_from_now = || timeout.map(|timeout| Instant::now() + timeout);
-        let mut deadline = if self.is_ready { deadline_from_now() } else { None };
+        if self.is_ready {
+            oversight.limit_time(timeout);
+        }
         loop {
-            while sent < request.len() && killed.is_none() {
+            let left = oversight.enforce();
+            let is_killed = oversight.killed().is_some();
+            while sent < request.len() && !is_killed {
                 match (&self.channel).write(&request[sent..]) {
                     Ok(count) => sent += count,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -222,34 +223,15 @@ impl WorkerProcess {
                     Err(_) => sent = request.len(),
                 }
             }
-            let left = deadline.filter(|_| task.stopped.is_none());
-            let left = left.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                let signal = if killed.is_none() { Signal::TERM } else { Signal::KILL };
-                killed.get_or_insert(ProcessEnd::TimedOut);
-                let _ = kill_process_group(self.leader, signal);
-                deadline = Some(Instant::now() + GRACE);
-                continue;
-            }
-            if killed.is_none()
-                && let Some(excess) = limits.look(self.leader, task.marks)
-            {
-                let _ = kill_process_group(self.leader, Signal::KILL);
-                signal_marked(task.marks, Signal::KILL);
-                killed = Some(ProcessEnd::OverMemory(excess));
-                continue;
-            }
-            let look = limits.next_look().filter(|_| killed.is_none());
-            let look = look.map(|at| at.saturating_duration_since(Instant::now()));
-            let left = left.into_iter().chain(look).min();
-            let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
-            let is_sending = sent < request.len();
+            let wanted = match sent < request.len() {
+                _ if is_killed => PollFlags::empty(),
+                true => PollFlags::IN | PollFlags::OUT,
+                false => PollFlags::IN,
+            };
             let [answers, woken, prints, ended] = {
-                let channel = if is_sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-                let if_alive = |flags| if killed.is_none() { flags } else { PollFlags::empty() };
                 let mut fds = [
-                    PollFd::new(&self.channel, if_alive(channel)),
-                    PollFd::new(&control.wake, if_alive(PollFlags::IN)),
+                    PollFd::new(&self.channel, wanted),
+                    oversight.wakes(),
                     PollFd::new(&self.output.pipe, PollFlags::IN),
                     PollFd::new(&self.pidfd, PollFlags::IN),
                 ];
@@ -262,37 +244,26 @@ impl WorkerProcess {
             if prints {
                 self.output.read();
             }
-            if answers && killed.is_none() {
+            if answers && !is_killed {
                 if !self.is_ready && matches!((&self.channel).read(&mut [0; 1]), Ok(1)) {
                     self.is_ready = true;
-                    deadline = deadline_from_now();
+                    oversight.limit_time(timeout);
                 }
                 let received = answer.receive(&self.channel, limit);
                 if received.is_ok() && answer.missing_bytes() == 0 {
-                    return Ok(Ok(answer));
+                    return Ok(Some(answer));
                 }
                 if received.is_err() && !ended {
                     // It has closed its socket, and can answer no more calls.
                     let _ = kill_process_group(self.leader, Signal::KILL);
-                    return Ok(Err(None));
+                    return Ok(None);
                 }
             }
             if ended {
-                return Ok(Err(killed));
+                return Ok(None);
             }
-            if !woken || killed.is_some() {
-                continue;
-            }
-            let wanted = control.wanted();
-            if wanted.cancelled {
-                killed = Some(ProcessEnd::Cancelled);
-                task.terminate();
-                deadline = Some(Instant::now() + GRACE);
-            } else if wanted.suspended && task.stopped.is_none() {
-                task.stop();
-            } else if !wanted.suspended {
-                let stopped = task.resume();
-                deadline = deadline.map(|deadline| deadline + stopped);
+            if woken {
+                oversight.obey();
             }
         }
     }

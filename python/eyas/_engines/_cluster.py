@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at a cluster that starts.
 _LOOK_EVERY_S = 0.1
+#: Folder of large arguments and shared values, in the files of the cluster.
+_OBJECTS = "eyas:///.values"
 #: Seconds between two looks at an engine.
 _WATCH_EVERY_S = 1.0
 
@@ -59,11 +61,13 @@ class Engine(Protocol):
 class EngineCluster(Cluster):
     """A dispatcher of this process, with executors in the workers of an engine."""
 
-    def __init__(self, engine: Engine, host: str, timeout: float) -> None:
-        """Start the cluster. The workers reach this process at ``host``."""
+    def __init__(self, engine: Engine, host: str, timeout: float, *, has_files: bool) -> None:
+        """Start the cluster, with files if it keeps some. The workers reach this process at ``host``."""
         #: Begins the names of what the engine runs for this cluster.
         self.key = f"eyas-{uuid.uuid4().hex[:12]}"
-        self.objects = None
+        #: Workers and this process may share no folder.
+        self.objects = _OBJECTS if has_files else None
+        self._has_files = has_files
         self._engine = engine
         self._folder = tempfile.mkdtemp(prefix="eyas-")
         self._access = os.path.join(self._folder, "access.toml")
@@ -94,7 +98,8 @@ class EngineCluster(Cluster):
         with open(self._access) as file:
             access = file.read()
         client = (sys.executable, platform.python_version(), version())
-        return Description(worker, f"{self.key}-{number}", access, slots, client, memory_bytes, gpus)
+        name = f"{self.key}-{number}"
+        return Description(worker, name, access, slots, client, memory_bytes, gpus, self._has_files)
 
     def _wait(self, timeout: float) -> None:
         """Wait until the executors have joined."""
@@ -170,9 +175,9 @@ def own_address(host: str) -> str:
     raise ClusterError(f"there is no way to the host {host} of the engine: name the address of this client by `host`")
 
 
-def executor_on(engine: Engine, host: str, timeout: float, options: ExecutorOptions) -> Executor:
+def executor_on(engine: Engine, host: str, timeout: float, options: ExecutorOptions, *, has_files: bool) -> Executor:
     """Return an executor on a new cluster inside an engine, which ends with the executor."""
-    return on_cluster(EngineCluster(engine, host, timeout), options)
+    return on_cluster(EngineCluster(engine, host, timeout, has_files=has_files), options)
 
 
 @contextlib.contextmanager

@@ -163,6 +163,7 @@ def on_dask(
     new_workers: bool = True,
     host: str | None = None,
     start_timeout: float = 120.0,
+    files: bool = False,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Return an executor inside the workers of the Dask cluster of a :class:`distributed.Client`.
@@ -170,6 +171,8 @@ def on_dask(
     Each worker gives it all its threads, its memory limit, and as many GPUs as its resource ``GPU`` says. For Dask the
     workers are busy until the executor is shut down. With ``new_workers``, it also gets workers that join later. The
     workers reach this process at ``host``, which is found by the way to Dask's scheduler.
+
+    With ``files``, the executors keep files, ``eyas:///…``, and large arguments and shared values among them.
 
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
@@ -182,4 +185,4 @@ def on_dask(
         place = urlsplit(client.scheduler.address)
         has_host = place.scheme in ("tcp", "tls", "ws", "wss") and place.hostname
         host = own_address(str(place.hostname)) if has_host else "127.0.0.1"
-    return executor_on(_DaskEngine(client, new_workers), host, start_timeout, options)
+    return executor_on(_DaskEngine(client, new_workers), host, start_timeout, options, has_files=files)

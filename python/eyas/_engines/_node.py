@@ -39,6 +39,8 @@ class Description:
     client: tuple[str, str, str]
     memory_bytes: int | None = None
     gpus: int = 0
+    #: Whether the executor keeps files of the cluster.
+    has_files: bool = False
 
 
 def check(description: Description) -> None:
@@ -92,6 +94,8 @@ class Node:
             if description.memory_bytes is not None:
                 words += ["--node-memory", str(description.memory_bytes)]
             words += ["--node-resource", f"gpu={description.gpus}"]
+            if description.has_files:
+                words.append("--dfs")
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,

@@ -134,6 +134,7 @@ def on_ray(
     new_nodes: bool = True,
     host: str | None = None,
     start_timeout: float = 120.0,
+    files: bool = False,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Return an executor on the nodes of the Ray cluster that this process has joined with :func:`ray.init`.
@@ -141,6 +142,8 @@ def on_ray(
     Each node gives it its free CPUs, GPUs and memory, which Ray sees as taken until the executor is shut down. With
     ``new_nodes``, it also gets nodes that join later. The nodes reach this process at ``host``, by default the address
     that Ray has for this node.
+
+    With ``files``, the executors keep files, ``eyas:///…``, and large arguments and shared values among them.
 
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
@@ -151,4 +154,5 @@ def on_ray(
         raise ClusterError("on_ray needs a driver on a node of the cluster, not a Ray client of a ray:// address")
     if not ray.is_initialized():
         raise ClusterError("this process has joined no Ray cluster: call ray.init(address=…) before")
-    return executor_on(_RayEngine(ray, new_nodes), host or ray.util.get_node_ip_address(), start_timeout, options)
+    host = host or ray.util.get_node_ip_address()
+    return executor_on(_RayEngine(ray, new_nodes), host, start_timeout, options, has_files=files)

@@ -134,6 +134,7 @@ def on_spark(
     *,
     host: str | None = None,
     start_timeout: float = 120.0,
+    files: bool = False,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Return an executor inside the executors of the Spark application of a :class:`pyspark.sql.SparkSession`.
@@ -143,13 +144,15 @@ def on_spark(
     the session wait. Executors that Spark adds later are not used. They reach this process at ``host``, by default
     ``spark.driver.host``.
 
+    With ``files``, the executors keep files, ``eyas:///…``, and large arguments and shared values among them.
+
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
     context = getattr(session, "sparkContext", None) if not _is_connect(session) else None
     if context is None:
         raise ClusterError("on_spark needs a session with a driver in this process, not one of Spark Connect")
     host = host or context.getConf().get("spark.driver.host")
-    return executor_on(_SparkEngine(context), host, start_timeout, options)
+    return executor_on(_SparkEngine(context), host, start_timeout, options, has_files=files)
 
 
 def _is_connect(session: Any) -> bool:

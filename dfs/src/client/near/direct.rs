@@ -76,7 +76,7 @@ impl StoredChunk<'_> {
         let ChunkPlace { chunk, into } = &mut self.wanted;
         let file = open_chunk_file(&self.store, chunk)?;
         let state = FileState::of(&file)?;
-        if self.known.checked.get() == Some(&Some(state)) {
+        if self.known.is_checked(chunk, state) {
             file.read_exact_at(into, 0).ok()?;
         } else {
             let (mut hasher, mut at) = (Hasher::new(), 0);
@@ -88,8 +88,7 @@ impl StoredChunk<'_> {
             if hasher.finish() != Checksum(chunk.checksum) {
                 return None;
             }
-            // It is set already if the file was checked in another state.
-            let _ = self.known.checked.set(Some(state));
+            self.known.set_checked(chunk, state);
         }
         (FileState::of(&file)? == state).then_some(())
     }

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
+use super::checks::SharedChecks;
 use crate::client::DfsClient;
 use crate::protocol::{Member, RequestBody, ResponseBody};
 
@@ -69,6 +70,8 @@ pub(crate) struct NearStores {
     /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
     only_read: Mutex<BTreeSet<NodeId>>,
     chunks: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
+    /// What other processes have checked.
+    checks: Arc<SharedChecks>,
     open: Mutex<OpenFiles>,
 }
 
@@ -84,10 +87,10 @@ struct OpenFiles {
 }
 
 /// A chunk in a store on this machine.
-#[derive(Default)]
 pub(crate) struct NearChunk {
     /// The state of the file when it matched the checksum; `None` if it did not, or cannot be read.
     pub checked: OnceCell<Option<FileState>>,
+    checks: Arc<SharedChecks>,
     /// Number of parts that were read before the chunk was checked.
     parts: AtomicU32,
     /// Their bytes.
@@ -95,12 +98,13 @@ pub(crate) struct NearChunk {
 }
 
 /// What differs after a program has written to a file of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileState {
-    inode: u64,
-    size_bytes: u64,
-    modified_s: i64,
-    modified_ns: i64,
+    pub device: u64,
+    pub inode: u64,
+    pub size_bytes: u64,
+    pub modified_s: i64,
+    pub modified_ns: i64,
 }
 
 /// The open file of a chunk that matched its checksum.
@@ -111,6 +115,22 @@ pub(crate) struct CheckedFile {
 }
 
 impl NearChunk {
+    fn new(checks: Arc<SharedChecks>) -> Self {
+        NearChunk { checked: OnceCell::new(), checks, parts: AtomicU32::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// Whether the file of the chunk matched its checksum, in this state.
+    pub fn is_checked(&self, chunk: &Chunk, state: FileState) -> bool {
+        self.checked.get() == Some(&Some(state)) || self.checks.have(state, chunk.checksum)
+    }
+
+    /// The file of the chunk matches its checksum in this state.
+    pub fn set_checked(&self, chunk: &Chunk, state: FileState) {
+        // It is set already if the file was checked in another state.
+        let _ = self.checked.set(Some(state));
+        self.checks.add(state, chunk.checksum);
+    }
+
     pub fn was_checked(&self) -> bool {
         self.checked.initialized()
     }
@@ -126,8 +146,8 @@ impl FileState {
     /// `None` if the file was deleted.
     pub fn of(file: &File) -> Option<Self> {
         let found = file.metadata().ok()?;
-        let (modified_s, modified_ns) = (found.mtime(), found.mtime_nsec());
-        let state = FileState { inode: found.ino(), size_bytes: found.len(), modified_s, modified_ns };
+        let (device, modified_s, modified_ns) = (found.dev(), found.mtime(), found.mtime_nsec());
+        let state = FileState { device, inode: found.ino(), size_bytes: found.len(), modified_s, modified_ns };
         (found.nlink() > 0).then_some(state)
     }
 }
@@ -148,7 +168,7 @@ impl NearStores {
         if chunks.len() >= MAX_CHUNKS && !chunks.contains_key(&object) {
             chunks.clear();
         }
-        chunks.entry(object).or_default().clone()
+        chunks.entry(object).or_insert_with(|| Arc::new(NearChunk::new(self.checks.clone()))).clone()
     }
 
     pub fn forget(&self, object: ObjectId) {

@@ -1,0 +1,133 @@
+"""Folders that all nodes see: of a file system that they share, or of the files of the cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ._shared import write
+
+if TYPE_CHECKING:
+    from ._eyas import FilesSession
+
+_SCHEME = "eyas://"
+
+
+class Folder(Protocol):
+    """A folder that all nodes see. Files in it are named by paths that can be inputs."""
+
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write a file, and return its path. If it cannot be written, nothing stays."""
+        ...
+
+    def find(self, name: str) -> str | None:
+        """Return the path of a file that is there."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, which may be gone."""
+
+
+class SharedFolder:
+    """A folder of a file system that all nodes share."""
+
+    def __init__(self, path: str) -> None:
+        """Name the folder. It is made when it is needed."""
+        self._path = path
+
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write a file, and return its path."""
+        path = os.path.join(self._path, name)
+        part = f"{path}.{os.uname().nodename}-{os.getpid()}.part"
+        os.makedirs(self._path, exist_ok=True)
+        write(part, pieces)
+        os.rename(part, path)
+        return path
+
+    def find(self, name: str) -> str | None:
+        """Return the path of a file that is there."""
+        path = os.path.join(self._path, name)
+        return path if os.path.exists(path) else None
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        try:
+            return os.listdir(self._path)
+        except FileNotFoundError:
+            return []
+
+    def remove(self, name: str) -> None:
+        """Remove a file, which may be gone."""
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._path, name))
+
+
+class ClusterFolder:
+    """A folder of the files of the cluster."""
+
+    def __init__(self, path: str, address: dict[str, Any]) -> None:
+        """Name the folder, such as ``/values``, and the keywords that name the cluster."""
+        self._path = path.rstrip("/")
+        self._address = address
+        self._session: FilesSession | None = None
+
+    def _files(self) -> FilesSession:
+        # A connection belongs to the process that has made it.
+        if self._session is None or self._session.process != os.getpid():
+            from ._eyas import FilesSession
+
+            self._session = FilesSession(**self._address)
+        return self._session
+
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> str:
+        """Write a file, and return its path."""
+        path = f"{self._path}/{name}"
+        # Parts of any length are records: the content has no format.
+        written = self._files().create(path, format="fixed:1")
+        try:
+            for piece in pieces:
+                written.write(piece)
+            written.publish()
+        except BaseException:
+            written.discard()
+            raise
+        return _SCHEME + path
+
+    def find(self, name: str) -> str | None:
+        """Return the path of a file that is there."""
+        path = f"{self._path}/{name}"
+        try:
+            self._files().stat(path)
+        except FileNotFoundError:
+            return None
+        return _SCHEME + path
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        try:
+            entries = self._files().list(self._path or "/")
+        except FileNotFoundError:
+            return []
+        return [os.path.basename(entry[0]) for entry in entries if entry[1] == "file"]
+
+    def remove(self, name: str) -> None:
+        """Remove a file, which may be gone."""
+        with contextlib.suppress(OSError):
+            self._files().remove(f"{self._path}/{name}")
+
+
+def folder_of(path: str | os.PathLike[str], address: dict[str, Any]) -> Folder:
+    """Return the folder with this path: ``eyas:///…`` is in the files of the cluster with these keywords."""
+    text = os.fspath(path)
+    if not text.startswith(_SCHEME):
+        return SharedFolder(os.path.abspath(text))
+    inside = text.removeprefix(_SCHEME)
+    if not inside.startswith("/"):
+        raise ValueError(f"a folder of the files of the cluster is eyas:///PATH, and not {text}")
+    return ClusterFolder(inside, address)
