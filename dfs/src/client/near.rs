@@ -38,8 +38,8 @@ const CHECKED_BYTES: usize = 2 << 20;
 /// Number of bytes of a chunk that are copied and checked at a time: they fit into the cache of a processor.
 const COPIED_BYTES: usize = 256 << 10;
 
-/// Content of files is copied to multiples of this. Some processors of AMD copy pages at a third of the speed to a place
-/// that begins 1 to 31 bytes behind the start of a page.
+/// Content of files is copied to multiples of this. Some processors of AMD copy pages at a third of the speed if the
+/// place for them begins 1 to 31 bytes behind the start of a page.
 const LINE_BYTES: usize = 64;
 
 /// When an eighth of a chunk was requested, the whole chunk is checked, and its parts are read directly.
