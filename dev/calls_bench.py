@@ -6,7 +6,8 @@ All have two workers on this machine and take turns in each round:
 
 - `submit`: calls of a function that does nothing, one `submit` each, until all results are here;
 - `map`: the same in chunks of 100, where the executor has chunks;
-- `sequence`: one call after another, each after the result of the one before.
+- `sequence`: one call after another, each after the result of the one before;
+- `large`: calls that return 2 MiB each, until all results are here, which eyas fetches from files of the node.
 
 Prints medians of calls a second, and the ratio to `ProcessPoolExecutor` in the same round. Beside that: how long
 `import eyas` takes, and the time from `eyas.local()` to the first result.
@@ -28,6 +29,7 @@ from typing import Any
 import eyas
 
 WORKERS = 2
+LARGE = 2 << 20
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
@@ -49,6 +51,12 @@ def measure(executor: Any, calls: int, has_chunks: bool) -> dict[str, float]:
     found = {"submit": rate(calls, submit)}
     if has_chunks:
         found["map"] = rate(10 * calls, lambda: list(executor.map(abs, range(10 * calls), chunksize=100)))
+
+    def large() -> None:
+        results = [executor.submit(bytes, LARGE) for _ in range(100)]
+        assert all(len(future.result()) == LARGE for future in results)
+
+    found["large"] = rate(100, large)
     found["sequence"] = rate(500, lambda: [executor.submit(abs, -1).result() for _ in range(500)])
     return found
 
@@ -150,11 +158,11 @@ def main() -> None:
                 missing[system] = str(error)
         rounds.append(turns)
         print(f"round {number + 1} of {asked.rounds}", file=sys.stderr)
-    print("| executor | `submit` | ratio | `map` | ratio | `sequence` | ratio |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| executor | `submit` | ratio | `map` | ratio | `sequence` | ratio | `large` | ratio |")
+    print(f"|{' --- |' * 9}")
     for system in rounds[0]:
         cells = []
-        for what in "submit", "map", "sequence":
+        for what in "submit", "map", "sequence", "large":
             found = [(turn[system][what], turn["ProcessPoolExecutor"][what]) for turn in rounds if what in turn[system]]
             if not found:
                 cells += ["", ""]
