@@ -316,6 +316,7 @@ fn own_largest_kib() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");

@@ -94,7 +94,7 @@ class Call:
 
     def _add(self, future: Future[Any], template: int, content: bytes, inputs: list[Any], state: State) -> None:
         if len(content) > _MAX_CALL_BYTES:
-            raise ValueError(f"the arguments have {len(content)} bytes: {NO_FOLDER}, or use a File")
+            raise ValueError(f"the arguments have {len(content)} bytes: use a File for them, or {NO_FOLDER}")
         columns = [(content, False)]
         for name, destination in self._found.outputs:
             columns += [(os.fsencode(name), False), (os.fsencode(destination or ""), False)]

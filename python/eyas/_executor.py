@@ -75,7 +75,7 @@ class Executor(SeenExecutor):
     ``reuse`` says how much of a call the next one in its worker finds: everything (``process``), what the initializer
     and imports have left (``fork``: a child of the worker runs each call), or nothing (``never``: each call has a new
     interpreter). Values of :meth:`share` and large arguments are kept in the folder ``objects``, which all nodes must
-    see, or which is one of the files of the cluster, ``eyas:///PATH``.
+    see, or which is in the files of the cluster: ``eyas:///PATH``.
     """
 
     def __init__(
@@ -109,6 +109,8 @@ class Executor(SeenExecutor):
                 raise ValueError(f"the initializer and its arguments have {len(call)} bytes: pass large ones as files")
             settings["initializer"] = base64.b64encode(call).decode()
         check(options)
+        self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
+        named = None if objects is None else folder_of(objects, self._cluster)
         own = None
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
@@ -116,9 +118,7 @@ class Executor(SeenExecutor):
             from ._local import LocalCluster
 
             own = LocalCluster(nodes, slots, has_files=files)
-            access = own.address["access"]
-        self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
-        named = None if objects is None else folder_of(objects, self._cluster)
+            self._cluster["access"] = access = own.address["access"]
         #: The folder of shared values and large arguments, if there is one.
         self._objects = SharedFolder(own.objects) if named is None and own is not None and own.objects else named
         variables = _worker.caller(cluster, access)
@@ -229,7 +229,7 @@ class Executor(SeenExecutor):
     def _values(self) -> ValueFiles | None:
         """Return the files of shared values and large arguments, if there is a folder for them."""
         state = self._state
-        with state.lock:
+        with state.values_lock:
             if self._objects is not None and state.values is None:
                 state.values = ValueFiles(self._objects)
         return state.values

@@ -18,6 +18,9 @@ _SCHEME = "eyas://"
 class Folder(Protocol):
     """A folder that all nodes see. Files in it are named by paths that can be inputs."""
 
+    #: Whether the files end with the cluster.
+    ends_with_cluster: bool
+
     def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> str:
         """Write a file, and return its path. If it cannot be written, nothing stays."""
         ...
@@ -31,11 +34,13 @@ class Folder(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, which may be gone."""
+        """Remove a file, which may be gone. Raises an OSError if that is not possible now."""
 
 
 class SharedFolder:
     """A folder of a file system that all nodes share."""
+
+    ends_with_cluster = False
 
     def __init__(self, path: str) -> None:
         """Name the folder. It is made when it is needed."""
@@ -44,10 +49,14 @@ class SharedFolder:
     def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> str:
         """Write a file, and return its path."""
         path = os.path.join(self._path, name)
-        part = f"{path}.{os.uname().nodename}-{os.getpid()}.part"
+        part = f"{path}.{os.urandom(8).hex()}.part"
         os.makedirs(self._path, exist_ok=True)
         write(part, pieces)
-        os.rename(part, path)
+        try:
+            os.rename(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
         return path
 
     def find(self, name: str) -> str | None:
@@ -64,12 +73,14 @@ class SharedFolder:
 
     def remove(self, name: str) -> None:
         """Remove a file, which may be gone."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._path, name))
 
 
 class ClusterFolder:
-    """A folder of the files of the cluster."""
+    """A folder in the files of the cluster."""
+
+    ends_with_cluster = True
 
     def __init__(self, path: str, address: dict[str, Any]) -> None:
         """Name the folder, such as ``/values``, and the keywords that name the cluster."""
@@ -118,16 +129,16 @@ class ClusterFolder:
 
     def remove(self, name: str) -> None:
         """Remove a file, which may be gone."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
             self._files().remove(f"{self._path}/{name}")
 
 
 def folder_of(path: str | os.PathLike[str], address: dict[str, Any]) -> Folder:
     """Return the folder with this path: ``eyas:///…`` is in the files of the cluster with these keywords."""
     text = os.fspath(path)
-    if not text.startswith(_SCHEME):
+    if not text.startswith("eyas:/"):
         return SharedFolder(os.path.abspath(text))
     inside = text.removeprefix(_SCHEME)
     if not inside.startswith("/"):
-        raise ValueError(f"a folder of the files of the cluster is eyas:///PATH, and not {text}")
+        raise ValueError(f"a folder in the files of the cluster is the text 'eyas:///PATH', and not {text}")
     return ClusterFolder(inside, address)

@@ -47,6 +47,10 @@ class Outputs:
                 except Exception as error:
                     error.add_note(f"The result of task {self.session.job}.{self.task} cannot be fetched.")
                     self._value.set_exception(error)
+                except BaseException:
+                    # An interrupt: the next one fetches it.
+                    self._value = None
+                    raise
 
     def value(self) -> Any:
         """Return the result."""

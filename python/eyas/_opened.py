@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompressedWriter", "FileReader", "FileWriter", "TextWriter"]
 
-#: Bytes that are read at least. Larger reads go to their destination directly.
-_READ_BYTES = 64 << 10
+#: Bytes that are read at least. Larger reads go to their destination directly, except for a last part of this size.
+_READ_BYTES = 8 << 10
 
 #: Bytes that are collected before they are written.
 _WRITE_BYTES = 256 << 10
@@ -65,20 +65,9 @@ class FileReader(io.BufferedReader):
     def __init__(self, fs: EyasFileSystem, path: str, opened: OpenedFile) -> None:
         """Read the file at ``path``."""
         super().__init__(_RawReader(opened), _READ_BYTES)
-        self._opened = opened
         self.fs = fs
         self.path = path
         self.size = opened.size
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to ``size`` bytes; all that are left if it is negative or ``None``."""
-        if size is None or size < _READ_BYTES:
-            return super().read(size)
-        # The buffer would be filled again and again, as reads of programs do not end where it does.
-        position = self.tell()
-        content = self._opened.read_at(position, size)
-        self.seek(position + len(content))
-        return content
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open_again, (self.fs, self.path, None if self.closed else self.tell())

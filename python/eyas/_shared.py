@@ -50,8 +50,9 @@ def laid_out(parts: list[memoryview]) -> Iterator[bytes | memoryview]:
 
 def write(path: str, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a new file. If it cannot be written, nothing stays."""
+    file = open(path, "xb")  # noqa: SIM115
     try:
-        with open(path, "xb") as file:
+        with file:
             for piece in pieces:
                 file.write(piece)
     except BaseException:

@@ -50,6 +50,8 @@ class State:
         self.broken: BaseException | None = None
         #: Files of shared values and large arguments, if there are any.
         self.values: ValueFiles | None = None
+        #: Held while they are begun, which may take long.
+        self.values_lock = threading.Lock()
 
     def receive(self) -> None:
         """Receive results until there are no more."""
@@ -215,10 +217,12 @@ class State:
         if why is not None or self.pending or self.deferred:
             self.break_with(ClusterLost(str(why or "the job has ended")))
         self.session.disconnect()
-        if self.values is not None:
-            self.values.remove()
-        if self.cluster is not None:
-            self.cluster.stop()
+        try:
+            if self.values is not None and not (self.cluster is not None and self.values.end_with_cluster):
+                self.values.remove()
+        finally:
+            if self.cluster is not None:
+                self.cluster.stop()
 
     def shut(self) -> None:
         """Take no more calls."""
@@ -248,6 +252,7 @@ def _forget_all() -> None:
     for state in list(receivers.values()):
         # Another thread may have had it.
         state.lock = threading.RLock()
+        state.values_lock = threading.Lock()
         if state.values is not None:
             state.values.lock = threading.Lock()
         if state.cluster is not None:

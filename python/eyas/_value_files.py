@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -14,8 +15,8 @@ from ._shared import laid_out, parts_of
 _SPARE_BYTES = 1 << 30
 #: What to do if there is no folder for them.
 NO_FOLDER = (
-    "name a folder that all nodes see by objects=FOLDER, or one of the files of the cluster by objects='eyas:///PATH'; "
-    "on an engine, files=True is enough"
+    "name a folder that all nodes see, objects=FOLDER, or a folder in the files of the cluster, "
+    "objects='eyas:///PATH'; on an engine, files=True is enough"
 )
 
 
@@ -35,6 +36,8 @@ class ValueFiles:
         self._of: dict[bytes, str] = {}
         self._digests: dict[str, bytes] = {}
         self._sizes: dict[str, int] = {}
+        #: Whether the cluster removes the files when it ends.
+        self.end_with_cluster = folder.ends_with_cluster
         #: How many calls need each file.
         self._uses: dict[str, int] = {}
         #: Sizes of files that no call needs, the one that was needed last at the end.
@@ -82,6 +85,7 @@ class ValueFiles:
 
     def release(self, paths: Iterable[str]) -> None:
         """A call no longer needs files."""
+        unneeded = []
         with self.lock:
             for path in paths:
                 self._uses[path] -= 1
@@ -93,9 +97,15 @@ class ValueFiles:
                 path = next(iter(self._spare))
                 excess -= self._spare.pop(path)
                 del self._of[self._digests.pop(path)], self._sizes[path]
-                self._folder.remove(self._names.pop(path))
+                unneeded.append(self._names.pop(path))
+        self._remove(unneeded)
 
     def remove(self) -> None:
         """Remove all files."""
-        for name in self._names.values():
-            self._folder.remove(name)
+        self._remove(list(self._names.values()))
+
+    def _remove(self, names: list[str]) -> None:
+        """Remove files. If one cannot be removed, nor can the others: nodes may have gone away."""
+        with contextlib.suppress(OSError):
+            for name in names:
+                self._folder.remove(name)

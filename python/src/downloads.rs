@@ -24,8 +24,8 @@ const MAX_IDLE: usize = 4;
 /// Connections that are not in use.
 type Idle = Connected<Mutex<Vec<Client>>>;
 
-/// The connections over which files of one cluster are downloaded. Small files would take longer to dial for than to
-/// download.
+/// The connections over which files of one cluster are downloaded. They are kept, because dialling takes longer than
+/// the download of a small file.
 pub(crate) struct Downloads {
     cluster: Cluster,
     /// Those of the process that has made them.
@@ -59,6 +59,12 @@ impl Downloads {
             Ok::<(), String>(())
         };
         wait(py, runtime, download)?.map_err(error)
+    }
+
+    /// Ends the connections.
+    pub fn close(&self) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(idle);
     }
 
     fn connected(&self) -> PyResult<Arc<Idle>> {

@@ -16,12 +16,12 @@ use pyo3::exceptions::{PyConnectionError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::io::Errno;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::buffers;
 use crate::session::cluster_of;
-use crate::waiting::{Connected, wait};
+use crate::waiting::{Connected, connect, wait};
 
 /// Threads that work in the background.
 const THREADS: usize = 2;
@@ -133,9 +133,11 @@ impl FilesSession {
     #[pyo3(signature = (*, cluster=None, access=None))]
     fn new(py: Python<'_>, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
         let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(unreachable)?;
-        let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build()?;
-        let connecting = async { Client::connect(&access).await?.files_within(PATIENCE, || {}).await };
-        let files = wait(py, &runtime, connecting)?.map_err(connect_error)?;
+        let connecting = async {
+            let mut client = Client::connect(&access).await.map_err(connect_error)?;
+            client.files_within(PATIENCE, || {}).await.map_err(connect_error)
+        };
+        let (runtime, files) = connect(py, THREADS, connecting)?;
         Ok(FilesSession(Arc::new(FilesConnection(Connected::new(runtime, files)))))
     }
 

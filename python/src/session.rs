@@ -25,11 +25,11 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use crate::downloads::Downloads;
-use crate::waiting::wait;
+use crate::waiting::{connect, wait_once};
 
 create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
 
@@ -142,9 +142,8 @@ pub fn ask(
         _ => return Err(error(format!("there is nothing to ask about {what}"))),
     };
     let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
-    let answer = wait(py, &runtime, async { Client::connect(&access).await?.ask(request).await })?;
-    let json = match answer.map_err(error)? {
+    let asking = async { Client::connect(&access).await.map_err(error)?.ask(request).await.map_err(error) };
+    let json = match wait_once(py, asking)? {
         ToClient::Executors(views) => serde_json::to_string(&views),
         ToClient::Jobs(views) => serde_json::to_string(&views),
         ToClient::Pools(views) => serde_json::to_string(&views),
@@ -175,7 +174,6 @@ pub fn push(
     let files: Vec<_> = files.iter().map(|file| Name::from(&file[..])).collect();
     let cluster = cluster_of(access, cluster).map_err(error)?;
     let access = cluster.access().map_err(error)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(error)?;
     let pushing = async {
         let mut draft = Draft::new("push").on_cluster(&cluster);
         draft.look_up(&files).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
@@ -183,8 +181,7 @@ pub fn push(
         let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
         Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
     };
-    let view = wait(py, &runtime, pushing)??;
-    serde_json::to_string(&view).map_err(error)
+    serde_json::to_string(&wait_once(py, pushing)?).map_err(error)
 }
 
 #[pymethods]
@@ -196,10 +193,8 @@ impl CallSession {
     fn new(py: Python<'_>, name: String, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
         let cluster = cluster_of(access, cluster).map_err(error)?;
         let access = cluster.access().map_err(error)?;
-        let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build();
-        let runtime = runtime.map_err(error)?;
-        let attached = wait(py, &runtime, async { Client::connect(&access).await?.attach(name).await })?;
-        let (job, sender, receiver) = attached.map_err(error)?;
+        let attaching = async { Client::connect(&access).await.map_err(error)?.attach(name).await.map_err(error) };
+        let (runtime, (job, sender, receiver)) = connect(py, THREADS, attaching)?;
         let shared = Arc::new(Shared {
             unsent: Mutex::default(),
             is_unsent: Notify::new(),
@@ -411,7 +406,10 @@ impl CallSession {
     fn disconnect(&self, py: Python<'_>) {
         let runtime = lock(&self.runtime).take();
         if let Some(runtime) = runtime {
-            py.detach(|| runtime.shutdown_timeout(Duration::from_secs(1)));
+            py.detach(|| {
+                runtime.shutdown_timeout(Duration::from_secs(1));
+                self.downloads.close();
+            });
             end(&self.shared, String::new());
         }
     }

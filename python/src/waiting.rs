@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 /// How often a signal is looked for while something is awaited.
@@ -25,6 +25,37 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, runtime: &Runtime, work: impl Future
             Err(_) => py.check_signals()?,
         }
     }
+}
+
+/// Connects, on a runtime that stays.
+///
+/// # Errors
+/// What the handler of a signal has raised, and what `connecting` has failed with.
+pub(crate) fn connect<T: Send>(
+    py: Python<'_>,
+    threads: usize,
+    connecting: impl Future<Output = PyResult<T>> + Send,
+) -> PyResult<(Runtime, T)> {
+    let runtime = Builder::new_multi_thread().worker_threads(threads).thread_name("eyas").enable_all().build()?;
+    match wait(py, &runtime, connecting).flatten() {
+        Ok(connected) => Ok((runtime, connected)),
+        Err(error) => {
+            // It may still look up a name.
+            runtime.shutdown_background();
+            Err(error)
+        }
+    }
+}
+
+/// Waits for work that needs no runtime afterwards.
+///
+/// # Errors
+/// What the handler of a signal has raised, and what `work` has failed with.
+pub(crate) fn wait_once<T: Send>(py: Python<'_>, work: impl Future<Output = PyResult<T>> + Send) -> PyResult<T> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let done = wait(py, &runtime, work).flatten();
+    runtime.shutdown_background();
+    done
 }
 
 /// A connection and its runtime. They belong to the process that has made them.

@@ -421,7 +421,7 @@ def test_images_may_be_compressed_with_zstd(tmp_path):
     image.write_bytes(zstd(image.read_bytes()))
     contents = {member.name: content and content.read() for member, content in _archives.image_entries(image)}
     assert contents == {"marker": b"upper\n"}
-    with with_path("/nowhere"), pytest.raises(ValueError, match="image.tar cannot be read: .* install the command zstd"):
+    with with_path("/nowhere"), pytest.raises(ValueError, match="image.tar cannot be read: .* install the command"):
         list(_archives.image_entries(image))
     image.write_bytes(image.read_bytes()[:-10])
     with pytest.raises(ValueError, match="image.tar cannot be read: .*zstd"):

@@ -75,7 +75,8 @@ def test_any_part_can_be_read(fs, large):
 
 @pytest.mark.parametrize("size", [1000, 65536, 262144, 1 << 20, (4 << 20) + 1])
 def test_a_file_can_be_read_from_its_beginning_to_its_end(access, large, size):
-    # Another session, which has not checked any chunk.
+    # Another session, and no process has checked any chunk.
+    pathlib.Path(f"/dev/shm/eyas-checked-{os.getuid()}").unlink(missing_ok=True)
     fs = EyasFileSystem(access=access, skip_instance_cache=True)
     with fs.open(large) as file:
         assert b"".join(iter(lambda: file.read(size), b"")) == CONTENT
@@ -83,6 +84,21 @@ def test_a_file_can_be_read_from_its_beginning_to_its_end(access, large, size):
     with fs.open(large) as file:
         assert file.readinto(into) == len(CONTENT)
     assert into[:-5] == CONTENT
+
+
+def test_a_closed_file_cannot_be_read(fs, large):
+    with fs.open(large) as file:
+        pass
+    for size in (-1, 10, 1 << 20):
+        with pytest.raises(ValueError, match="closed"):
+            file.read(size)
+
+
+def test_threads_that_read_one_file_get_different_parts(fs, large):
+    with fs.open(large) as file, futures.ThreadPoolExecutor(4) as threads:
+        parts = list(threads.map(lambda _: file.read(100_000), range(len(CONTENT) // 100_000)))
+        assert len({part[:100] for part in parts}) == len(parts)
+        assert file.tell() == 100_000 * len(parts)
 
 
 def test_a_damaged_chunk_in_the_store_reaches_no_reader(fs, access):

@@ -2,9 +2,9 @@
 //!
 //! A small read that continues the read before it opens the chunk, and so does the second small read of a chunk that is
 //! in the store of this node: its content is checked once, and later reads of it need no message. While a program reads
-//! on, the next chunks are opened in the background: one at first, and one more with each chunk. Whole chunks that nodes
-//! on this machine have are read from their stores, with several threads, while the last chunk of the read is opened.
-//! Other reads request only the bytes that they need.
+//! on, the next chunks are opened in the background: one at first, and one more with each chunk. Whole chunks that
+//! nodes on this machine have are read from their stores, with several threads, while the last chunk of the read is
+//! opened. Other reads request only the bytes that they need.
 
 use std::collections::VecDeque;
 use std::ops::Range;

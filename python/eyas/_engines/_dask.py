@@ -172,7 +172,8 @@ def on_dask(
     workers are busy until the executor is shut down. With ``new_workers``, it also gets workers that join later. The
     workers reach this process at ``host``, which is found by the way to Dask's scheduler.
 
-    With ``files``, the executors keep files, ``eyas:///…``, and large arguments and shared values among them.
+    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
+    files, too.
 
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """

@@ -143,7 +143,8 @@ def on_ray(
     ``new_nodes``, it also gets nodes that join later. The nodes reach this process at ``host``, by default the address
     that Ray has for this node.
 
-    With ``files``, the executors keep files, ``eyas:///…``, and large arguments and shared values among them.
+    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
+    files, too.
 
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """

@@ -144,7 +144,8 @@ def on_spark(
     the session wait. Executors that Spark adds later are not used. They reach this process at ``host``, by default
     ``spark.driver.host``.
 
-    With ``files``, the executors keep files, ``eyas:///…``, and large arguments and shared values among them.
+    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
+    files, too.
 
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """

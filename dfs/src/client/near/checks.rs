@@ -1,9 +1,9 @@
 //! Files of chunks that processes of this user have checked on this machine, so that each of many short programs need
 //! not check them again.
 //!
-//! They are records of 56 bytes in a file in shared memory, which only this user can open and which is gone after the
-//! next start of the machine. A record tells the state of a file, the checksum that its content had, and when. Processes
-//! append records and read what others have appended.
+//! They are records of 64 bytes in a file in shared memory, which only this user can open and which is gone after the
+//! next start of the machine. A record tells the state of a file, the checksum of its content, and when that was found.
+//! Processes append records and read those of others.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,10 +21,11 @@ use super::stores::FileState;
 /// Where files in shared memory are.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Bytes of a record: seven numbers.
-const RECORD_BYTES: usize = 56;
+/// Bytes of a record: seven numbers, and eight bytes that are 0. So a record is never on two pages, and a write without
+/// room leaves no part of it.
+const RECORD_BYTES: usize = 64;
 
-/// Maximum size of the file. When it is reached, a new one is begun.
+/// Maximum size of the file of checks. When it is reached, a new file is begun.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Content that was checked longer ago is checked again, as disks can damage what they keep.
@@ -45,8 +46,20 @@ pub(crate) struct SharedChecks {
 struct Log {
     file: File,
     read_bytes: u64,
+    end: End,
     /// When files were checked, in seconds since 1970.
     checked_s: HashMap<Checked, u64>,
+}
+
+/// What is to be done with the file before it is used again.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Nothing.
+    Open,
+    /// Another process has removed it: it is opened again.
+    Removed,
+    /// It has its maximum size, or is damaged: a new one is begun.
+    Full,
 }
 
 impl Default for SharedChecks {
@@ -70,10 +83,14 @@ impl SharedChecks {
     fn with_log<T>(&self, work: impl FnOnce(&mut Log) -> Option<T>) -> Option<T> {
         // A panic leaves a part of the records unread, at most.
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if log.as_ref().is_some_and(|log| log.read_bytes >= MAX_FILE_BYTES) {
-            // Other processes may have begun a new file meanwhile, which is removed then, too.
-            let _ = fs::remove_file(&self.path);
-            *log = None;
+        match log.as_ref().map(|log| log.end) {
+            Some(End::Full) => {
+                // Other processes may have begun a new file meanwhile, which is removed then, too.
+                let _ = fs::remove_file(&self.path);
+                *log = None;
+            }
+            Some(End::Removed) => *log = None,
+            Some(End::Open) | None => {}
         }
         if log.is_none() {
             *log = Log::open(&self.path);
@@ -90,15 +107,15 @@ impl Log {
         let file = opened.ok()?;
         let found = file.metadata().ok()?;
         let is_own = found.is_file() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
-        is_own.then(|| Log { file, read_bytes: 0, checked_s: HashMap::new() })
+        is_own.then(|| Log { file, read_bytes: 0, end: End::Open, checked_s: HashMap::new() })
     }
 
     fn has(&mut self, checked: &Checked, now_s: u64) -> Option<bool> {
-        let is_recent = |then_s: &u64| now_s.checked_sub(*then_s).is_some_and(|age_s| age_s <= MAX_AGE.as_secs());
-        if !self.checked_s.get(checked).is_some_and(is_recent) {
-            self.read_on()?;
+        let is_known = |log: &Log| log.checked_s.get(checked).is_some_and(|then_s| is_recent(*then_s, now_s));
+        if !is_known(self) {
+            self.read_on(now_s)?;
         }
-        Some(self.checked_s.get(checked).is_some_and(is_recent))
+        Some(is_known(self))
     }
 
     fn add(&mut self, checked: &Checked, now_s: u64) -> Option<()> {
@@ -108,23 +125,31 @@ impl Log {
     }
 
     /// Reads what was appended since.
-    fn read_on(&mut self) -> Option<()> {
-        let whole_bytes = self.file.metadata().ok()?.len() / RECORD_BYTES as u64 * RECORD_BYTES as u64;
-        let new_bytes = whole_bytes.min(2 * MAX_FILE_BYTES).saturating_sub(self.read_bytes);
-        let mut records = vec![0; new_bytes as usize];
-        self.file.read_exact_at(&mut records, self.read_bytes).ok()?;
-        self.read_bytes += new_bytes;
-        for record in records.chunks_exact(RECORD_BYTES) {
-            let (checked, checked_s) = parsed(record);
-            self.checked_s.insert(checked, checked_s);
+    fn read_on(&mut self, now_s: u64) -> Option<()> {
+        let found = self.file.metadata().ok()?;
+        let size_bytes = found.len();
+        if found.nlink() == 0 {
+            self.end = End::Removed;
+        } else if size_bytes >= MAX_FILE_BYTES || size_bytes % RECORD_BYTES as u64 != 0 {
+            self.end = End::Full;
         }
+        let whole_bytes = size_bytes.min(2 * MAX_FILE_BYTES) / RECORD_BYTES as u64 * RECORD_BYTES as u64;
+        let mut records = vec![0; whole_bytes.saturating_sub(self.read_bytes) as usize];
+        self.file.read_exact_at(&mut records, self.read_bytes).ok()?;
+        self.read_bytes += records.len() as u64;
+        let parsed = records.chunks_exact(RECORD_BYTES).map(parsed);
+        self.checked_s.extend(parsed.filter(|(_, then_s)| is_recent(*then_s, now_s)));
         Some(())
     }
 }
 
+fn is_recent(then_s: u64, now_s: u64) -> bool {
+    now_s.checked_sub(then_s).is_some_and(|age_s| age_s <= MAX_AGE.as_secs())
+}
+
 fn record((state, checksum): &Checked, checked_s: u64) -> Vec<u8> {
     let FileState { device, inode, size_bytes, modified_s, modified_ns } = *state;
-    let numbers = [device, inode, size_bytes, modified_s as u64, modified_ns as u64, *checksum, checked_s];
+    let numbers = [device, inode, size_bytes, modified_s as u64, modified_ns as u64, *checksum, checked_s, 0];
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
@@ -190,17 +215,32 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_full_or_damaged_is_begun_again() {
+    fn a_file_that_is_damaged_or_full_is_begun_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checked");
         checks(&path).add(state(1), 7);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(&[1; 30]).unwrap();
-        assert!(checks(&path).have(state(1), 7));
-        OpenOptions::new().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES + 100).unwrap();
+        let damaged = checks(&path);
+        assert!(damaged.have(state(1), 7));
+        damaged.add(state(2), 7);
+        assert!(checks(&path).have(state(2), 7) && !checks(&path).have(state(1), 7));
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES).unwrap();
         let full = checks(&path);
-        assert!(full.have(state(1), 7));
-        full.add(state(2), 7);
+        assert!(full.have(state(2), 7));
+        full.add(state(3), 7);
         assert!(fs::metadata(&path).unwrap().len() < 1000);
-        assert!(!checks(&path).have(state(1), 7) && checks(&path).have(state(2), 7));
+        assert!(!checks(&path).have(state(2), 7) && checks(&path).have(state(3), 7));
+    }
+
+    #[test]
+    fn a_file_that_another_process_has_removed_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checked");
+        let one = checks(&path);
+        one.add(state(1), 7);
+        fs::remove_file(&path).unwrap();
+        assert!(!one.have(state(2), 7));
+        one.add(state(2), 7);
+        assert!(checks(&path).have(state(2), 7));
     }
 }
