@@ -315,8 +315,10 @@ fn own_largest_kib() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Instant;
+
+    use super::oversight::GRACE;
+    use super::*;
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");

@@ -11,7 +11,7 @@ use super::{ProcessControl, ProcessEnd};
 use crate::resources::RunLimits;
 
 /// Time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// Watches over all processes of a task. Their leader is not reaped meanwhile.
 pub(super) struct Oversight<'a, 'l> {
