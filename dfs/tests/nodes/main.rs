@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
 use eyas_dfs::{ChunkContent, DfsClient, FilesErrorKind, RenameOptions, WriteOptions};
@@ -413,4 +414,30 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     };
     assert!(is_open());
     eventually("the file is closed", async || !is_open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_relies_on_what_another_one_has_checked() {
+    let cluster = Cluster::of(3).await;
+    let written = write(&cluster.files().await, "/a", &lines(300_000)).await.unwrap();
+    let chunk = &written.record.chunks[0];
+    let path_on =
+        |node: &cluster::Node| object_path(node.store.dir(), chunk.object, chunk.size_bytes, Checksum(chunk.checksum));
+    let paths: Vec<_> = cluster.nodes.iter().map(path_on).filter(|path| path.exists()).collect();
+    assert!(cluster.files().await.check_near(chunk).await);
+    // A disk that fails leaves no trace of a change, so the content tells whether it was checked again.
+    let change = |change_time: bool| {
+        for path in &paths {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+            let file = fs::File::options().write(true).open(path).unwrap();
+            let modified = file.metadata().unwrap().modified().unwrap();
+            file.write_all_at(b"?", 5).unwrap();
+            file.set_modified(if change_time { modified + Duration::from_secs(1) } else { modified }).unwrap();
+        }
+    };
+    change(false);
+    let part = async || cluster.files().await.part_near(chunk, 5..6, true).await;
+    assert_eq!(part().await.as_deref(), Some(&b"?"[..]));
+    change(true);
+    assert_eq!(part().await, None);
 }
