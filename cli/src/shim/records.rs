@@ -122,6 +122,11 @@ impl ShimFolder {
         self.0.join("ends").join(token)
     }
 
+    /// The files of a job's program and script, if they are too large for a command line.
+    pub fn script_paths(&self, token: &str) -> [PathBuf; 2] {
+        ["program", "script"].map(|what| self.0.join("ends").join(format!("{token}.{what}")))
+    }
+
     /// Says something the first time that this folder is used for it.
     pub fn say_once(&self, what: &str, message: &str) {
         let marker = self.0.join("said").join(what.replace('/', "_"));
@@ -170,6 +175,9 @@ impl ShimFolder {
         // What remains is removed by the next command.
         let _ = fs::remove_file(self.0.join("jobs").join(format!("{}.json", record.job)));
         let _ = fs::remove_file(self.end_path(&record.token));
+        for path in self.script_paths(&record.token) {
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// All jobs that were submitted with this folder, with their present states.

@@ -21,8 +21,10 @@ use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::out;
 
-/// A script is one argument of a program, which the kernel bounds.
-const MAX_SCRIPT_BYTES: usize = 120_000;
+/// Maximum size of a script, as Slurm's by default.
+const MAX_SCRIPT_BYTES: usize = 4 << 20;
+/// Larger scripts and programs of jobs are files, because the kernel bounds arguments (128 KiB).
+const MAX_ARGUMENT_BYTES: usize = 120_000;
 /// With `--wait`, a lost dispatcher is dialled for this long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -315,7 +317,7 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
     let token = format!("{:x}-{:x}", now_unix_ms(), std::process::id());
     let partition = words.value("partition").unwrap_or("eyas").to_owned();
     let end_path = shim.end_path(&token).to_string_lossy().into_owned();
-    let runner = Runner {
+    let mut runner = Runner {
         variables: [
             ("SLURM_JOB_ID", "$EYAS_JOB_ID".to_owned()),
             ("SLURM_JOBID", "$EYAS_JOB_ID".to_owned()),
@@ -349,9 +351,20 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         inputs: &variables,
         links: of_links,
         end: &end_path,
+        script: None,
     };
-    let mut command = ["/bin/sh", "-c", &runner.program(), "sbatch"].map(Template::literal).to_vec();
-    command.push(Template::literal(script.as_str()));
+    let program = runner.program();
+    let mut command = Vec::new();
+    if program.len().max(script.len()) <= MAX_ARGUMENT_BYTES {
+        command.extend(["/bin/sh", "-c", &program, "sbatch", &script].map(Template::literal));
+    } else {
+        let [program_path, script_path] = shim.script_paths(&token);
+        let script_file = script_path.to_string_lossy().into_owned();
+        runner.script = Some(&script_file);
+        let written = fs::write(&program_path, runner.program()).and_then(|()| fs::write(&script_path, &script));
+        written.map_err(|e| format!("the script cannot be written to {}: {e}", script_path.display()))?;
+        command.extend(["/bin/sh", &program_path.to_string_lossy()].map(Template::literal));
+    }
     command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));
     let mut template = TaskTemplate::new(Program::Command(command));
     template.folder = WorkingFolder::Sandbox;

@@ -127,10 +127,12 @@ pub(crate) struct Runner<'a> {
     pub links: Vec<(&'a StagedLink, &'a str)>,
     /// The file for the end of the job, in a folder that all nodes see.
     pub end: &'a str,
+    /// The file of the script, in such a folder; without it, the script is the first argument of the program.
+    pub script: Option<&'a str>,
 }
 
 impl Runner<'_> {
-    /// The program for `sh -c`. Its arguments are the script and the arguments of the script.
+    /// The program for a shell. Its arguments are the script, unless that is in a file, and the arguments of the script.
     pub fn program(&self) -> String {
         let mut program = String::new();
         for (name, word) in &self.variables {
@@ -143,14 +145,18 @@ impl Runner<'_> {
         let to = if self.appends { ">>" } else { ">" };
         let error = self.error.as_ref().map_or("2>&1".into(), |error| format!("2{to}{error}"));
         let (folder, input, output, end) = (quoted(self.folder), &self.input, &self.output, quoted(self.end));
+        let (write_script, shift) = match self.script {
+            Some(file) => (format!("cat {}", quoted(file)), ":"),
+            None => ("printf %s \"$1\"".to_owned(), "shift"),
+        };
         // A signal goes to the script, too; this shell then waits for the end of the script.
         let _ = write!(
             program,
             "cd {folder} || exit 1\n\
              exec <{input} {to}{output} {error}\n\
              script=$EYAS_SANDBOX/.slurm_script\n\
-             printf %s \"$1\" >\"$script\" && chmod 700 \"$script\" || exit 1\n\
-             shift\n\
+             {write_script} >\"$script\" && chmod 700 \"$script\" || exit 1\n\
+             {shift}\n\
              trap : TERM INT\n\
              began=$(date +%s)\n\
              \"$script\" \"$@\"\n\

@@ -143,6 +143,31 @@ fn inputs_are_read_from_the_copies_of_the_node() {
 }
 
 #[test]
+fn scripts_and_their_links_may_be_larger_than_a_command_line() {
+    let shim = Shim::start(&[&[]]);
+    // A step that gathers the results of a thousand others.
+    let folder = "results of the steps before, in a folder whose name is long";
+    let (mut stage, mut read) = (String::new(), String::new());
+    for number in 0..1000 {
+        let path = shim.cluster.write(&format!("{folder}/{number}.txt"), &format!("{number}\n"));
+        let staged = path.to_str().unwrap().replace(' ', "\\ ").replace(',', "\\,");
+        stage += &format!("    ln -s {staged} lines{number}.txt\n");
+        read += &format!("cat lines{number}.txt # {}\n", "a comment ".repeat(10));
+    }
+    let script = format!(
+        "#!/bin/bash\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n{stage}}}\nnxf_stage\necho \"$1\"\n{read}"
+    );
+    assert!(script.len() > 200_000);
+    shim.cluster.write("job.sh", &script);
+    let job = shim.submit(&["-o", "out", "job.sh", "a word"]);
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(shim.cluster.read("out"), format!("a word\n{expected}"));
+    let link = std::fs::read_link(shim.cluster.work().join("lines7.txt")).expect("a link");
+    assert!(link.ends_with(format!("{folder}/7.txt")), "the link is restored: {}", link.display());
+}
+
+#[test]
 fn what_eyas_does_not_have_is_said() {
     let shim = Shim::start(&[&[]]);
     let refused = |words: &[&str], why: &str| {
