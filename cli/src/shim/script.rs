@@ -132,7 +132,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// The program for a shell. Its arguments are the script, unless that is in a file, and the arguments of the script.
+    /// The program for a shell. Its arguments are the script, unless it is in a file, and the arguments of the script.
     pub fn program(&self) -> String {
         let mut program = String::new();
         for (name, word) in &self.variables {

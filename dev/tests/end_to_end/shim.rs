@@ -149,13 +149,14 @@ fn scripts_and_their_links_may_be_larger_than_a_command_line() {
     let folder = "results of the steps before, in a folder whose name is long";
     let (mut stage, mut read) = (String::new(), String::new());
     for number in 0..1000 {
-        let path = shim.cluster.write(&format!("{folder}/{number}.txt"), &format!("{number}\n"));
+        let path = shim.cluster.write(&format!("{folder}/{number}.txt"), format!("{number}\n"));
         let staged = path.to_str().unwrap().replace(' ', "\\ ").replace(',', "\\,");
         stage += &format!("    ln -s {staged} lines{number}.txt\n");
         read += &format!("cat lines{number}.txt # {}\n", "a comment ".repeat(10));
     }
     let script = format!(
-        "#!/bin/bash\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n{stage}}}\nnxf_stage\necho \"$1\"\n{read}"
+        "#!/bin/bash\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n{stage}}}\nnxf_stage\n\
+         echo \"$1\"\n{read}"
     );
     assert!(script.len() > 200_000);
     shim.cluster.write("job.sh", &script);
