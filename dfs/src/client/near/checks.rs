@@ -3,7 +3,7 @@
 //!
 //! They are records of 64 bytes in a file in shared memory, which only this user can open and which is gone after the
 //! next start of the machine. A record tells the state of a file, the checksum of its content, and when that was found.
-//! Processes append records and read those of others.
+//! Each process appends records, and reads the records of other processes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -31,7 +31,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Content that was checked longer ago is checked again, as disks can damage what they keep.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
-/// What was checked: the state of a file, and the checksum of its content.
+/// A checked file: its state, and the checksum of its content.
 type Checked = (FileState, u64);
 
 /// The checks of this user on this machine. Without the file there are none.
@@ -51,10 +51,10 @@ struct Log {
     checked_s: HashMap<Checked, u64>,
 }
 
-/// What is to be done with the file before it is used again.
+/// Whether the log can still be used.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// Nothing.
+    /// It can be used.
     Open,
     /// Another process has removed it: it is opened again.
     Removed,
