@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -59,10 +60,15 @@ fn programs(cluster: &Cluster) -> Vec<(u32, u32)> {
     names.collect()
 }
 
-/// Waits for the first programs, and allows them to read.
-fn wait_for_programs(cluster: &Cluster, count: usize) -> Vec<(u32, u32)> {
-    let are_all = |programs: &Vec<_>| programs.len() >= count;
-    let programs = wait_for((count, "programs have begun"), || Some(programs(cluster)).filter(are_all));
+/// Waits for the first programs of a job that runs, and allows them to read.
+#[track_caller]
+fn wait_for_programs(cluster: &Cluster, map: &mut Child, count: usize) -> Vec<(u32, u32)> {
+    let programs = wait_for((count, "programs have begun"), || {
+        if let Some(status) = map.try_wait().unwrap() {
+            panic!("the job has ended, {status}: {}", io::read_to_string(map.stderr.take().unwrap()).unwrap());
+        }
+        Some(programs(cluster)).filter(|programs| programs.len() >= count)
+    });
     cluster.write("begin", "");
     programs
 }
@@ -156,8 +162,8 @@ fn a_chunk_is_divided_between_its_records() {
     let text: String = (0..60_000).map(|number| format!("{number} a line of one chunk\n")).collect();
     cluster.write("text", &text);
     cluster.run(&["dfs", "put", "text", "/text", "--chunk-size", "64MiB", "--format", "lines"]).exits(0);
-    let map = waiters(&cluster, &["--tasks", "2"]);
-    wait_for_programs(&cluster, 2);
+    let mut map = waiters(&cluster, &["--tasks", "2"]);
+    wait_for_programs(&cluster, &mut map, 2);
     cluster.write("go", "");
     let done = finish(map).exits(0).says(&["1 chunk in "]);
     assert!(sorted(&done.stdout) == sorted(&text), "{}", done.stderr);
@@ -223,8 +229,8 @@ fn the_programs_of_the_paper_say_what_coreutils_say() {
 #[test]
 fn a_killed_worker_runs_again_and_nothing_counts_twice() {
     let cluster = cluster(3);
-    let map = waiters(&cluster, &["--retries", "1"]);
-    let begun = wait_for_programs(&cluster, 3);
+    let mut map = waiters(&cluster, &["--retries", "1"]);
+    let begun = wait_for_programs(&cluster, &mut map, 3);
     begun[..2].iter().for_each(|(worker, _)| signal(*worker, Signal::KILL));
     cluster.write("go", "");
     is_all(&cluster, map);
@@ -234,15 +240,16 @@ fn a_killed_worker_runs_again_and_nothing_counts_twice() {
 fn a_worker_that_stands_still_loses_its_block_and_is_refused_when_it_goes_on() {
     let cluster = cluster(3);
     // Only this work is done twice.
-    let map = waiters(&cluster, &["--term", "2s", "--policy", "static"]);
-    let begun = wait_for_programs(&cluster, 3);
-    let [(still, its), (other, others)] = [begun[0], begun[1]];
+    let mut map = waiters(&cluster, &["--term", "3s", "--policy", "static"]);
+    let (still, _) = wait_for_programs(&cluster, &mut map, 3)[0];
     signal(still, Signal::STOP);
-    cluster.write(&format!("go-{its}"), "");
-    // The other worker commits, and its next program reads the chunks that the first has lost.
-    cluster.write(&format!("go-{others}"), "");
+    // The other workers commit, and the next program of one of them reads the chunks that the first has lost.
+    let begun = programs(&cluster);
+    for (_, program) in &begun {
+        cluster.write(&format!("go-{program}"), "");
+    }
     wait_until("its block is another's", || {
-        programs(&cluster).iter().filter(|(worker, _)| *worker == other).count() > 1
+        programs(&cluster).iter().any(|program| program.0 != still && !begun.contains(program))
     });
     signal(still, Signal::CONT);
     cluster.write("go", "");
@@ -252,8 +259,8 @@ fn a_worker_that_stands_still_loses_its_block_and_is_refused_when_it_goes_on() {
 #[test]
 fn nobody_waits_for_a_worker_whose_block_others_have_done() {
     let cluster = cluster(3);
-    let map = waiters(&cluster, &["--term", "1s"]);
-    let begun = wait_for_programs(&cluster, 3);
+    let mut map = waiters(&cluster, &["--term", "1s"]);
+    let begun = wait_for_programs(&cluster, &mut map, 3);
     signal(begun[0].0, Signal::STOP);
     cluster.write("go", "");
     is_all(&cluster, map);
@@ -262,8 +269,8 @@ fn nobody_waits_for_a_worker_whose_block_others_have_done() {
 #[test]
 fn a_run_goes_on_when_executors_are_killed() {
     let mut cluster = cluster(4);
-    let map = waiters(&cluster, &["--retries", "1", "--to", "/out"]);
-    wait_for_programs(&cluster, 4);
+    let mut map = waiters(&cluster, &["--retries", "1", "--to", "/out"]);
+    wait_for_programs(&cluster, &mut map, 4);
     let leads = leader(&cluster);
     // An executor that leads no run is gone for good. The executor that leads the run starts again.
     let other = (1..=4).find(|number| *number != leads).unwrap();
@@ -282,8 +289,8 @@ fn a_run_goes_on_when_executors_are_killed() {
 #[test]
 fn a_run_whose_leader_is_gone_for_good_fails_and_leaves_nothing() {
     let mut cluster = cluster(3);
-    let map = waiters(&cluster, &["--to", "/out"]);
-    wait_for_programs(&cluster, 3);
+    let mut map = waiters(&cluster, &["--to", "/out"]);
+    wait_for_programs(&cluster, &mut map, 3);
     let leads = leader(&cluster);
     cluster.executor(leads).kill();
     finish(map).exits(1).says(&["which led the job, has failed"]);
@@ -357,8 +364,8 @@ fn what_cannot_be_is_said() {
     );
     let mine = cluster.run(&["map", "/text", "-i", "mine.sh", "--", "mine.sh"]).exits(0).stdout;
     assert!(mine.lines().count() == 12000 && mine.lines().all(|line| line.starts_with("mine ")));
-    let map = waiters(&cluster, &[]);
-    wait_for_programs(&cluster, 1);
+    let mut map = waiters(&cluster, &[]);
+    wait_for_programs(&cluster, &mut map, 1);
     signal(map.id(), Signal::INT);
     finish(map).exits(130);
     assert_eq!(names(&cluster), ["/text"]);
