@@ -18,12 +18,14 @@ eyas.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
@@ -104,10 +106,21 @@ def seconds(asked: argparse.Namespace, system: str, executor: str, place: Path, 
         if executor == "local":
             return timed(words, work, plain, asked.steps)
         with Slurm(place / "slurm", NODES, SLOTS, "batch_sched_delay=0") as slurm:
-            # Jobs find the cluster by a folder that their environment names.
-            return timed(words, work, {**plain, "SLURM_CONF": slurm.environment["SLURM_CONF"]}, asked.steps)
+            # Jobs find the cluster in Slurm's own place, as Snakemake clears SLURM_CONF. Only this namespace sees it.
+            with mounted(slurm.folder, Path("/etc/slurm")):
+                return timed(words, work, plain, asked.steps)
     with ShimCluster(place / "eyas", "--nodes", str(NODES), "--slots", str(SLOTS)) as cluster:
         return timed(words, work, cluster.environment, asked.steps)
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, place: Path) -> Iterator[None]:
+    """Has `place` show a folder."""
+    subprocess.run(["mount", "--bind", folder, place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def timed(words: list[str], work: Path, environment: dict[str, str], steps: int) -> float:

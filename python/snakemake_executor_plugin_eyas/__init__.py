@@ -138,7 +138,9 @@ class Executor(RemoteExecutor):
                 format_cli_arg("--mode", self.get_exec_mode().item_to_choice()),
             ]
         )
-        return shlex.split(arguments)
+        words = shlex.split(arguments)
+        # One job needs no choice among jobs, for which the default scheduler starts a solver.
+        return words if job.is_group() else [*words, "--scheduler", "greedy"]
 
     def run_job(self, job: Any) -> None:
         """Submit a job, or the jobs of a group as one."""

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import tokenize
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +67,7 @@ def software_variables() -> dict[str, str]:
 
 
 def prepare() -> None:
-    """Import what jobs need, once in a worker."""
+    """Import and compile what jobs need, once in a worker."""
     import snakemake.cli
 
     # It also imports the plugins.
@@ -74,6 +75,8 @@ def prepare() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # The regular expression of all tokens, which Snakefiles are read with.
+    list(tokenize.generate_tokens(iter(["rule\n"]).__next__))
 
 
 def run(job: Job) -> Ended:
