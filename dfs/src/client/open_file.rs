@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use eyas_types::dfs::{Chunk, FileName};
+use eyas_types::dfs::FileName;
 use tokio::task::JoinHandle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
@@ -265,8 +265,9 @@ impl OpenFile {
                 recent.add(place, opened.clone());
                 recent.in_turn = if continues { recent.in_turn + 1 } else { 0 };
                 if continues && may_open_ahead {
-                    let ahead = self.ahead(place + 1, recent.in_turn);
-                    self.open_in_background(&mut recent, ahead);
+                    let later = self.file.record.chunks[place + 1..].iter().map(|chunk| chunk.size_bytes);
+                    let next = place + 1..place + 1 + count_ahead(later, recent.in_turn);
+                    self.open_in_background(&mut recent, next);
                 }
                 Ok(Some(opened))
             }
@@ -274,16 +275,6 @@ impl OpenFile {
             Err(failure) if failure.kind == FilesErrorKind::Lost => Ok(None),
             Err(failure) => Err(failure),
         }
-    }
-
-    /// The chunks from this place that are opened before they are read, up to `most`.
-    fn ahead(&self, place: usize, most: usize) -> Range<usize> {
-        let mut bytes = 0;
-        let fits = |chunk: &&Chunk| {
-            bytes += chunk.size_bytes;
-            bytes <= MAX_AHEAD_BYTES
-        };
-        place..place + self.file.record.chunks[place..].iter().take(most).take_while(fits).count()
     }
 
     /// Opens the chunks at these places, as far as they are not open, and gives up others.
@@ -311,9 +302,29 @@ impl OpenFile {
     }
 }
 
+/// How many of the next chunks are opened before they are read: up to `most`, and [`MAX_AHEAD_BYTES`].
+fn count_ahead(sizes_bytes: impl Iterator<Item = u64>, most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |size_bytes: &u64| {
+        bytes += size_bytes;
+        bytes <= MAX_AHEAD_BYTES
+    };
+    sizes_bytes.take(most).take_while(fits).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_are_opened_ahead_up_to_some_number_and_some_bytes() {
+        let count = |chunks, size_bytes, most| count_ahead(std::iter::repeat_n(size_bytes, chunks), most);
+        assert_eq!(count(10, 1, 3), 3);
+        assert_eq!(count(2, 1, 3), 2);
+        assert_eq!(count(10, MAX_AHEAD_BYTES / 4, 9), 4);
+        assert_eq!(count(10, MAX_AHEAD_BYTES / 4 + 1, 9), 3);
+        assert_eq!(count(10, MAX_AHEAD_BYTES + 1, 9), 0);
+    }
 
     #[test]
     fn the_chunk_that_was_not_read_for_the_longest_time_is_closed_first() {
