@@ -127,6 +127,13 @@ impl ShimFolder {
         ["program", "script"].map(|what| self.0.join("ends").join(format!("{token}.{what}")))
     }
 
+    /// Removes the files of a job's program and script, if there are any.
+    pub fn remove_script(&self, token: &str) {
+        for path in self.script_paths(token) {
+            let _ = fs::remove_file(path);
+        }
+    }
+
     /// Says something the first time that this folder is used for it.
     pub fn say_once(&self, what: &str, message: &str) {
         let marker = self.0.join("said").join(what.replace('/', "_"));
@@ -175,9 +182,7 @@ impl ShimFolder {
         // What remains is removed by the next command.
         let _ = fs::remove_file(self.0.join("jobs").join(format!("{}.json", record.job)));
         let _ = fs::remove_file(self.end_path(&record.token));
-        for path in self.script_paths(&record.token) {
-            let _ = fs::remove_file(path);
-        }
+        self.remove_script(&record.token);
     }
 
     /// All jobs that were submitted with this folder, with their present states.

@@ -248,11 +248,17 @@ pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalA
     let waits = request.words.has("wait");
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
     let Prepared { draft, mut record } = prepare(request, shim, global).await?;
-    shim.check_writable()?;
-    let mut client = connect(global).await?;
-    record.job = client.submit(draft).await?;
+    let submission = async {
+        shim.check_writable()?;
+        let mut client = connect(global).await?;
+        let job = client.submit(draft).await?;
+        Ok::<_, CliError>((client, job))
+    };
+    let (mut client, job) = submission.await.inspect_err(|_| shim.remove_script(&record.token))?;
+    record.job = job;
     if let Err(why) = shim.save(&record) {
         // Without a record, no command would know the job.
+        shim.remove_script(&record.token);
         client.ask(FromClient::Cancel { job: record.job, task: None }).await?;
         return Err(
             format!("the job was cancelled, because it cannot be noted in the folder of the shim: {why}").into()
@@ -362,7 +368,10 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         let script_file = script_path.to_string_lossy().into_owned();
         runner.script = Some(&script_file);
         let written = fs::write(&program_path, runner.program()).and_then(|()| fs::write(&script_path, &script));
-        written.map_err(|e| format!("the script cannot be written to {}: {e}", script_path.display()))?;
+        written.map_err(|e| {
+            shim.remove_script(&token);
+            format!("the script cannot be written to {}: {e}", script_path.display())
+        })?;
         command.extend(["/bin/sh", &program_path.to_string_lossy()].map(Template::literal));
     }
     command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Cluster, Done, wait_until};
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Done, signal, wait_until};
 
 /// A cluster with a shim.
 struct Shim {
@@ -166,6 +168,11 @@ fn scripts_and_their_links_may_be_larger_than_a_command_line() {
     assert_eq!(shim.cluster.read("out"), format!("a word\n{expected}"));
     let link = std::fs::read_link(shim.cluster.work().join("lines7.txt")).expect("a link");
     assert!(link.ends_with(format!("{folder}/7.txt")), "the link is restored: {}", link.display());
+    let kept = || std::fs::read_dir(shim.folder.join("ends")).unwrap().count();
+    let before = kept();
+    signal(shim.cluster.dispatcher(), Signal::KILL);
+    shim.run("sbatch", &["-o", "out", "job.sh"]).exits(1);
+    assert_eq!(kept(), before, "the script of a job that was not submitted is removed");
 }
 
 #[test]
