@@ -33,7 +33,8 @@ pub(crate) async fn call(
     global: &GlobalArgs,
 ) -> Result<ExitCode, CliError> {
     let shim = ShimFolder::at(folder);
-    if words.iter().any(|word| word == "--version" || word == "-V") {
+    // Behind a program or a script, they are its own.
+    if words.first().is_some_and(|word| word == "--version" || word == "-V") {
         crate::print::out!("slurm eyas {}", env!("CARGO_PKG_VERSION"))?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -510,6 +510,14 @@ fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), Tas
     eyas_matching::terms(requirements, rank).map(drop).map_err(|e| TaskFieldsError::Expression(e.to_string()))
 }
 
+/// Checks a match expression about executors, as the dispatcher would.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_requirements(requirements: &str) -> Result<(), TaskFieldsError> {
+    check_terms(Some(requirements), None)
+}
+
 /// Whether two words name the same file of the submission's folder.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     without_dot(a) == without_dot(b)

@@ -44,7 +44,8 @@ pub use get::{GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
     ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,
-    OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError, draft_job, read_job_file, read_job_text,
+    OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError, check_requirements, draft_job,
+    read_job_file, read_job_text,
 };
 pub use kept::KeptError;
 pub use map::{

@@ -45,7 +45,8 @@ pub type Effects = BTreeMap<String, BTreeMap<String, String>>;
 pub fn limits(effects: &Effects, files: &[(String, String)]) -> (String, Vec<String>) {
     let mut page = String::from(
         "# Limits\n\n<!-- made by `make generate` from the code and from limits.toml -->\n\nEvery queue, cache, buffer \
-         and retry has a bound. The value is the expression in the code; names end in their unit.\n",
+         and retry has a bound. The value is the expression in the code; names end in their unit. The Python modules \
+         have bounds of their own: [Python](../guides/python.md#limits).\n",
     );
     let mut wrong = Vec::new();
     let mut room = "";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import copy
 import gzip
 import io
 import json
@@ -251,8 +252,11 @@ def _layer_entries(
     """Return the files of a layer that higher layers neither have nor hide, and note them."""
     now_seen: set[str] = set()
     now_hidden: set[str] = set()
+    files: dict[str, tarfile.TarInfo] = {}
     for member in layer:
         name = os.path.normpath(member.name).lstrip("/")
+        if member.isreg():
+            files[name] = member
         folder, file = os.path.split(name)
         if file == _OPAQUE:
             now_hidden.add(folder + "/")
@@ -264,6 +268,11 @@ def _layer_entries(
         is_hidden = name in hidden or any(parent in hidden or parent + "/" in hidden for parent in above)
         if name in (".", "") or name in seen or is_hidden or member.isdev():
             continue
+        if member.islnk():
+            member.linkname = os.path.normpath(member.linkname).lstrip("/")
+            if member.linkname not in now_seen and member.linkname in files:
+                # Higher layers have another file of that name, or none: the link becomes the file.
+                member = copy.copy(files[member.linkname])
         now_seen.add(name)
         if not member.isdir():
             # A folder that it replaces.
@@ -271,8 +280,6 @@ def _layer_entries(
         member.name = name
         if member.isdir():
             member.mode |= 0o700
-        if member.islnk():
-            member.linkname = os.path.normpath(member.linkname).lstrip("/")
         yield member, layer.extractfile(member) if member.isreg() else None
     seen |= now_seen
     hidden |= now_hidden

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
 
-from . import _pickling
+from . import _pickling, _wrappers
 from ._files import Arguments
 from ._futures import Future, KeptFile, Outputs
 from ._state import State
@@ -18,8 +18,6 @@ from ._value_files import NO_FOLDER, ValueFiles
 
 #: Bytes of the function and the arguments of a call that are sent with it.
 _MAX_CALL_BYTES = 16 << 20
-
-
 #: A function and arguments of up to this many bytes each are sent without a further look.
 _MAX_PLAIN_BYTES = _pickling.LARGE_BYTES
 
@@ -54,7 +52,7 @@ class Call:
                 if arguments.values:
                     # The function refers to futures, and it is unpickled before the arguments are together.
                     arguments.cut((0, 0, 0, 0))
-                    self._function, args = pickled(_apply), (function, *args)
+                    self._function, args = pickled(_wrappers.apply), (function, *args)
                 self._arguments = _pickling.dumps((args, kwargs), is_small)
         except BaseException as error:
             _release(values() if self._files else None, self._files)
@@ -149,10 +147,6 @@ def _release(files: ValueFiles | None, paths: list[str]) -> None:
         paths.clear()
 
 
-def _apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
-
-
 #: Steps that wait for the end of the present one, in each thread. The end of a call ends those that wait for it, and
 #: so on: a chain of them may be longer than the stack.
 _turns = threading.local()
@@ -165,11 +159,18 @@ def _in_turn(step: Callable[[], None]) -> None:
         waiting.append(step)
         return
     _turns.waiting = waiting = collections.deque([step])
+    interrupt: BaseException | None = None
     try:
         while waiting:
-            waiting.popleft()()
+            try:
+                waiting.popleft()()
+            except BaseException as raised:
+                # The other steps are of other calls.
+                interrupt = interrupt or raised
     finally:
         del _turns.waiting
+    if interrupt is not None:
+        raise interrupt
 
 
 class _Deferred:
@@ -195,24 +196,25 @@ class _Deferred:
 def _act(future: Future[Any], act: Callable[[], None], state: State) -> None:
     """Act, unless a call that the future needs has failed: then it fails, too."""
     error: BaseException | None
+    interrupt: BaseException | None = None
+    is_wanted = True
     try:
         error = _failure(future._needs)
-        if error is None and not future.cancelled():
+        if error is None and (is_wanted := not future.cancelled()):
             act()
     except BaseException as raised:
         error = raised
+        interrupt = None if isinstance(raised, Exception) else raised
     try:
-        if error is not None:
+        if error is not None or not is_wanted:
             future._needs = ()
-            if future.set_running_or_notify_cancel():
+            # Tells those who wait for a future that was cancelled.
+            if future.set_running_or_notify_cancel() and error is not None:
                 future.set_exception(error)
-        elif future.cancelled():
-            future._needs = ()
     finally:
         state.undefer(future)
-    if error is not None and not isinstance(error, Exception):
-        # An interrupt.
-        raise error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _failure(needs: Iterable[object]) -> BaseException | None:
@@ -222,7 +224,8 @@ def _failure(needs: Iterable[object]) -> BaseException | None:
     for future in needed:
         if future.cancelled():
             return futures.CancelledError("a call whose result is an argument was cancelled")
-        if (error := future.exception()) is not None:
+        # A result in the cluster is not fetched for it.
+        if (error := futures.Future.exception(future)) is not None:
             return error
     return None
 

@@ -49,9 +49,14 @@ class Completed:
 class Words:
     """A command with placeholders in braces, such as ``sort {table} -o {sorted}``, for the keywords of a call."""
 
-    def __init__(self, command: str | Sequence[str], values: dict[str, object]) -> None:
-        """Find the placeholders. A text is split into words as a shell does."""
+    def __init__(self, command: str | Sequence[str], values: dict[str, object], *, has_own_words: bool = True) -> None:
+        """Find the placeholders. A text is split into words as a shell does.
+
+        Without ``has_own_words``, all text is in columns, so that other commands may be of the same kind.
+        """
         words = shlex.split(command) if isinstance(command, str) else list(command)
+        if not words:
+            raise ValueError("the command has no words: name a program")
         #: Words with numbers of columns in braces.
         self.words: list[str] = []
         #: The columns: the text, and whether it names an input.
@@ -68,7 +73,8 @@ class Words:
             parts: list[str] = []
             for literal, name, spec, conversion in string.Formatter().parse(word):
                 # Braces have a meaning for eyas, too, so text with braces is a column.
-                parts.append(f"{{{self._column(literal)}}}" if "{" in literal or "}" in literal else literal)
+                is_column = literal and not has_own_words or "{" in literal or "}" in literal
+                parts.append(f"{{{self._column(literal)}}}" if is_column else literal)
                 if name is None:
                     continue
                 if spec or conversion or name not in values:

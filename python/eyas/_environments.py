@@ -46,7 +46,9 @@ _FORMAT = "1"
 
 _PACKAGE = pathlib.Path(__file__).parent
 #: The modules of this package that workers import.
-_MODULES = ("__init__.py", "_by_value.py", "_files.py", "_pickling.py", "_shared.py", "_sides.py", "_worker.py")
+_MODULES = (
+    "__init__.py", "_by_value.py", "_files.py", "_pickling.py", "_shared.py", "_sides.py", "_worker.py", "_wrappers.py"
+)
 #: Names in a virtual environment that lead to its interpreter.
 _INTERPRETERS = re.compile(r"bin/python[0-9.]*t?")
 _PIP_SHOWN_BYTES = 4096
@@ -73,10 +75,6 @@ class Environment:
         """Return the words that start a worker. The path of the archive on the node follows them."""
         script = (_PACKAGE / "_start.sh").read_text()
         return ["sh", "-c", script, "eyas", self.kind, self.key, self.build, self.interpreter, self.origin, folder]
-
-
-def _build() -> str:
-    return f"{sys.implementation.cache_tag}{sys.abiflags} {sys.implementation._multiarch}"
 
 
 def _cache() -> pathlib.Path:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from . import _eyas, _pickling, _sides, _starts, _worker
+from . import _eyas, _pickling, _sides, _starts, _worker, _wrappers
 from ._calls import Call, after
 from ._files import RESULT_PATTERN, File
 from ._folders import SharedFolder, folder_of
@@ -41,6 +41,9 @@ _P = ParamSpec("_P")
 _MAX_ANSWER_BYTES = 16 << 20
 #: Bytes of an initializer and its arguments, which are in the environment of workers.
 _MAX_INITIALIZER_BYTES = 64 << 10
+
+#: Kinds of tasks that have words of their own. Further commands share kinds: those with as many words are of one.
+_MAX_OWN_TEMPLATES = 1000
 
 #: The words after the interpreter that start a worker.
 _CALL = ("-c", "from eyas._worker import main; main()")
@@ -210,11 +213,12 @@ class Executor(SeenExecutor):
         scope: Scope = _NO_FILES,
     ) -> Future[Any]:
         """Add a call with options of its own."""
+        # Before large arguments are written to files.
+        self._state.refuse_if_over()
         future: Future[Any] = Future()
         try:
             call = Call(function, args, kwargs, self._function_bytes, self._values)
         except BaseException as error:
-            self._state.refuse_if_over()
             # As for other executors, the error is the future's: it is no fault of the executor.
             future.set_running_or_notify_cancel()
             future.set_exception(error)
@@ -243,7 +247,7 @@ class Executor(SeenExecutor):
         """
         from ._commands import Words
 
-        words = Words(command, values)
+        words = Words(command, values, has_own_words=len(self._templates) < _MAX_OWN_TEMPLATES)
         template = self._template_of(tuple(words.words), tuple(words.outputs), self._options)
         future: Future[Completed] = Future()
         future._command, future._names = command, words.kept
@@ -258,6 +262,7 @@ class Executor(SeenExecutor):
         >>> table = executor.share(numpy.zeros((1000, 1000)))
         >>> executor.map(lambda table, row: table[row].sum(), itertools.repeat(table), range(1000))
         """
+        self._state.refuse_if_over()
         values = self._values()
         if values is None:
             raise ValueError(f"there is no folder for shared values: {NO_FOLDER}")
@@ -307,7 +312,7 @@ class Executor(SeenExecutor):
         else:
             chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
             own = options_of(fn)
-            submit = lambda chunk: self._submit(own, _run_chunk, (fn, chunk), {})
+            submit = lambda chunk: self._submit(own, _wrappers.chunk, (fn, chunk), {})
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -422,11 +427,6 @@ def _result_or_cancel(future: Future[_T], timeout: float | None) -> _T:
     finally:
         # The exception refers to this frame: no circle must stay.
         del future
-
-
-def _run_chunk(function: Callable[..., _T], chunk: Iterable[tuple[Any, ...]]) -> list[_T]:
-    """Call a function with each item of a part of the input of ``map``."""
-    return [function(*args) for args in chunk]
 
 
 def on_cluster(cluster: Cluster, options: ExecutorOptions) -> Executor:

@@ -7,7 +7,7 @@ import pathlib
 import threading
 from typing import Any
 
-__all__ = ["RESULT_PATTERN", "Arguments", "File", "Output", "input_path", "result_file"]
+__all__ = ["RESULT_PATTERN", "Arguments", "File", "Output", "input_path", "result_file", "value_of_future"]
 
 #: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of the task's number.
 #: It is no name of an input, such as the result of another call.
@@ -122,6 +122,11 @@ def result_file(task: int) -> str:
 def input_path(number: int) -> pathlib.Path:
     """In a worker: return the path of an input."""
     return pathlib.Path(os.fsdecode(_arguments().paths[number]))
+
+
+def value_of_future(number: int) -> Any:
+    """In a worker: return the result of a future."""
+    return _arguments().values[number]
 
 
 def _output_path(name: str) -> pathlib.Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,7 +51,8 @@ class SharedFolder:
         """Write a file, and return its path."""
         path = os.path.join(self._path, name)
         part = f"{path}.{os.urandom(8).hex()}.part"
-        os.makedirs(self._path, exist_ok=True)
+        os.makedirs(self._path, mode=0o755, exist_ok=True)
+        self._refuse_if_writable()
         write(part, pieces)
         try:
             os.rename(part, path)
@@ -59,10 +61,24 @@ class SharedFolder:
             raise
         return path
 
+    def _refuse_if_writable(self) -> None:
+        """Workers unpickle and run what is in the files. In a sticky folder, each user has files of their own."""
+        mode = os.stat(self._path).st_mode
+        if mode & 0o022 and not mode & stat.S_ISVTX:
+            raise PermissionError(
+                f"other users can write to {self._path}, where nodes find what they run: name a folder of your own as "
+                f"objects=, or run `chmod go-w {self._path}`"
+            )
+
     def find(self, name: str) -> str | None:
-        """Return the path of a file that is there."""
+        """Return the path of a file that is there, unless it is another user's or others may write to it."""
         path = os.path.join(self._path, name)
-        return path if os.path.exists(path) else None
+        try:
+            found = os.stat(path, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        return path if is_own else None
 
     def names(self) -> list[str]:
         """Return the names of all files."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from . import _eyas, _shared
 from ._errors import ClusterLost
-from ._files import Arguments, input_path, result_file
+from ._files import Arguments, input_path, result_file, value_of_future
 from ._seeing import SeenFuture
 
 _T = TypeVar("_T")
@@ -58,6 +58,12 @@ class Outputs:
         assert self._value is not None
         return self._value.result()
 
+    def error(self) -> BaseException | None:
+        """Return why the result cannot be had."""
+        self.load()
+        assert self._value is not None
+        return self._value.exception()
+
     def fetch(self, name: str, folder: str | os.PathLike[str]) -> None:
         """Download a file into a folder."""
         session = self.session
@@ -103,6 +109,14 @@ class Future(SeenFuture[_T]):
         result: object = super().result(timeout)
         return cast(_T, result.value() if isinstance(result, Outputs) else result)
 
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the exception of the call. A result that has stayed in the cluster is fetched, which may fail."""
+        error = super().exception(timeout)
+        if error is not None:
+            return error
+        result: object = super().result()
+        return result.error() if isinstance(result, Outputs) else None
+
     def _result_type(self) -> str:
         result: object = super().result()
         return "a value in the cluster" if isinstance(result, Outputs) else type(result).__name__
@@ -120,7 +134,7 @@ class Future(SeenFuture[_T]):
         if arguments is None:
             raise TypeError("a future can only be pickled as an argument of a call: use its result")
         arguments.values.append(self)
-        return _argument, (len(arguments.values) - 1,)
+        return value_of_future, (len(arguments.values) - 1,)
 
 
 class KeptFile:
@@ -140,7 +154,7 @@ class KeptFile:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Wait for the file, and download it."""
-        self.future.exception()
+        futures.Future.exception(self.future)
         outputs = self.future._outputs
         if outputs is None:
             self.future.result()
@@ -158,10 +172,4 @@ class KeptFile:
             raise TypeError("a file that stays in the cluster can only be pickled as an argument of a call")
         arguments.inputs.append(self)
         return input_path, (len(arguments.inputs) - 1,)
-
-
-def _argument(number: int) -> Any:
-    arguments = Arguments.now()
-    assert arguments is not None, "arguments are unpickled by workers"
-    return arguments.values[number]
 

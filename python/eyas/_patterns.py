@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _wrappers
 from ._options import options_of
 
 if TYPE_CHECKING:
@@ -18,10 +19,6 @@ _T = TypeVar("_T")
 _TILES_PER_WORKER = 8
 #: Most rows, and columns, of a tile: all of their files are on one node at the same time.
 _MAX_SIDE = 64
-
-
-def _tile(function: Callable[[Any, Any], _T], rows: list[Any], columns: list[Any]) -> list[list[_T]]:
-    return [[function(row, column) for column in columns] for row in rows]
 
 
 def all_pairs(
@@ -44,7 +41,7 @@ def all_pairs(
 
     own = options_of(function)
     strips = [
-        (part, [executor._submit(own, _tile, (function, part, others), {}) for others in parts(columns)])
+        (part, [executor._submit(own, _wrappers.tile, (function, part, others), {}) for others in parts(columns)])
         for part in parts(rows)
     ]
 

@@ -209,7 +209,8 @@ def _follow(waiting: dict[_F, None], display: _Display | None) -> Iterator[_F]:
             except queue.Empty:
                 pass
             else:
-                if future.cancelled() or future.exception() is not None:
+                # A result in the cluster is not fetched for it.
+                if future.cancelled() or futures.Future.exception(future) is not None:
                     counts.failed += 1
                 else:
                     counts.done += 1

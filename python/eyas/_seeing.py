@@ -33,10 +33,10 @@ class SeenFuture(futures.Future[_T]):
     _of: State | None = None
 
     def explain(self) -> Explanation:
-        """Return why the call waits, or where it runs and why, as ``eyas explain --json`` does."""
+        """Return why the call waits for a node, or where it runs and why, as ``eyas explain --json`` does."""
         state = self._of
         if state is None:
-            raise ValueError("the call was not submitted, or waits for its arguments")
+            raise ValueError("the call waits for futures among its arguments, or could not be submitted")
         answer = _eyas.ask("explain", job=state.session.job, task=self.task, **state.address)
         from ._views import Explanation
 
@@ -61,7 +61,7 @@ class SeenFuture(futures.Future[_T]):
         rows = self._details()
         state = "cancelled" if self.cancelled() else "has ended" if self.done() else "has not ended"
         if self.done() and not self.cancelled():
-            error = self.exception()
+            error = futures.Future.exception(self)
             rows.append(("returned", self._result_type()) if error is None else ("raised", repr(error)))
             rows += [("", note) for note in getattr(error, "__notes__", ())]
         return _html.block(f"Future: {state}", _html.table(rows))

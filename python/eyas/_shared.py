@@ -49,8 +49,8 @@ def laid_out(parts: list[memoryview]) -> Iterator[bytes | memoryview]:
 
 
 def write(path: str, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a new file. If it cannot be written, nothing stays."""
-    file = open(path, "xb")  # noqa: SIM115
+    """Write a new file, which no other user may write to. If it cannot be written, nothing stays."""
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
     try:
         with file:
             for piece in pieces:

@@ -106,6 +106,8 @@ class State:
                     continue
                 of = given if isinstance(given, Future) else given.future
                 assert of.task is not None, "it was added before"
+                if of._of is not self:
+                    raise ValueError(f"{given!r} is of another executor: save() it, and name the file as eyas.File")
                 numbers.append((of.task, 0 if isinstance(given, Future) else given.number))
         with self.lock:
             is_deferred = future in self.deferred
@@ -209,7 +211,8 @@ class State:
             self.pending, self.deferred = {}, set()
         for future in ended:
             future._needs = ()
-            if not future.done() and future.set_running_or_notify_cancel():
+            # One that was cancelled tells those who wait for it.
+            if (future.cancelled() or not future.done()) and future.set_running_or_notify_cancel():
                 future.set_exception(ClusterLost(str(why)))
 
     def end(self, why: BaseException | None) -> None:
@@ -254,7 +257,7 @@ def _forget_all() -> None:
         state.lock = threading.RLock()
         state.values_lock = threading.Lock()
         if state.values is not None:
-            state.values.lock = threading.Lock()
+            state.values.lock = threading.RLock()
         if state.cluster is not None:
             state.cluster.forget()
         state.broken = ClusterLost("an executor cannot be used in a process that was forked after its start")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import pathlib
 import threading
 from collections.abc import Iterable
 
@@ -20,6 +21,12 @@ NO_FOLDER = (
 )
 
 
+def _place() -> str:
+    """Name the numbers of processes that this one sees: the host's since it was started, or a container's."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    return f"{os.uname().nodename}-{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
+
+
 class ValueFiles:
     """Files of one executor in a folder that nodes see. They are removed when it ends."""
 
@@ -27,9 +34,11 @@ class ValueFiles:
         """Remove what executors of this host have left in the folder whose process was killed."""
         self._folder = folder
         # Other executors have files in the folder, too.
-        self._token = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
+        place = _place()
+        self._token = f"{place}-{os.getpid()}-{os.urandom(4).hex()}"
         self._number = itertools.count()
-        self.lock = threading.Lock()
+        # Of the same thread, too: a collection of garbage may cancel calls anywhere.
+        self.lock = threading.RLock()
         #: The names of files, by their paths.
         self._names: dict[str, str] = {}
         #: The file of each content, by its digest, and the other way round.
@@ -45,10 +54,12 @@ class ValueFiles:
         # Imported late, because few programs have such files.
         import re
 
-        abandoned = re.compile(rf"(?:argument|value)-{re.escape(os.uname().nodename)}-(\d+)-")
+        abandoned = re.compile(rf"(?:argument|value)-{re.escape(place)}-(\d+)-")
         for name in folder.names():
             if (found := abandoned.match(name)) and not os.path.exists(f"/proc/{found[1]}"):
-                folder.remove(name)
+                # It may be another user's.
+                with contextlib.suppress(OSError):
+                    folder.remove(name)
 
     def _write(self, kind: str, pieces: Iterable[bytes | memoryview]) -> str:
         # No name is used twice: nodes take a file for what it was before.
@@ -74,14 +85,29 @@ class ValueFiles:
         return self._keep(os.urandom(16), sum(part.nbytes for part in parts), laid_out(parts))
 
     def _keep(self, digest: bytes, size: int, pieces: Iterable[bytes | memoryview]) -> str:
+        if (path := self._used(digest)) is not None:
+            return path
+        # Results are received meanwhile, which needs the lock.
+        written = self._write("argument", pieces)
+        with self.lock:
+            path = self._used(digest)
+            if path is None:
+                self._of[digest], self._digests[written], self._sizes[written] = written, digest, size
+                self._uses[written] = 1
+                return written
+            name = self._names.pop(written)
+        # Another thread was faster.
+        self._remove([name])
+        return path
+
+    def _used(self, digest: bytes) -> str | None:
+        """Return the path of the file with some content, for one more call, if there is one."""
         with self.lock:
             path = self._of.get(digest)
-            if path is None:
-                path = self._write("argument", pieces)
-                self._of[digest], self._digests[path], self._sizes[path] = path, digest, size
-            self._spare.pop(path, None)
-            self._uses[path] = self._uses.get(path, 0) + 1
-        return path
+            if path is not None:
+                self._spare.pop(path, None)
+                self._uses[path] = self._uses.get(path, 0) + 1
+            return path
 
     def release(self, paths: Iterable[str]) -> None:
         """A call no longer needs files."""

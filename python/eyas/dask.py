@@ -89,7 +89,7 @@ class _Run:
                     del self._values[key]
 
     def _end(self, key: Hashable, node: GraphNode, future: futures.Future[Any]) -> None:
-        error = futures.CancelledError() if future.cancelled() else future.exception()
+        error = futures.CancelledError() if future.cancelled() else futures.Future.exception(future)
         with self._lock:
             self._outstanding.pop(key, None)
             if error is not None and self._error is None:

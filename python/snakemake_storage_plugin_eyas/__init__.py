@@ -188,29 +188,47 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
             self.files.put_file(str(local), self.path)
             return
         # The old folder stays until the new one is whole.
-        new = f"{self.path}.new-{os.urandom(4).hex()}"
+        mark = os.urandom(4).hex()
+        new, old = f"{self.path}.new-{mark}", f"{self.path}.old-{mark}"
         try:
             self._store_below(local, new)
-            with contextlib.suppress(FileNotFoundError):
-                self.files.rm(self.path, recursive=True)
-            self.files.mv(new, self.path)
         except BaseException:
             with contextlib.suppress(OSError):
-                self.files.rm(new, recursive=True)
+                self._remove(new)
             raise
+        has_old = self.exists()
+        if has_old:
+            self.files.mv(self.path, old)
+        try:
+            self.files.mv(new, self.path)
+        except BaseException:
+            if has_old:
+                with contextlib.suppress(OSError):
+                    self.files.mv(old, self.path)
+            raise
+        if has_old:
+            self._remove(old)
 
-    def _store_below(self, local: Path, path: str) -> None:
-        """Store a local folder."""
+    def _store_below(self, local: Path, path: str, above: tuple[str, ...] = ()) -> None:
+        """Store a local folder. Links are followed."""
+        real = os.path.realpath(local)
+        if real in above:
+            raise WorkflowError(f"{local} leads back to {real}, in which it is: a folder with such a link has no end")
         self.files.makedirs(path, exist_ok=True)
-        for folder, _, names in os.walk(local):
-            below = os.path.normpath(os.path.join(path, os.path.relpath(folder, local)))
-            self.files.makedirs(below, exist_ok=True)
-            for name in names:
-                self.files.put_file(os.path.join(folder, name), f"{below}/{name}")
+        for entry in sorted(local.iterdir()):
+            if entry.is_dir():
+                self._store_below(entry, f"{path}/{entry.name}", (*above, real))
+            else:
+                self.files.put_file(str(entry), f"{path}/{entry.name}")
+
+    def _remove(self, path: str) -> None:
+        # A name that is not there would be a pattern.
+        if self.files.exists(path):
+            self.files.rm(path, recursive=not self.files.isfile(path))
 
     def remove(self) -> None:
         """Remove the file or folder."""
-        self.files.rm(self.path, recursive=not self.is_file())
+        self._remove(self.path)
 
     def touch(self) -> None:
         """Set the time of the last write; of a folder, that of its files."""

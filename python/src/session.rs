@@ -18,18 +18,18 @@ use eyas_client::types::{
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
-    Draft,
+    Draft, check_requirements,
 };
 use pyo3::create_exception;
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use tokio::runtime::Runtime;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::downloads::Downloads;
-use crate::waiting::{connect, wait_once};
+use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
 
 create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
 
@@ -87,8 +87,9 @@ struct Shared {
 #[pyclass(frozen)]
 pub struct CallSession {
     shared: Arc<Shared>,
-    runtime: Mutex<Option<Runtime>>,
-    inputs: Mutex<AttachedInputs>,
+    /// Shared with threads that look up inputs.
+    runtime: Mutex<Option<Arc<Runtime>>>,
+    inputs: AsyncMutex<AttachedInputs>,
     downloads: Downloads,
     /// Id of the job.
     #[pyo3(get)]
@@ -203,9 +204,9 @@ impl CallSession {
         });
         runtime.spawn(send(shared.clone(), sender));
         runtime.spawn(receive(shared.clone(), receiver));
-        let inputs = Mutex::new(AttachedInputs::new(&cluster));
+        let inputs = AsyncMutex::new(AttachedInputs::new(&cluster));
         let downloads = Downloads::new(cluster);
-        Ok(CallSession { shared, runtime: Mutex::new(Some(runtime)), inputs, downloads, job: job.0 })
+        Ok(CallSession { shared, runtime: Mutex::new(Some(Arc::new(runtime))), inputs, downloads, job: job.0 })
     }
 
     /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or, with `is_command`, are
@@ -236,6 +237,10 @@ impl CallSession {
     ) -> PyResult<u16> {
         let paths = (0..inputs.len() as u32).map(|input| Template(vec![TemplatePart::Input(input)]));
         let parse = |word: &String| if is_command { Template::parse(word) } else { Template::literal(word.as_str()) };
+        if let Some(requirements) = &requirements {
+            // The dispatcher would refuse all that is sent with it.
+            check_requirements(requirements).map_err(|why| PyValueError::new_err(why.to_string()))?;
+        }
         let words = words.iter().map(parse).chain(paths).collect();
         let program = if is_command { Program::Command(words) } else { Program::Call(words) };
         let mut template = TaskTemplate::new(program);
@@ -270,20 +275,22 @@ impl CallSession {
     /// Looks up paths and URLs of inputs, and returns their numbers.
     fn look_up(&self, py: Python<'_>, names: Vec<PyBackedBytes>) -> PyResult<Vec<u32>> {
         let names: Vec<_> = names.iter().map(|name| Name::from(&name[..])).collect();
-        py.detach(|| {
-            let mut known = lock(&self.inputs);
-            let runtime = lock(&self.runtime);
-            let runtime = runtime.as_ref().ok_or_else(|| error("the session has ended"))?;
-            let look = |name| match runtime.block_on(known.object(name)) {
-                Ok((number, object)) => {
-                    // In the order of their numbers: the inputs are still locked.
-                    lock(&self.shared.unsent).objects.extend(object);
-                    Ok(number)
-                }
-                Err(why) => Err(PyOSError::new_err(why.to_string())),
-            };
-            names.iter().map(look).collect()
-        })
+        // Not locked meanwhile: other threads ask whether the session is over.
+        let runtime = lock(&self.runtime).clone().ok_or_else(|| error("the session has ended"))?;
+        let looking = async {
+            let mut known = self.inputs.lock().await;
+            let mut numbers = Vec::with_capacity(names.len());
+            for name in &names {
+                let (number, object) = known.object(name).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
+                // In the order of their numbers: the inputs are still locked.
+                lock(&self.shared.unsent).objects.extend(object);
+                numbers.push(number);
+            }
+            Ok(numbers)
+        };
+        let numbers = wait(py, &runtime, looking).flatten();
+        py.detach(|| end_runtime(runtime));
+        numbers
     }
 
     /// Adds a task, and returns its number. A column is its text, and whether it is the path of an input: of the next
@@ -407,11 +414,18 @@ impl CallSession {
         let runtime = lock(&self.runtime).take();
         if let Some(runtime) = runtime {
             py.detach(|| {
-                runtime.shutdown_timeout(Duration::from_secs(1));
+                end_runtime(runtime);
                 self.downloads.close();
             });
             end(&self.shared, String::new());
         }
+    }
+}
+
+/// Ends a runtime, unless another thread still uses it, which then ends it.
+fn end_runtime(runtime: Arc<Runtime>) {
+    if let Some(runtime) = Arc::into_inner(runtime) {
+        runtime.shutdown_timeout(END_DEADLINE);
     }
 }
 

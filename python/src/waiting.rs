@@ -11,7 +11,7 @@ use tokio::time::timeout;
 const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
 
 /// Time that the threads of a runtime have to end.
-const END_DEADLINE: Duration = Duration::from_secs(1);
+pub(crate) const END_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Waits for work. Other threads of Python run meanwhile, and signals are handled.
 ///

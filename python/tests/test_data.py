@@ -1,5 +1,6 @@
 """Results and files that stay in the cluster, and futures as arguments."""
 
+import asyncio
 import contextlib
 import functools
 import gc
@@ -64,6 +65,63 @@ def test_the_failure_of_an_argument_is_that_of_the_call(executor):
     assert cancelled.cancel()
     with pytest.raises(futures.CancelledError):
         dependent.result(LONG_S)
+
+
+def test_an_exit_in_a_call_is_an_exception_of_the_calls_that_need_it_and_of_no_other(executor):
+    running = executor.submit(later, 7, 0.5)
+    ended = executor.submit(sys.exit, 3)
+    dependent = [executor.submit(abs, ended) for _ in range(3)]
+    futures.wait([ended])
+    dependent.append(executor.submit(abs, ended))
+    for future in dependent:
+        assert isinstance(future.exception(LONG_S), SystemExit)
+    assert running.result(LONG_S) == 7
+
+
+def test_those_who_wait_for_cancelled_calls_are_told(executor):
+    slow = executor.submit(later, 1, 0.5)
+    waits = executor.submit(abs, slow)
+    assert waits.cancel()
+    assert futures.wait([waits], LONG_S).done == {waits}
+    other = eyas.local(max_workers=1)
+    runs = other.submit(time.sleep, LONG_S)
+    deadline = time.monotonic() + LONG_S
+    while not runs.running():
+        assert time.monotonic() < deadline
+    # The connection ends before the cluster confirms it.
+    with other._state.lock:
+        runs.cancel()
+        other._state.break_with(eyas.ClusterLost("a test"))
+    assert futures.wait([runs], LONG_S).done == {runs}
+    other.shutdown()
+
+
+def raise_here(of, content):
+    if os.getpid() == of:
+        raise ValueError("it does not unpickle here")
+    return content
+
+
+class UnreadableHere:
+    def __init__(self, client):
+        self.client = client
+
+    def __reduce__(self):
+        return raise_here, (self.client, bytes(2 << 20))
+
+
+def test_a_large_result_that_cannot_be_read_is_an_error_also_for_asyncio(executor):
+    client = os.getpid()
+
+    async def call():
+        loop = asyncio.get_running_loop()
+        return await asyncio.wait_for(loop.run_in_executor(executor, UnreadableHere, client), LONG_S)
+
+    with pytest.raises(ValueError, match="not unpickle here"):
+        asyncio.run(call())
+    made = executor.submit(UnreadableHere, client)
+    assert isinstance(made.exception(LONG_S), ValueError)
+    assert executor.submit(len, made).result(LONG_S) == 2 << 20
 
 
 def test_a_call_runs_while_a_node_has_it(executor):
@@ -315,6 +373,33 @@ def test_files_of_arguments_that_no_call_needs_are_removed_from_some_size_on(mon
         assert len(list(folder.iterdir())) <= 3
 
 
+def test_an_executor_that_is_over_writes_no_files():
+    with eyas.local(max_workers=1) as executor:
+        folder = pathlib.Path(executor._state.cluster.objects)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(len, bytes(4 << 20))
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.share(1)
+    assert not folder.exists()
+
+
+def test_values_are_not_written_where_others_may_write(tmp_path):
+    folder = tmp_path / "values"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with eyas.local(max_workers=1, objects=folder) as executor:
+        with pytest.raises(PermissionError, match="other users can write to .*values.*chmod go-w"):
+            executor.share(1)
+        folder.chmod(0o755)
+        old = os.umask(0)
+        try:
+            assert executor.submit(len, bytes(2 << 20)).result(LONG_S) == 2 << 20
+            [file] = folder.iterdir()
+        finally:
+            os.umask(old)
+        assert file.stat().st_mode & 0o022 == 0
+
+
 def test_options_of_functions_hold_in_chunks_and_tiles(executor):
     @eyas.options(timeout=0.3)
     def slow(one, two=None):
@@ -333,6 +418,10 @@ def test_futures_of_others_are_arguments_or_refused(executor, tmp_path):
         assert executor.submit(len, other.submit(bytes, 20 << 20)).result(LONG_S) == 20 << 20
         kept = other.submit(lambda path: path.write_text("kept"), eyas.Output())
         kept.result(LONG_S)
+        with pytest.raises(ValueError, match="of another executor: save"):
+            executor.submit(len, kept.output()).result(LONG_S)
+        with pytest.raises(ValueError, match="of another executor: save"):
+            executor.run("cat {file}", file=kept.output()).result(LONG_S)
     with pytest.raises(eyas.ClusterLost, match="before that"):
         kept.output().save(tmp_path / "late")
     with futures.ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="pass its result"):

@@ -155,6 +155,14 @@ def test_files_and_other_workers_in_an_environment(environment, tmp_path):
             assert executor.submit(len, executor.share([1, 2, 3])).result(LONG_S) == 3
 
 
+def test_chunks_tiles_and_futures_in_functions_in_an_environment(environment):
+    with eyas.local(max_workers=1, environment=environment) as executor:
+        assert list(executor.map(abs, range(-4, 0), chunksize=3)) == [4, 3, 2, 1]
+        assert list(executor.all_pairs([2, 3], [1, 2], pow)) == [[2, 4], [3, 9]]
+        one = executor.submit(abs, -1)
+        assert executor.submit(lambda: one).result(LONG_S) == 1
+
+
 def test_an_unpacking_that_was_killed_is_done_again(environment, tmp_path):
     """A worker that ends while it unpacks, here by its `tar`, leaves nothing that another one takes for whole."""
     tools = tmp_path / "tools"
@@ -409,6 +417,24 @@ def docker_archive(root, path, compress=bytes):
 
 def zstd(content):
     return subprocess.run(["zstd", "-q"], input=content, capture_output=True, check=True).stdout
+
+
+def test_a_hard_link_stays_when_a_higher_layer_replaces_its_other_name(tmp_path):
+    root, image = tmp_path / "root", tmp_path / "image.tar"
+    root.mkdir()
+    for name in ("removed", "marker", "plain"):
+        (root / name).write_text(f"{name}\n")
+        os.link(root / name, root / f"{name}-too")
+    docker_archive(root, image)
+    members = {member.name: (member, content and content.read()) for member, content in _archives.image_entries(image)}
+    assert {name: content for name, (_, content) in members.items() if content} == {
+        "marker": b"upper\n",
+        "marker-too": b"marker\n",
+        "plain": b"plain\n",
+        "removed-too": b"of the lower layer\n",
+    }
+    links = {name: member.linkname for name, (member, _) in members.items() if member.islnk()}
+    assert links == {"plain-too": "plain"}
 
 
 @pytest.mark.skipif(not (shutil.which("zstd") or os.environ.get("CI")), reason="there is no zstd here")

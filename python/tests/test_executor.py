@@ -18,6 +18,7 @@ import time
 from concurrent import futures
 
 import eyas
+from eyas import _executor
 import pytest
 from programs import LONG_S, script
 
@@ -235,6 +236,25 @@ def test_commands(executor, tmp_path):
             executor.run(command, **values)
 
 
+def test_many_different_commands_are_of_few_kinds(executor, monkeypatch):
+    monkeypatch.setattr(_executor, "_MAX_OWN_TEMPLATES", len(executor._templates))
+    calls = [executor.run(f"printf '%s {{{{x}}}} {number}' {{word}}", word="a b") for number in range(20)]
+    outputs = [call.result(LONG_S).stdout.decode() for call in calls]
+    assert outputs == [f"a b {{x}} {number}" for number in range(20)]
+    assert len(executor._templates) <= _executor._MAX_OWN_TEMPLATES + 1
+    with pytest.raises(ValueError, match="no words"):
+        executor.run("")
+
+
+def test_an_output_may_replace_that_of_an_earlier_call(executor, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    for number, folder in enumerate(["folder", "link", "link"]):
+        output = eyas.Output(tmp_path / folder / "out")
+        executor.submit(lambda path, text: path.write_text(text), output, str(number)).result(LONG_S)
+        assert (tmp_path / "folder" / "out").read_text() == str(number)
+
+
 def test_reuse_says_what_a_call_finds_of_earlier_ones():
     def count():
         import builtins
@@ -391,6 +411,13 @@ def test_the_memory_of_a_call_is_limited():
         with pytest.raises(eyas.CallFailed, match="memory"):
             executor.submit(lambda: (bytearray(700 << 20), time.sleep(LONG_S))).result(LONG_S)
         assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_a_wrong_option_harms_no_other_call(executor):
+    running = executor.submit(time.sleep, 0.5)
+    with pytest.raises(ValueError, match="node.label"):
+        executor.with_options(requirements='node.label.site == "a"')
+    assert running.result(LONG_S) is None
 
 
 def test_options_of_single_calls(executor):

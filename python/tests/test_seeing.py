@@ -209,7 +209,7 @@ def test_a_completed_command_is_shown_in_short(executor):
 
 
 def test_a_call_that_was_not_submitted_cannot_be_explained(executor):
-    with pytest.raises(ValueError, match="not submitted"):
+    with pytest.raises(ValueError, match="could not be submitted"):
         executor.submit(abs, threading.Lock()).explain()
 
 

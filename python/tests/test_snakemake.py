@@ -1,5 +1,6 @@
 """Snakemake with jobs on eyas."""
 
+import logging
 import os
 import pathlib
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 import types
+from unittest import mock
 
 import pytest
 
@@ -254,6 +256,44 @@ rule gather:
         # The copy is the one of the node, without another one of its bytes.
         assert all(int(links) > 1 for links in lines[::2])
         assert "Nothing to be done" in snakemake(*words)
+
+
+def test_folders_of_the_cluster(tmp_path):
+    """A folder is stored with what its links lead to. Its name is no pattern, and it replaces the old folder whole."""
+    pytest.importorskip("fsspec")
+    from files_cluster import files_cluster
+    from snakemake_interface_common.exceptions import WorkflowError
+    from snakemake_storage_plugin_eyas import StorageProvider, StorageProviderSettings
+
+    with files_cluster() as access:
+        provider = StorageProvider(
+            local_prefix=tmp_path / "local",
+            logger=logging.getLogger("test"),
+            settings=StorageProviderSettings(access=str(access)),
+        )
+        neighbour, stored = provider.object("eyas:///out/run1"), provider.object("eyas:///out/run[1]")
+        for of in (neighbour, stored):
+            (of.local_path() / "parts").mkdir(parents=True)
+            (of.local_path() / "parts" / "a").write_text("a")
+            (of.local_path() / "latest").symlink_to("parts")
+            of.store_object()
+        assert sorted(stored._below()) == ["/out/run[1]/latest/a", "/out/run[1]/parts/a"]
+        (stored.local_path() / "latest").unlink()
+        stored.store_object()
+        assert list(stored._below()) == ["/out/run[1]/parts/a"]
+        with mock.patch.object(stored.files, "mv", side_effect=[None, ConnectionError("lost"), None]) as moves:
+            with pytest.raises(ConnectionError):
+                stored.store_object()
+        (_, aside), (_, _), (back, to) = (call.args for call in moves.call_args_list)
+        assert (back, to) == (aside, stored.path), "the old folder has its name again"
+        (stored.local_path() / "parts" / "round").symlink_to(stored.local_path())
+        with pytest.raises(WorkflowError, match="leads back"):
+            stored.store_object()
+        names = {name.rsplit("/", 1)[1].split(".")[0] for name in stored.files.ls("/out", detail=False)}
+        assert names == {"run1", "run[1]"}
+        stored.remove()
+        stored.remove()
+        assert neighbour.exists() and not stored.exists()
 
 
 def test_a_mount_that_fails():

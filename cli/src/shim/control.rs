@@ -91,7 +91,9 @@ pub(crate) async fn scancel(words: &[String], shim: &ShimFolder, global: &Global
             code = ExitCode::FAILURE;
         }
     }
-    let is = |option: &str, given: &str| words.list(option).is_none_or(|list| list.iter().any(|one| one == given));
+    let users = words.users();
+    let is_in = |list: Option<&Vec<String>>, given: &str| list.is_none_or(|list| list.iter().any(|one| one == given));
+    let is = |option: &str, given: &str| is_in(words.list(option).as_ref(), given);
     let is_state = |job: &ShimJob| {
         let (long, short) = job.state.names();
         let is_one = |state: &String| [long, short].iter().any(|name| name.eq_ignore_ascii_case(state));
@@ -100,7 +102,8 @@ pub(crate) async fn scancel(words: &[String], shim: &ShimFolder, global: &Global
     for job in jobs.iter().filter(|job| !job.state.has_ended()) {
         let record = &job.record;
         let is_named = words.others.is_empty() || words.others.contains(&record.job.to_string());
-        let is_meant = is("user", &record.user) && is("name", &record.name) && is("partition", &record.partition);
+        let is_meant =
+            is_in(users.as_ref(), &record.user) && is("name", &record.name) && is("partition", &record.partition);
         if is_named && is_meant && is_state(job) {
             client.ask(FromClient::Cancel { job: record.job, task: None }).await?;
         }
@@ -287,6 +290,12 @@ pub(crate) fn srun(words: &[String]) -> Result<ExitCode, CliError> {
     let words = parse(words, &[SRUN], true).map_err(|e| format!("srun: {e}"))?;
     if std::env::var_os("SLURM_JOB_ID").is_none() {
         return Err("srun: outside of a job, use `sbatch --wait`, or `eyas run`".into());
+    }
+    if words.has("time") {
+        return Err("srun: eyas has no time limits of parts of a job: use `timeout`, or --time of sbatch".into());
+    }
+    if let Some(other) = words.value("export").filter(|list| *list != "ALL") {
+        return Err(format!("srun: --export={other}: the program has all variables of the job; use `env -i`").into());
     }
     for option in ["ntasks", "nodes"] {
         let number = words.value(option).unwrap_or("1");

@@ -55,7 +55,7 @@ fn selected(jobs: Vec<ShimJob>, words: &Words) -> Vec<ShimJob> {
     let list = |names: [&str; 2]| names.iter().find_map(|name| words.list(name));
     let ids = words.list("jobs");
     let (names, states) = (words.list("name"), list(["states", "state"]));
-    let (users, partitions) = (words.list("user"), words.list("partition"));
+    let (users, partitions) = (words.users(), words.list("partition"));
     let has =
         |list: &Option<Vec<String>>, given: &str| list.as_ref().is_none_or(|list| list.iter().any(|x| x == given));
     let is_selected = |job: &ShimJob| {

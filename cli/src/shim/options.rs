@@ -1,6 +1,8 @@
 //! Words of a command line as Slurm's commands read them: `-J NAME`, `-JNAME`, `--job-name NAME`, `--job-name=NAME`,
 //! unique beginnings of long names, and groups of letters.
 
+use eyas_client::name_of_user;
+
 /// An option of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownOption {
@@ -61,6 +63,11 @@ impl Words {
     pub fn last(&self, group: &[&str]) -> Option<(&'static str, &str)> {
         let last = self.options.iter().rev().find(|(given, _)| group.contains(given));
         last.map(|(option, value)| (*option, value.as_str()))
+    }
+
+    /// The users whose jobs are meant; `None` if those of all users are.
+    pub fn users(&self) -> Option<Vec<String>> {
+        if self.has("me") { Some(vec![name_of_user()]) } else { self.list("user") }
     }
 
     /// The parts of a value that commas separate; none if the option was not given.

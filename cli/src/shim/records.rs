@@ -2,8 +2,9 @@
 //! that have submitted a job ask for its end later than that.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -114,7 +115,10 @@ impl ShimFolder {
 
     /// Makes the folders for records.
     pub fn make(&self) -> std::io::Result<()> {
-        ["jobs", "ends", "said"].iter().try_for_each(|name| fs::create_dir_all(self.0.join(name)))
+        // Nodes run what is in it: no other user may write to it, whatever the umask is.
+        let mut maker = DirBuilder::new();
+        maker.recursive(true).mode(0o755);
+        ["jobs", "ends", "said"].iter().try_for_each(|name| maker.create(self.0.join(name)))
     }
 
     /// The file for the end of a job.
@@ -125,6 +129,13 @@ impl ShimFolder {
     /// The files of a job's program and script, if they are too large for a command line.
     pub fn script_paths(&self, token: &str) -> [PathBuf; 2] {
         ["program", "script"].map(|what| self.0.join("ends").join(format!("{token}.{what}")))
+    }
+
+    /// Writes the file of a job's program or script, for this user alone to write to.
+    pub fn write_script(path: &Path, text: &str) -> Result<(), CliError> {
+        let file = File::options().write(true).create_new(true).mode(0o644).open(path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        Ok(written.map_err(|e| format!("the script cannot be written to {}: {e}", path.display()))?)
     }
 
     /// Removes the files of a job's program and script, if there are any.

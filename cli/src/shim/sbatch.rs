@@ -240,6 +240,8 @@ fn exported(words: &Words) -> Vec<(String, Name)> {
 struct Prepared {
     draft: Draft,
     record: JobRecord,
+    /// The files of a large script, to be written before the job is submitted, and their content.
+    files: Vec<(PathBuf, String)>,
 }
 
 /// Runs `sbatch`.
@@ -247,9 +249,12 @@ pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalA
     let request = read_request(words)?;
     let waits = request.words.has("wait");
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
-    let Prepared { draft, mut record } = prepare(request, shim, global).await?;
+    let Prepared { draft, mut record, files } = prepare(request, shim, global).await?;
     let submission = async {
         shim.check_writable()?;
+        for (path, text) in &files {
+            ShimFolder::write_script(path, text)?;
+        }
         let mut client = connect(global).await?;
         let job = client.submit(draft).await?;
         Ok::<_, CliError>((client, job))
@@ -360,19 +365,15 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         script: None,
     };
     let program = runner.program();
-    let mut command = Vec::new();
+    let (mut command, mut files) = (Vec::new(), Vec::new());
     if program.len().max(script.len()) <= MAX_ARGUMENT_BYTES {
         command.extend(["/bin/sh", "-c", &program, "sbatch", &script].map(Template::literal));
     } else {
         let [program_path, script_path] = shim.script_paths(&token);
         let script_file = script_path.to_string_lossy().into_owned();
         runner.script = Some(&script_file);
-        let written = fs::write(&program_path, runner.program()).and_then(|()| fs::write(&script_path, &script));
-        written.map_err(|e| {
-            shim.remove_script(&token);
-            format!("the script cannot be written to {}: {e}", script_path.display())
-        })?;
         command.extend(["/bin/sh", &program_path.to_string_lossy()].map(Template::literal));
+        files = vec![(program_path, runner.program()), (script_path, script)];
     }
     command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));
     let mut template = TaskTemplate::new(Program::Command(command));
@@ -402,7 +403,7 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         submitted_unix_ms: now_unix_ms(),
         end: None,
     };
-    Ok(Prepared { draft, record })
+    Ok(Prepared { draft, record, files })
 }
 
 /// Whether a path is of a file, and not of a folder.

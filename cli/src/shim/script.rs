@@ -143,7 +143,9 @@ impl Runner<'_> {
             let _ = writeln!(program, "case ${name} in /*) ;; *) {name}=$EYAS_SANDBOX/${name} ;; esac");
         }
         let to = if self.appends { ">>" } else { ">" };
-        let error = self.error.as_ref().map_or("2>&1".into(), |error| format!("2{to}{error}"));
+        // Two openings of one file would overwrite each other.
+        let error = self.error.as_ref().filter(|error| **error != self.output);
+        let error = error.map_or("2>&1".into(), |error| format!("2{to}{error}"));
         let (folder, input, output, end) = (quoted(self.folder), &self.input, &self.output, quoted(self.end));
         let (write_script, shift) = match self.script {
             Some(file) => (format!("cat {}", quoted(file)), ":"),

@@ -38,7 +38,7 @@ impl Jobs {
         if self.has(executor, task)
             && let Some(job) = self.jobs.get_mut(&task.job)
         {
-            let by_other = job.places.claim(task.index, places, &job.spec).err();
+            let by_other = job.claim(task.index, places).err();
             self.effects.push(Effect::Claimed { executor, task, by_other });
         }
     }

@@ -472,7 +472,9 @@ impl Job {
         // It may have been given up while it waited for others.
         self.unmet.remove(&index);
         let has_succeeded_before = self.tasks[index as usize].recomputed > 0;
-        self.places.ended(index, &result.outcome, has_succeeded_before);
+        if !self.spec.is_attached {
+            self.places.ended(index, &result.outcome, has_succeeded_before);
+        }
         self.note_kept(index, &result.outcome);
         let mut released = FreedTasks::default();
         let dependents = self.dependents.get(&index);

@@ -59,7 +59,11 @@ fn the_batch_job_goes_on_when_the_login_session_ends() {
     child.wait().unwrap();
     let clusters = slurm.home().names("../home/clusters");
     let name = clusters.iter().find(|name| name.starts_with("run-")).unwrap_or_else(|| panic!("{clusters:?}"));
+    // The dispatcher ends with its tasks. It answers until then.
+    slurm.home().eyas(&["--cluster", name, "job", "show", "last"]).exits(0);
     slurm.home().write("go", "");
-    slurm.home().eyas(&["--cluster", name, "job", "wait", "last"]).exits(0);
+    let of_job = |file| std::fs::read_to_string(slurm.home().path("home/runs").join(name).join(file));
+    slurm.wait_until("its exit code is kept", || of_job("status").is_ok_and(|code| code.ends_with('\n')));
+    assert_eq!((&*of_job("status").unwrap(), &*of_job("stdout").unwrap()), ("0\n", "done\n"));
     slurm.wait_until("nothing is left", || slurm.is_queue_empty());
 }

@@ -74,6 +74,14 @@ fn jobs_run_as_slurm_would_run_them() {
     let shown = shim.run("scontrol", &["show", "job", &job]).exits(0).stdout;
     assert!(shown.contains("JobState=FAILED ExitCode=7:0") && shown.contains("NumCPUs=1"), "{shown}");
 
+    // Both streams in one file, and words behind the program that are not options of `srun`.
+    let script = "echo one; echo two >&2; echo three; srun sh -c 'echo $1' sh --version; srun --time=1 true || echo $?";
+    let job = shim.submit(&["-o", "both", "-e", "both", "--wrap", script]);
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    let both = shim.cluster.read("both");
+    assert!(both.starts_with("one\ntwo\nthree\n--version\n") && both.contains("no time limits of parts"), "{both}");
+    assert_eq!(shim.run("squeue", &["-h", "--me", "-t", "all", "-j", &job, "-o", "%i"]).exits(0).stdout.trim(), job);
+
     let waited = shim.run("sbatch", &["--wait", "--wrap", "exit 5"]).exits(5);
     assert!(waited.stdout.starts_with("Submitted batch job "), "{}", waited.stdout);
     let late = shim.submit(&["-t", "0:01", "--wrap", "sleep 100"]);

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from .. import _eyas
 from .._errors import ClusterError
@@ -26,9 +26,6 @@ from .._executor import Executor, ExecutorOptions, on_cluster
 from .._local import Cluster
 from .._owned import OwnedProcess
 from ._node import Description
-
-if TYPE_CHECKING:
-    pass
 
 #: Seconds between two looks at a cluster that starts.
 _LOOK_EVERY_S = 0.1

@@ -141,8 +141,8 @@ def on_spark(
 
     Each executor of Spark that has joined gives it its cores, as much memory as ``spark.executor.memory``, and the GPUs
     that Spark gives one of its tasks. A job of Spark has its slots until the executor is shut down; other jobs of
-    the session wait. Executors that Spark adds later are not used. They reach this process at ``host``, by default
-    ``spark.driver.host``.
+    the session wait. Executors that Spark adds later replace lost ones alone. They reach this process at ``host``, by
+    default ``spark.driver.host``.
 
     With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
     files, too.

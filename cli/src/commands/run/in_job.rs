@@ -89,8 +89,10 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     };
     let job = LoneJob::submit(&folder, &command, options(pool.options, args)).await?;
     say!(
-        "the dispatcher's job is {}; `eyas --cluster {name} job wait last` waits for its tasks if this command ends",
-        job.id()
+        "the dispatcher's job is {}. If this command is killed, the job goes on: `eyas --cluster {name} job wait last` \
+         waits for its tasks while it runs; its output and exit code stay in {}",
+        job.id(),
+        folder.display()
     );
     interrupt.set_final_message(Some(format!("job {} goes on", job.id())));
     let mut follower = Follower { job, cluster, stdout: Tail::default(), stderr: Tail::default(), said: String::new() };

@@ -23,7 +23,6 @@ impl Job {
         let freed = self.find_dependencies(first);
         self.count_unread(first);
         self.find_borrowed(first, had_objects);
-        self.places.declare_again();
         self.next_to_queue = self.tasks.len() as u32;
         Ok(freed)
     }

@@ -4,6 +4,9 @@
 //!
 //! A place that the job says a task has is not claimed: it is that task's from the beginning.
 //!
+//! Tasks of an attached job have no places: a client that adds a task later may mean to replace what an earlier one
+//! wrote, and the last one counts.
+//!
 //! A place stays with its task as long as the job is remembered: the same task may write there again, after a failure
 //! or when its output is made again. A task that ends without success lets go of what it claimed. Another job knows
 //! nothing of it, and may replace all.
@@ -14,6 +17,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::Delivered;
 use eyas_types::{Outcome, PlaceId};
 
+use super::Job;
 use crate::spec::JobSpec;
 
 /// The places of a job's tasks.
@@ -39,11 +43,6 @@ impl Places {
         self.owners.extend(places.iter().map(|place| (*place, task)));
         self.claimed.entry(task).or_default().extend(places);
         Ok(())
-    }
-
-    /// Tasks were added to the job: what it says is asked again.
-    pub fn declare_again(&mut self) {
-        self.declared = None;
     }
 
     /// The first place that another task has, and which that is.
@@ -83,6 +82,16 @@ impl Places {
                 self.owners.entry(place).or_insert(task);
             }
         }
+    }
+}
+
+impl Job {
+    /// Gives a task these places.
+    ///
+    /// # Errors
+    /// The first place that another task has, and which that is; then the task is given none.
+    pub(crate) fn claim(&mut self, task: u32, places: Vec<PlaceId>) -> Result<(), (PlaceId, u32)> {
+        if self.spec.is_attached { Ok(()) } else { self.places.claim(task, places, &self.spec) }
     }
 }
 
