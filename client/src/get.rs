@@ -122,25 +122,33 @@ pub enum GetError {
     Fetch(FetchError),
 }
 
-/// The hidden folder into which files are downloaded.
-struct DownloadFolder {
+/// The hidden folder into which files are downloaded. Several downloads may use it, also at the same time.
+pub struct DownloadFolder {
     store: ObjectStore,
-    fetcher: Fetcher,
     /// Removes the folder with its content when it is dropped.
     _folder: TempDir,
 }
 
 impl DownloadFolder {
-    fn inside(to: &Path, peers: Peers) -> Result<Self, GetError> {
+    /// Makes the hidden folder inside a destination, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// If a folder cannot be created.
+    pub fn inside(to: &Path) -> Result<Self, GetError> {
         let failed = |source| GetError::Folder { folder: to.to_owned(), source };
         fs::create_dir_all(to).map_err(failed)?;
         let folder = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempdir_in(to).map_err(failed)?;
         let (store, _) = ObjectStore::open(folder.path())?;
-        let fetcher = Fetcher::new(store.clone(), Storage::new(Limits::default()), peers);
-        Ok(DownloadFolder { store, fetcher, _folder: folder })
+        Ok(DownloadFolder { store, _folder: folder })
     }
 
-    async fn download(&self, output: &KeptOutput, path: &Path, replaces: bool) -> Result<(), GetError> {
+    async fn download(
+        &self,
+        fetcher: &Fetcher,
+        output: &KeptOutput,
+        path: &Path,
+        replaces: bool,
+    ) -> Result<(), GetError> {
         let holder = |TransferAddress { address, relay }: &TransferAddress| PeerHolder {
             addr: *address,
             relay: *relay,
@@ -148,7 +156,7 @@ impl DownloadFolder {
             others: 0,
         };
         let holders = output.holders.iter().map(holder);
-        self.fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
+        fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
         let folder = path.parent().unwrap_or(path);
         fs::create_dir_all(folder).map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;
         Ok(self.store.hand_out(output.object.id(), path, replaces)?)
@@ -158,7 +166,8 @@ impl DownloadFolder {
 /// State of one `Client::get`.
 struct Download<'a> {
     request: &'a GetRequest,
-    folder: DownloadFolder,
+    folder: &'a DownloadFolder,
+    fetcher: Fetcher,
     /// Paths of the files that are complete.
     complete: HashSet<PathBuf>,
     /// Failed attempts to fetch an object.
@@ -180,11 +189,25 @@ impl Client {
         &mut self,
         request: &GetRequest,
         patience: Duration,
+        see: impl FnMut(GetProgress<'_>),
+    ) -> Result<u64, GetError> {
+        self.get_through(&DownloadFolder::inside(&request.to)?, request, patience, see).await
+    }
+
+    /// The same with a hidden folder that further downloads use, too. It must be on the disk of the destination.
+    ///
+    /// # Errors
+    /// As for [`get`](Client::get).
+    pub async fn get_through(
+        &mut self,
+        folder: &DownloadFolder,
+        request: &GetRequest,
+        patience: Duration,
         mut see: impl FnMut(GetProgress<'_>),
     ) -> Result<u64, GetError> {
-        let folder = DownloadFolder::inside(&request.to, self.peers())?;
+        let fetcher = Fetcher::new(folder.store.clone(), Storage::new(Limits::default()), self.peers());
         let (complete, tries) = (HashSet::new(), HashMap::new());
-        let mut download = Download { request, folder, complete, tries, awaited: 0, unsuccessful: 0 };
+        let mut download = Download { request, folder, fetcher, complete, tries, awaited: 0, unsuccessful: 0 };
         loop {
             let began = Instant::now();
             (download.awaited, download.unsuccessful) = (0, 0);
@@ -269,7 +292,7 @@ impl Download<'_> {
             self.awaited += 1;
             return Ok(());
         }
-        match self.folder.download(output, &path, self.request.replaces).await {
+        match self.folder.download(&self.fetcher, output, &path, self.request.replaces).await {
             Ok(()) => {
                 see(GetProgress::File(&path));
                 self.tries.remove(&output.object.id());

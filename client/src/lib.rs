@@ -40,7 +40,7 @@ pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
-pub use get::{GetError, GetProgress, GetRequest};
+pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
     ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,

@@ -79,6 +79,9 @@ class CallSession:
     def fetch(self, task: int, file: bytes, folder: str | PathLike[str]) -> None:
         """Download a file that a call keeps in the cluster into a folder."""
 
+    def fetch_result(self, task: int, file: bytes) -> str:
+        """Download the result of a call, and return its path. The caller removes it."""
+
     def close(self) -> None:
         """Add no more calls."""
 

@@ -37,13 +37,13 @@ class Outputs:
             if self._value is None:
                 self._value = futures.Future()
                 try:
-                    import tempfile
-
-                    with tempfile.TemporaryDirectory(prefix="eyas-") as folder:
-                        name = result_file(self.task)
-                        self.fetch(name, folder)
+                    self._refuse_if_over()
+                    path = self.session.fetch_result(self.task, os.fsencode(result_file(self.task)))
+                    try:
+                        self._value.set_result(_shared.load(path))
+                    finally:
                         # The content stays as long as it is used.
-                        self._value.set_result(_shared.load(os.path.join(folder, name)))
+                        os.unlink(path)
                 except Exception as error:
                     error.add_note(f"The result of task {self.session.job}.{self.task} cannot be fetched.")
                     self._value.set_exception(error)
@@ -66,13 +66,15 @@ class Outputs:
 
     def fetch(self, name: str, folder: str | os.PathLike[str]) -> None:
         """Download a file into a folder."""
-        session = self.session
-        if session.is_over:
+        self._refuse_if_over()
+        self.session.fetch(self.task, os.fsencode(name), os.fspath(folder))
+
+    def _refuse_if_over(self) -> None:
+        if self.session.is_over:
             raise ClusterLost(
-                f"what task {session.job}.{self.task} has kept in the cluster ended with its executor: save it, or use "
-                "it, before that"
+                f"what task {self.session.job}.{self.task} has kept in the cluster ended with its executor: save it, or "
+                "use it, before that"
             )
-        session.fetch(self.task, os.fsencode(name), os.fspath(folder))
 
 
 class Future(SeenFuture[_T]):

@@ -1,13 +1,16 @@
 //! Downloads of files that calls keep in the cluster.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use eyas_client::types::{JobId, Name};
-use eyas_client::{Client, Cluster, GetRequest};
+use eyas_client::{Client, Cluster, DownloadFolder, GetRequest};
 use pyo3::prelude::*;
-use tokio::runtime::Builder;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::session::error;
 use crate::waiting::{Connected, wait};
@@ -21,27 +24,72 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of connections that wait for the next download.
 const MAX_IDLE: usize = 4;
 
-/// Connections that are not in use.
-type Idle = Connected<Mutex<Vec<Client>>>;
+/// What downloads use again.
+#[derive(Default)]
+struct Used {
+    /// Connections that wait for the next download.
+    idle: Mutex<Vec<Client>>,
+    results: OnceLock<ResultFolder>,
+}
+
+/// A folder for results. Making folders takes longer than the download of a small result.
+struct ResultFolder {
+    hidden: DownloadFolder,
+    /// Dropped last: the other one is in it.
+    place: TempDir,
+}
+
+impl ResultFolder {
+    fn make() -> Result<Self, String> {
+        let place = tempfile::Builder::new().prefix("eyas-results-").tempdir().map_err(|why| why.to_string())?;
+        let hidden = DownloadFolder::inside(place.path()).map_err(|why| why.to_string())?;
+        Ok(ResultFolder { hidden, place })
+    }
+}
 
 /// The connections over which files of one cluster are downloaded. They are kept, because dialling takes longer than
 /// the download of a small file.
 pub(crate) struct Downloads {
     cluster: Cluster,
     /// Those of the process that has made them.
-    idle: Mutex<Option<Arc<Idle>>>,
+    used: Mutex<Option<Arc<Connected<Used>>>>,
 }
 
 impl Downloads {
     pub fn new(cluster: Cluster) -> Self {
-        Downloads { cluster, idle: Mutex::default() }
+        Downloads { cluster, used: Mutex::default() }
     }
 
     /// Downloads a file of a task into a folder.
     pub fn fetch(&self, py: Python<'_>, job: JobId, task: u32, file: Name, folder: PathBuf) -> PyResult<()> {
+        let hidden = DownloadFolder::inside(&folder).map_err(error)?;
         let connected = self.connected()?;
-        let Some((runtime, idle)) = connected.parts() else { unreachable!("it was made by this process") };
-        let request = GetRequest { job, task: Some(task), files: vec![file], to: folder, replaces: true };
+        self.fetch_through(py, &connected, &hidden, request(job, task, file, folder))
+    }
+
+    /// Downloads the result of a task, and returns its path. It is the caller's to remove.
+    pub fn fetch_result(&self, py: Python<'_>, job: JobId, task: u32, file: Name) -> PyResult<OsString> {
+        let connected = self.connected()?;
+        let (_, Used { results, .. }) = parts(&connected);
+        if results.get().is_none() {
+            // If two threads make one, one of them is dropped.
+            let _ = results.set(ResultFolder::make().map_err(error)?);
+        }
+        let Some(results) = results.get() else { unreachable!("it was set") };
+        let to = results.place.path().to_owned();
+        let path = to.join(OsStr::from_bytes(file.as_bytes()));
+        self.fetch_through(py, &connected, &results.hidden, request(job, task, file, to))?;
+        Ok(path.into_os_string())
+    }
+
+    fn fetch_through(
+        &self,
+        py: Python<'_>,
+        connected: &Connected<Used>,
+        hidden: &DownloadFolder,
+        request: GetRequest,
+    ) -> PyResult<()> {
+        let (runtime, Used { idle, .. }) = parts(connected);
         let download = async {
             let known = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut client = match known {
@@ -51,7 +99,7 @@ impl Downloads {
                     Client::connect(&access).await.map_err(|why| why.to_string())?
                 }
             };
-            client.get(&request, PATIENCE, |_| ()).await.map_err(|why| why.to_string())?;
+            client.get_through(hidden, &request, PATIENCE, |_| ()).await.map_err(|why| why.to_string())?;
             let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < MAX_IDLE {
                 idle.push(client);
@@ -63,20 +111,28 @@ impl Downloads {
 
     /// Ends the connections.
     pub fn close(&self) {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(idle);
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(used);
     }
 
-    fn connected(&self) -> PyResult<Arc<Idle>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        match idle.as_ref().filter(|connected| connected.parts().is_some()) {
+    fn connected(&self) -> PyResult<Arc<Connected<Used>>> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used.as_ref().filter(|connected| connected.parts().is_some()) {
             Some(connected) => Ok(connected.clone()),
             None => {
                 let runtime =
                     Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build();
-                let connected = Arc::new(Connected::new(runtime.map_err(error)?, Mutex::default()));
-                Ok(idle.insert(connected).clone())
+                let connected = Arc::new(Connected::new(runtime.map_err(error)?, Used::default()));
+                Ok(used.insert(connected).clone())
             }
         }
     }
+}
+
+fn parts(connected: &Connected<Used>) -> (&Runtime, &Used) {
+    connected.parts().unwrap_or_else(|| unreachable!("it was made by this process"))
+}
+
+fn request(job: JobId, task: u32, file: Name, to: PathBuf) -> GetRequest {
+    GetRequest { job, task: Some(task), files: vec![file], to, replaces: true }
 }

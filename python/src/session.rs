@@ -1,6 +1,7 @@
 //! A job that is attached to a connection, for one executor of the Python package.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::mem::take;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -348,6 +349,11 @@ impl CallSession {
     /// Downloads a file that a call keeps in the cluster into a folder.
     fn fetch(&self, py: Python<'_>, task: u32, file: &[u8], folder: PathBuf) -> PyResult<()> {
         self.downloads.fetch(py, JobId(self.job), task, Name::from(file), folder)
+    }
+
+    /// Downloads the result of a call, and returns its path. The caller removes it.
+    fn fetch_result(&self, py: Python<'_>, task: u32, file: &[u8]) -> PyResult<OsString> {
+        self.downloads.fetch_result(py, JobId(self.job), task, Name::from(file))
     }
 
     /// Adds no more calls. The results of those that were added still come.
