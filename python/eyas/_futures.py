@@ -72,8 +72,8 @@ class Outputs:
     def _refuse_if_over(self) -> None:
         if self.session.is_over:
             raise ClusterLost(
-                f"what task {self.session.job}.{self.task} has kept in the cluster ended with its executor: save it, or "
-                "use it, before that"
+                f"what task {self.session.job}.{self.task} has kept in the cluster ended with its executor: save it, "
+                "or use it, before that"
             )
 
 
