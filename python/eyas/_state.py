@@ -211,8 +211,9 @@ class State:
             self.pending, self.deferred = {}, set()
         for future in ended:
             future._needs = ()
-            # One that was cancelled tells those who wait for it.
-            if (future.cancelled() or not future.done()) and future.set_running_or_notify_cancel():
+            # One that was cancelled tells those who wait for it. Another thread may be ending one of the others.
+            is_left = future._state in (_base.PENDING, _base.CANCELLED)
+            if is_left and future.set_running_or_notify_cancel():
                 future.set_exception(ClusterLost(str(why)))
 
     def end(self, why: BaseException | None) -> None:
