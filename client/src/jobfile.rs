@@ -513,7 +513,7 @@ fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), Tas
 /// Checks a match expression about executors, as the dispatcher would.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the expression is invalid; the error says where and why.
 pub fn check_requirements(requirements: &str) -> Result<(), TaskFieldsError> {
     check_terms(Some(requirements), None)
 }

@@ -208,7 +208,7 @@ def _act(future: Future[Any], act: Callable[[], None], state: State) -> None:
     try:
         if error is not None or not is_wanted:
             future._needs = ()
-            # Tells those who wait for a future that was cancelled.
+            # If the future was cancelled, this wakes its waiters.
             if future.set_running_or_notify_cancel() and error is not None:
                 future.set_exception(error)
     finally:

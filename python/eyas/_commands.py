@@ -73,7 +73,7 @@ class Words:
             parts: list[str] = []
             for literal, name, spec, conversion in string.Formatter().parse(word):
                 # Braces have a meaning for eyas, too, so text with braces is a column.
-                is_column = literal and not has_own_words or "{" in literal or "}" in literal
+                is_column = "{" in literal or "}" in literal or (literal != "" and not has_own_words)
                 parts.append(f"{{{self._column(literal)}}}" if is_column else literal)
                 if name is None:
                     continue

@@ -174,4 +174,3 @@ class KeptFile:
             raise TypeError("a file that stays in the cluster can only be pickled as an argument of a call")
         arguments.inputs.append(self)
         return input_path, (len(arguments.inputs) - 1,)
-

@@ -211,7 +211,7 @@ class State:
             self.pending, self.deferred = {}, set()
         for future in ended:
             future._needs = ()
-            # One that was cancelled tells those who wait for it. Another thread may be ending one of the others.
+            # A cancelled future still has to wake its waiters. Futures in other states are ended by another thread.
             is_left = future._state in (_base.PENDING, _base.CANCELLED)
             if is_left and future.set_running_or_notify_cancel():
                 future.set_exception(ClusterLost(str(why)))

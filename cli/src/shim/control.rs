@@ -9,6 +9,7 @@ use eyas_client::types::units::format_count;
 use eyas_client::view::ExecutorView;
 
 use super::amounts::{elapsed, time_of};
+use super::listing::selected;
 use super::options::{KnownOption, flag, parse, value};
 use super::records::{ShimFolder, ShimJob};
 use crate::connect::{connect, unexpected};
@@ -91,22 +92,9 @@ pub(crate) async fn scancel(words: &[String], shim: &ShimFolder, global: &Global
             code = ExitCode::FAILURE;
         }
     }
-    let users = words.users();
-    let is_in = |list: Option<&Vec<String>>, given: &str| list.is_none_or(|list| list.iter().any(|one| one == given));
-    let is = |option: &str, given: &str| is_in(words.list(option).as_ref(), given);
-    let is_state = |job: &ShimJob| {
-        let (long, short) = job.state.names();
-        let is_one = |state: &String| [long, short].iter().any(|name| name.eq_ignore_ascii_case(state));
-        words.list("state").is_none_or(|states| states.iter().any(is_one))
-    };
-    for job in jobs.iter().filter(|job| !job.state.has_ended()) {
-        let record = &job.record;
-        let is_named = words.others.is_empty() || words.others.contains(&record.job.to_string());
-        let is_meant =
-            is_in(users.as_ref(), &record.user) && is("name", &record.name) && is("partition", &record.partition);
-        if is_named && is_meant && is_state(job) {
-            client.ask(FromClient::Cancel { job: record.job, task: None }).await?;
-        }
+    let is_named = |job: &ShimJob| words.others.is_empty() || words.others.contains(&job.record.job.to_string());
+    for job in selected(jobs, &words).iter().filter(|job| !job.state.has_ended() && is_named(job)) {
+        client.ask(FromClient::Cancel { job: job.record.job, task: None }).await?;
     }
     Ok(code)
 }

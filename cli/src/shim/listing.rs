@@ -50,8 +50,8 @@ const SACCT_FORMAT: &str = "JobID,JobName,Partition,Account,AllocCPUS,State,Exit
 /// Width of a column of `sacct`.
 const SACCT_WIDTH: usize = 10;
 
-/// The jobs that the options of both commands select.
-fn selected(jobs: Vec<ShimJob>, words: &Words) -> Vec<ShimJob> {
+/// The jobs that the options of `squeue`, `sacct` or `scancel` select.
+pub(super) fn selected(jobs: Vec<ShimJob>, words: &Words) -> Vec<ShimJob> {
     let list = |names: [&str; 2]| names.iter().find_map(|name| words.list(name));
     let ids = words.list("jobs");
     let (names, states) = (words.list("name"), list(["states", "state"]));

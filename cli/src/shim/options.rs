@@ -65,7 +65,7 @@ impl Words {
         last.map(|(option, value)| (*option, value.as_str()))
     }
 
-    /// The users whose jobs are meant; `None` if those of all users are.
+    /// The users that `--me` or `--user` names; `None` if neither is given.
     pub fn users(&self) -> Option<Vec<String>> {
         if self.has("me") { Some(vec![name_of_user()]) } else { self.list("user") }
     }

@@ -109,6 +109,10 @@ fn jobs_are_cancelled_and_remembered() {
     let waiting = shim.submit(&["-J", "two", "--wrap", "true"]);
     let queue = shim.run("squeue", &["-h", "-n", "one", "-o", "%i|%T"]).exits(0).stdout;
     assert_eq!(queue, format!("{running}|RUNNING\n"));
+    let selected = shim.submit(&["-J", "three", "--wrap", "true"]);
+    shim.run("scancel", &["--me", "--name", "three", "--state", "PENDING,RUNNING"]).exits(0);
+    shim.wait_for_state(&selected, "CA", "CANCELLED|0:15");
+    assert!(["PD", "R"].contains(&&*shim.state(&waiting).0), "no other job is cancelled");
     shim.run("scancel", &[&running, &waiting]).exits(0);
     shim.wait_for_state(&running, "CA", "CANCELLED|0:15");
     shim.wait_for_state(&waiting, "CA", "CANCELLED|0:15");
