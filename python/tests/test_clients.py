@@ -164,11 +164,11 @@ def test_a_fork_does_not_hold_the_cluster():
         executor = eyas.local(max_workers=1)
         child = os.fork()
         if child == 0:
-            time.sleep(20)
+            time.sleep(600)
             os._exit(0)
-        began = time.monotonic()
         executor.shutdown()
-        print(time.monotonic() - began < 10)
+        # The child still runs.
+        print(os.waitpid(child, os.WNOHANG) == (0, 0))
         os.kill(child, 9)
         """
     )

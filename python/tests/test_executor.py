@@ -134,7 +134,7 @@ def test_a_call_that_is_cancelled_ends(executor):
 
 
 def test_a_call_ends_at_its_timeout():
-    with eyas.local(max_workers=1, timeout=0.3) as executor:
+    with eyas.local(max_workers=1, timeout=2) as executor:
         with pytest.raises(eyas.CallFailed, match="timed out"):
             executor.submit(time.sleep, LONG_S).result(LONG_S)
         assert executor.submit(abs, -1).result(LONG_S) == 1
@@ -380,7 +380,7 @@ def test_options_are_checked(tmp_path, monkeypatch):
 
 
 def test_the_start_of_a_worker_does_not_count_towards_the_timeout():
-    with eyas.local(max_workers=1, timeout=0.5, initializer=time.sleep, initargs=(1,)) as executor:
+    with eyas.local(max_workers=1, timeout=2, initializer=time.sleep, initargs=(3,)) as executor:
         assert executor.submit(abs, -1).result(LONG_S) == 1
 
 
@@ -421,7 +421,7 @@ def test_a_wrong_option_harms_no_other_call(executor):
 
 
 def test_options_of_single_calls(executor):
-    hasty = executor.with_options(timeout=0.3, retries=0)
+    hasty = executor.with_options(timeout=2, retries=0)
     with pytest.raises(eyas.CallFailed, match="timed out"):
         hasty.submit(time.sleep, LONG_S).result(LONG_S)
     assert executor.submit(time.sleep, 0.5).result(LONG_S) is None

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::{ID, Node, content, keys, limits, plain, strange, tell};
+use cluster::{DEADLINE, ID, Node, content, keys, limits, plain, strange, tell};
 use eyas_session::{Access, Authority, DataKeys};
 use eyas_store::{Checksum, Limiter, ObjectStore};
 use eyas_transfer::{PeerErrorKind, PeerLimits, PeerServer, Peers};
@@ -200,9 +200,9 @@ async fn a_recorded_conversation_cannot_be_played_again() {
 #[tokio::test]
 async fn the_silent_and_the_slow_are_dropped() {
     let short = PeerLimits {
-        handshake_timeout: Duration::from_millis(100),
-        idle_timeout: Duration::from_millis(200),
-        stall_timeout: Duration::from_millis(300),
+        handshake_timeout: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(1),
+        stall_timeout: Duration::from_secs(2),
         ..limits()
     };
     let (there, here) = (Node::with(keys(), short), Node::with(keys(), short));
@@ -214,10 +214,9 @@ async fn the_silent_and_the_slow_are_dropped() {
 
     // A client does not wait for ever for a peer that accepts and is silent.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let started = Instant::now();
-    let error = here.fetch(silent.local_addr().unwrap(), ID, 1).await.unwrap_err();
+    let fetch = here.fetch(silent.local_addr().unwrap(), ID, 1);
+    let error = tokio::time::timeout(DEADLINE, fetch).await.expect("it gives up").unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Unreachable);
-    assert!(started.elapsed() < Duration::from_secs(10));
     let again = here.fetch(silent.local_addr().unwrap(), ID, 1).await.unwrap_err();
     assert_eq!(again.kind, PeerErrorKind::Avoided);
 }
@@ -235,7 +234,7 @@ async fn strangers_cannot_take_all_places_at_the_door() {
     let strangers: Vec<_> = (0..700).map(connect).collect();
     here.fetch(there.addr(), ID, 1).await.unwrap();
     let mut oldest = &strangers[0];
-    oldest.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    oldest.set_read_timeout(Some(DEADLINE)).unwrap();
     assert!(matches!(oldest.read(&mut [0]), Ok(0)), "it was not displaced");
 }
 
@@ -250,7 +249,7 @@ async fn a_server_with_too_many_connections_says_so() {
     assert_eq!(error.kind, PeerErrorKind::Busy);
     // Once the first is gone, there is room again. A busy peer is not avoided.
     drop(first);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + DEADLINE;
     while let Err(error) = second.fetch(there.addr(), ID, 1).await {
         assert_eq!(error.kind, PeerErrorKind::Busy);
         assert!(Instant::now() < deadline, "the connection was never given back");
@@ -355,7 +354,7 @@ fn record(target: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
 
 /// Opens the store again once the threads of the old server have seen that their connections are cut.
 fn reopen(dir: &std::path::Path) -> ObjectStore {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + DEADLINE;
     loop {
         match ObjectStore::open(dir) {
             Ok((store, _)) => return store,

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use cluster::{ID, Node, content, holder, keys, limits, source};
+use cluster::{DEADLINE, ID, Node, content, holder, keys, limits, source};
 use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
 use eyas_transfer::{
     FetchError, FetchSource, FetchedObject, Fetcher, PeerErrorKind, PeerHolder, PeerLimits, PeerServer,
@@ -38,8 +38,8 @@ fn begin(
 async fn wait_past(node: &Node, spec: &ObjectSpec, bytes: usize) -> u64 {
     let (store, id) = (node.store.clone(), spec.id());
     let waiting = tokio::task::spawn_blocking(move || {
-        let arriving = store.arriving(id, Duration::from_secs(20)).expect("it comes");
-        arriving.wait_past(bytes as u64, Duration::from_secs(20)).written_bytes
+        let arriving = store.arriving(id, DEADLINE).expect("it comes");
+        arriving.wait_past(bytes as u64, DEADLINE).written_bytes
     });
     waiting.await.unwrap()
 }

@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::support::{Cluster, DEADLINE, Done, Home, listening_ports, wait_for};
 
@@ -124,7 +123,7 @@ fn garbage_on_a_port_harms_nobody() {
     assert_eq!(alive.as_array().unwrap().len(), 2);
     // A connection that does not prove a secret in time is closed.
     let stream = &mut silent[0];
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
 }
 

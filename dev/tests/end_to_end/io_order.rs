@@ -10,15 +10,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{Cluster, Done, Home, SlowDisk, can_use, finish, signal, wait_until};
-
-/// Deadline within which a program stops waiting for a process that is gone, also on a busy machine.
-const SOON: Duration = Duration::from_secs(10);
 
 /// A coordinator, and the agents that programs start. They end with it.
 struct Order {
@@ -303,9 +300,7 @@ fn who_cannot_ask_goes_ahead() {
     let other_address = other.lines().find(|line| line.starts_with("dispatcher")).unwrap();
     let wrong = save("wrong.toml", &other.replace(other_address, address));
     for (node, file) in [("n1", &unreachable), ("n2", &wrong)] {
-        let began = Instant::now();
         order.run(node, &[&["--access", file.to_str().unwrap()], &words[..]].concat()).exits(0);
-        assert!(began.elapsed() < SOON, "{node}");
         let asked = home.eyas(&["--access", file.to_str().unwrap(), "io", "status"]);
         asked.exits(1).says(&["127.0.0.1"]);
     }

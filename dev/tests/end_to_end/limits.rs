@@ -74,9 +74,10 @@ fn the_peak_of_memory_is_that_of_all_processes_of_a_task_and_of_no_earlier_task(
         return;
     }
     let cluster = Cluster::start(&[&["--limits", "cgroup"]]);
-    // Two processes at the same time; and a file that the kernel caches, which is no memory of the task.
+    // Two processes at the same time: the second begins when the first has read everything, and keeps that one waiting
+    // for a reader. And a file that the kernel caches, which is no memory of the task.
     let both =
-        "head -c 50000000 /dev/zero | tail | { read -r x < /dev/null; head -c 50000000 /dev/zero | tail; } | wc -c";
+        "head -c 50000000 /dev/zero | tail | { head -c 1 > /dev/null; head -c 50000000 /dev/zero | tail; } | wc -c";
     let file = "head -c 80000000 /dev/zero > large; cat large | wc -c";
     for (memory, script, least, most) in [
         ("0", both, 95_000_000, 130_000_000),

@@ -18,6 +18,9 @@ use eyas_wire::DataMode;
 
 pub const ID: ObjectId = ObjectId([0xab; 16]);
 /// The access file that all nodes of these tests share.
+/// Everything that a test waits for happens within this time, also on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::create("test", "127.0.0.1:1"));
 
 pub fn keys() -> DataKeys {
@@ -129,7 +132,7 @@ pub fn content(size: usize) -> Vec<u8> {
 /// Everything that the server at `addr` sends to a client that sends `bytes`, until it closes the connection.
 pub fn tell(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     // The server may close before all bytes are sent.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
