@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Benchmark: tasks a second of eyas and other systems on this machine, with one scheduler and two workers each.
 
 There are two kinds of task: a no-op, where a system has one (a Python function that returns at once; eyas's own no-op),

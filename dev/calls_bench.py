@@ -143,7 +143,10 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=20_000, help="calls of eyas and the process pools in a round")
     parser.add_argument("--fewer", type=int, default=2_000, help="calls of the others")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     asked = parser.parse_args()
+    if asked.tiny:
+        vars(asked).update(calls=200, fewer=20, rounds=1)
     rounds: list[dict[str, dict[str, float]]] = []
     missing: dict[str, str] = {}
     for number in range(asked.rounds):

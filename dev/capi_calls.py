@@ -49,9 +49,11 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=50_000, help="reads of each kind in a round")
     parser.add_argument("--tasks", type=int, default=10_000, help="tasks of the job that is submitted")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--debug", action="store_true", help="the debug build")
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     options = parser.parse_args()
-    command = ROOT / "target/debug/eyas" if options.debug else eyas()
+    if options.tiny:
+        vars(options).update(size=8, reads=5000, tasks=100, rounds=1)
+    command = Path(eyas())
     with tempfile.TemporaryDirectory(prefix="eyas-calls-") as name:
         folder = Path(name)
         env = {**os.environ, "EYAS_HOME": str(folder / "home")}

@@ -114,8 +114,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--import-seconds", type=float, default=2.0)
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if options.tiny:
+            # As `eyas`, what it needs is in the new environment through the interpreter's own.
+            small = f"{folder}/environment"
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", small], check=True)
+            vars(options).update(environment=small, rounds=1, calls=10, import_seconds=0.01)
         environments(os.path.abspath(options.environment), options.rounds, pathlib.Path(folder))
         imports(options.rounds, options.calls, options.import_seconds, pathlib.Path(folder))
 

@@ -9,16 +9,21 @@
 # only compute are suspended. Prints times, utilisation of slots, and the gain.
 #
 #   dev/overlap.sh [SECONDS]     SECONDS stand for a minute of the paper (0.2: about a minute in all)
+#   dev/overlap.sh --tiny        quick test; the figures mean nothing
 #
-# EYAS names the binary (target/release/eyas), NODES and DATABASES another size of the experiment. Computing is
+# EYAS_BIN names the binary (target/release/eyas), NODES and DATABASES another size of the experiment. Computing is
 # sleeping, so that the machine's processors do not matter; in steps, because a sleep ends in time also while it is
 # suspended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [ "${1:-}" = --tiny ]; then
+    set -- 0.02
+    NODES=2 DATABASES=4
+fi
 unit=${1:-0.2}
 nodes=${NODES:-8}
 databases=${DATABASES:-40}
-eyas=$(realpath "${EYAS:-${CARGO_TARGET_DIR:-target}/release/eyas}")
+eyas=$(realpath "${EYAS_BIN:-${CARGO_TARGET_DIR:-target}/release/eyas}")
 bytes=1000000
 
 folder=$(mktemp -d)

@@ -174,7 +174,10 @@ def main() -> int:
     parser.add_argument("--systems", default="nextflow,snakemake")
     parser.add_argument("--executors", default="local,slurm,shim")
     parser.add_argument("--snakemake-executor", help="a further executor of Snakemake, on the cluster of eyas")
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     asked = parser.parse_args()
+    if asked.tiny:
+        vars(asked).update(steps=2, files=1, megabytes=1, runs=1)
     try:
         check_needs()
         if "EYAS_SLOW_DISK_FOLDER" not in os.environ:

@@ -86,7 +86,10 @@ def main() -> None:
     parser.add_argument("--shell-steps", type=int, default=1000)
     parser.add_argument("--run-steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     options = parser.parse_args()
+    if options.tiny:
+        vars(options).update(shell_steps=2, run_steps=1, rounds=1)
     print("directive  steps  what       local (s)  eyas (s)  eyas / local, in the same round")
     for directive, steps in (("shell", options.shell_steps), ("run", options.run_steps)):
         rounds = [{name: seconds_of(name, steps, directive) for name in EXECUTORS} for _ in range(options.rounds)]

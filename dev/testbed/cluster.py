@@ -136,5 +136,5 @@ class Cluster:
         number = str(max(job["job"] for job in self.ask("job", "list")["jobs"]))
         job = self.ask("job", "show", number)["jobs"][0]
         tasks = self.ask("task", "list", number, "--limit", "10000")["tasks"]
-        reads = {place: read["bytes"] for place, read in job["reads"].items()}
+        reads = {place: job["reads"][place]["bytes"] for place in ("local", "peer", "persistent")}
         return Job(job["elapsed_us"] / 1e6, tasks, reads)
