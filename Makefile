@@ -4,10 +4,17 @@
 SHELL := /bin/bash
 CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+PYTHON = $(or $(shell dev/python.sh),python3)
+# What `make quick` compares with.
+MAIN = $(shell git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main)
 export CARGO_TERM_COLOR ?= auto
+ifdef CI
+# What is compiled once need not be kept for the next time.
+export CARGO_INCREMENTAL := 0
+endif
 
-.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs \
-        generate headline install-capi wheel judges python clean need
+.PHONY: help demo quick test stress soak check supply-chain fmt tree lint doc spelling build unit bench bench-tiny \
+        docs generate headline install-capi wheel judges python times clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,17 +22,26 @@ help: ## Say what there is
 demo: need ## Stack a small sky survey under two policies, and compare them
 	@dev/demo.sh
 
-test: check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
+quick: fmt tree lint ## While you work: formatting, tests of the tree, lints, tests of rooms that differ from main
+	@$(PYTHON) dev/run_tests.py --since $(or $(SINCE),$(MAIN))
+
+test: begin check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
+	@$(PYTHON) dev/unstable.py report
 	@echo 'make test: all of it passed'
 
-soak: need ## Simulated faults, seed after seed, and the model on many scenarios: make soak MINUTES=60
+stress: need ## Run tests many times beside busy processes: make stress TEST=name RUNS=50 LOAD=8
+	$(PYTHON) dev/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
+
+soak: build ## Simulated faults, seed after seed; the model on many scenarios; long experiments: make soak MINUTES=60
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
+	$(PYTHON) dev/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
+	dev/wheel.sh sdist
 
-check: fmt layers lint doc spelling ## Formatting, layers, lints, documentation, spelling
+check: fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation
 
 supply-chain: need ## Licences, sources and duplicates of dependencies, and unused ones; builds its tools first
-	@dev/supply_chain.sh $(CARGO)
+	@ADVISORIES=$(ADVISORIES) dev/supply_chain.sh $(CARGO)
 
 bench: need ## All benchmarks in full
 	$(CARGO) bench --locked --workspace --bench '*'
@@ -34,9 +50,9 @@ docs: need ## The documentation as a book, in target/book; builds mdbook first
 	@dev/docs.sh $(CARGO)
 
 generate: need ## Write the pages of the book that are made from the code
-	$(CARGO) build --locked --workspace
-	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas \
-		$(CARGO) test --locked --workspace --test reference --test end_to_end -- current
+	EYAS_GENERATE=1 $(CARGO) test --locked -p eyas-tree --test reference
+	$(CARGO) build --locked --workspace --all-targets
+	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace --test end_to_end -- current
 
 # ARCHIVE=FILE installs a library that was built before.
 install-capi: need ## Build the C library and install it: make install-capi PREFIX=/usr/local
@@ -44,33 +60,39 @@ install-capi: need ## Build the C library and install it: make install-capi PREF
 	capi/install.sh $(or $(ARCHIVE),$(TARGET)/release/libeyas_capi.a) $(or $(PREFIX),/usr/local) $(DESTDIR)
 
 wheel: need ## The Python package as a wheel for Linux with glibc 2.17 or later, in target/python/wheels
+	@dev/wheel.sh sdist
 	@dev/wheel.sh release
 
-judges: need ## Pools on a real Slurm; test suites of others on the mount (pjdfstest, fsx, fio, git …); needs root, FUSE
-	$(CARGO) build --locked --workspace
-	EYAS_BIN=$(TARGET)/debug/eyas CARGO=$(CARGO) dev/judges.sh
-	dev/python_tests.sh --judges
+judges: need ## Suites of others: the mount, batch systems, Python; root, FUSE. SINCE=REV: those of what has changed
+	@$(PYTHON) dev/judges/run.py $(if $(SINCE),--since $(SINCE))
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli
 	dev/peers.sh
 	chrt -r 1 dev/headline.py
 
+times: need ## What building and testing costs, in fresh clones: make times ROWS="test demo" RUNS=3 BUSY=0; hours
+	@$(PYTHON) dev/times.py --runs $(or $(RUNS),3) --busy $(or $(BUSY),0) $(ROWS)
+
 clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
 	rm -rf demo-out
 
-# ---- parts. All of them name the whole workspace: with less of it cargo would choose other features of some
-# dependencies, and build those again.
+# ---- parts. All of them name the whole workspace with all targets, or take what that has built: with less of it cargo
+# would choose other features of some dependencies, and build those again.
+
+begin:
+	@$(PYTHON) dev/unstable.py begin
 
 fmt: need
 	$(CARGO) fmt --all --check
 
+# The tests that only read the tree: few dependencies are compiled for them.
+tree: need
+	$(CARGO) test --locked --quiet -p eyas-tree
+
 lint: need
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-
-layers: need
-	$(CARGO) test --locked --workspace --test layers --test tidy
 
 doc: need
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
@@ -78,23 +100,22 @@ doc: need
 spelling:
 	@dev/spelling.sh
 
-# The end-to-end tests need eyas, and beside it the library that `eyas io run` loads; they need not build them again.
+# Everything once: eyas, and beside it the libraries for C and Python and the one that `eyas io run` loads; all tests.
+build: need
+	$(CARGO) build --locked --workspace --all-targets
+
 unit: need
 	@dev/need_in_ci.sh
-	$(CARGO) build --locked --workspace
-	EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace
+	$(PYTHON) dev/run_tests.py $(TESTS)
 
-python: need
+python: build
+	@dev/wheel.sh content
 	dev/python_tests.sh
 
 # Small enough for every day, so that benchmarks do not rot.
-bench-tiny: need
-	$(CARGO) test --locked --workspace --bench caching -- --tiny
-	$(CARGO) test --locked --workspace --bench claims -- --tiny
-	$(CARGO) test --locked --workspace --bench decisions -- --tiny
-	$(CARGO) test --locked --workspace --bench grants -- --tiny
-	$(CARGO) test --locked --workspace --bench model -- --tiny
-	$(CARGO) test --locked --workspace --bench scale -- --tiny
+bench-tiny: build
+	$(CARGO) test --locked --workspace --bench caching --bench claims --bench decisions --bench grants --bench model \
+		--bench scale -- --tiny
 	$(CARGO) test --locked --workspace --bench loopback
 
 need:

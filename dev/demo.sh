@@ -27,9 +27,9 @@ field() { tr '\t' '\n' | sed -n "s/^$1=//p"; }
 is() { awk -v a="$1" -v b="$3" "BEGIN { exit !(a $2 b) }" || return 1; }
 
 began=$SECONDS
-say "1/4  Building eyas and the stacking application (release)"
-cargo build --release --locked -p eyas-cli -p eyas-stacking
-bin=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/release
+say "1/4  Building eyas and the stacking application (for development: faster to build, slower to run than a release)"
+cargo build --locked -p eyas-cli -p eyas-stacking
+bin=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug
 built=$((SECONDS - began))
 
 mkdir -p "$out"

@@ -8,10 +8,13 @@ command -v blastp >/dev/null || packages+=(ncbi-blast+)
 command -v ip >/dev/null || packages+=(iproute2)
 command -v sqlite3 >/dev/null || packages+=(sqlite3)
 command -v fio >/dev/null || packages+=(fio)
+command -v sshfs >/dev/null || packages+=(sshfs)
+[ -x /usr/lib/openssh/sftp-server ] || packages+=(openssh-sftp-server)
 command -v zstd >/dev/null || packages+=(zstd)
 command -v pkg-config >/dev/null || packages+=(pkg-config)
 command -v c++ >/dev/null || packages+=(g++)
 command -v mpiexec >/dev/null || packages+=(mpich libmpich-dev)
 [ ${#packages[@]} -gt 0 ] || exit 0
+echo "CI lacks ${packages[*]}: installing them"
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"

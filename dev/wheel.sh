@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Builds the Python wheel into target/python/wheels. `dev/wheel.sh release` builds one for clusters: with zig's linker,
-# it needs glibc 2.17 (2012) or later. `dev/wheel.sh dev` builds one for tests, on this machine alone. `dev/wheel.sh
-# sdist` makes the source distribution, and builds a wheel for tests from it as pip does. What it needs comes from PyPI,
-# into target/python/tools.
+# Makes the Python package, in target/python/wheels, and prints the path of the wheel last:
+#
+#     dev/wheel.sh release   a wheel for clusters: with zig's linker, it needs glibc 2.17 (2012) or later
+#     dev/wheel.sh sdist     the source distribution, and a wheel that is built from it as pip does, from scratch
+#     dev/wheel.sh content   the source distribution alone, and whether everything is in it that the build needs
+#     dev/wheel.sh dev       a wheel for tests on this machine, packed from the library that cargo has built for tests
+#
+# What this needs comes from PyPI, into target/python/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=${1:-release}
@@ -10,30 +14,50 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 place=$target/python
 python=$(dev/python.sh)
 [ -x "$place/tools/bin/python" ] || "$python" -m venv "$place/tools"
+# Only what is missing is asked for: pip takes a second even if nothing is.
 pip() { "$place/tools/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
-pip install 'maturin>=1.16,<2'
-export CARGO_TARGET_DIR=$target PATH=$place/tools/bin:$PATH
+need() { (cd "$place/tools/bin" && ls "$1" >/dev/null 2>&1) || pip install "${@:2}"; }
 rm -rf "$place/wheels"
-if [ "$profile" = release ]; then
-    pip install cargo-zigbuild ziglang auditwheel abi3audit check-wheel-contents
+
+# Before PATH changes: pyo3 would be built again, as it looks for interpreters there.
+if [ "$profile" = dev ]; then
+    cargo build --locked --workspace --all-targets
+    [ -d "$place/tools/packing" ] || pip install --target "$place/tools/packing" 'pyproject-metadata>=0.9' 'wheel>=0.45'
+    PYTHONPATH=$place/tools/packing "$python" dev/pack_wheel.py "$target/debug/lib_eyas.so" "$place/wheels"
+    exit
+fi
+export CARGO_TARGET_DIR=$target PATH=$place/tools/bin:$PATH
+
+# Unpacked where there is nothing else of this repository, with new times, as cargo goes by them.
+unpack_sdist() {
+    need maturin 'maturin>=1.16,<2'
+    maturin sdist --manifest-path python/Cargo.toml --out "$place/wheels"
+    rm -rf "$place/sdist" && mkdir "$place/sdist"
+    tar xzmf "$place"/wheels/eyas-*.tar.gz -C "$place/sdist"
+}
+
+case $profile in
+release)
+    need maturin 'maturin>=1.16,<2'
+    pip install cargo-zigbuild ziglang auditwheel abi3audit check-wheel-contents twine
     maturin build --locked --release --zig --compatibility manylinux2014 --manifest-path python/Cargo.toml \
         --out "$place/wheels"
     auditwheel show "$place"/wheels/*.whl
     abi3audit --strict --report "$place"/wheels/*.whl
     # The extension is not in a package of its own: that is how maturin lays mixed packages out.
     check-wheel-contents --config python/pyproject.toml "$place"/wheels/*.whl
+    twine check --strict "$place"/wheels/*
+    ;;
+sdist)
+    unpack_sdist
     pip install twine
     twine check --strict "$place"/wheels/*
-elif [ "$profile" = sdist ]; then
-    pip install twine
-    maturin sdist --manifest-path python/Cargo.toml --out "$place/wheels"
-    twine check --strict "$place"/wheels/*
-    # Unpacked where there is nothing else of this repository, with new times, as cargo goes by them.
-    rm -rf "$place/sdist" && mkdir "$place/sdist"
-    tar xzmf "$place"/wheels/eyas-*.tar.gz -C "$place/sdist"
     MATURIN_PEP517_ARGS='--profile dev' pip wheel --no-deps --wheel-dir "$place/wheels" "$place"/sdist/eyas-*
-else
-    maturin build --locked --profile dev --compatibility linux --manifest-path python/Cargo.toml \
-        --out "$place/wheels"
-fi
+    ;;
+content)
+    unpack_sdist
+    "$python" dev/check_sdist.py "$place"/sdist/eyas-*
+    exit
+    ;;
+esac
 echo "$place"/wheels/*.whl

@@ -1,8 +1,5 @@
-//! Layer test, end-to-end tests, benchmarks.
+//! End-to-end tests, benchmarks, experiments.
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
-pub mod json_schema;
-pub mod reference;
-pub mod tree;

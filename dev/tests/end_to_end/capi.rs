@@ -1,12 +1,12 @@
 //! The C library: programs in C and C++ that submit jobs, use files of the cluster, and work on elastic blocks.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::io::{BufRead, BufReader};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use eyas_dev::tree::root;
+use eyas_tree::root;
 use rustix::pipe::fcntl_setpipe_size;
 
 use crate::dfs::cluster;
@@ -166,33 +166,42 @@ fn a_worker_in_c_that_is_killed_counts_nothing_twice() {
     cluster.write("a.txt", &text);
     cluster.run(&["dfs", "put", "a.txt", "/a.txt", "--chunk-size", "64KiB"]).exits(0);
     let program = c_library().example(&cluster, "c/word_count.c");
-    let start = |words: &[&str]| {
+    let start = |words: &[&str], stderr: Stdio| {
         let mut command = cluster.program(&program, words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started")
+        command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("it can be started")
     };
-    let mut leader = start(&["open", "/a.txt"]);
+    let mut leader = start(&["open", "/a.txt"], Stdio::piped());
     let mut output = BufReader::new(leader.stdout.take().unwrap());
     let mut address = String::new();
     output.read_line(&mut address).unwrap();
-    // Each worker says which piece it has. One cannot go on when its small pipe is full, so it is killed in the middle.
-    let works = |worker: &mut Child| {
+    // Each worker says which piece it has.
+    fn works(stderr: impl Read, before: &str) -> impl BufRead {
+        let mut said = BufReader::with_capacity(1, stderr);
         let mut line = String::new();
-        let mut said = BufReader::with_capacity(1, worker.stderr.take().unwrap());
         said.read_line(&mut line).unwrap();
+        if !before.is_empty() {
+            assert_eq!(line, before);
+            line.clear();
+            said.read_line(&mut line).unwrap();
+        }
         assert!(line.starts_with("/a.txt: "), "{line}");
         said
-    };
-    let mut killed = start(&["work", address.trim()]);
-    fcntl_setpipe_size(killed.stderr.as_ref().unwrap(), 4096).unwrap();
-    let open = works(&mut killed);
-    let mut other = start(&["work", address.trim()]);
-    let mut said = works(&mut other);
+    }
+    // One cannot go on after a few pieces, because its pipe has one page, which is almost full from the begin: so it is
+    // killed in the middle.
+    let (stderr, mut writer) = std::io::pipe().unwrap();
+    fcntl_setpipe_size(&writer, 4096).unwrap();
+    let filler = format!("{}\n", "x".repeat(4000));
+    writer.write_all(filler.as_bytes()).unwrap();
+    let mut killed = start(&["work", address.trim()], writer.into());
+    let open = works(stderr, &filler);
+    let mut other = start(&["work", address.trim()], Stdio::piped());
+    let mut said = works(other.stderr.take().unwrap(), "");
     killed.kill().unwrap();
     killed.wait().unwrap();
     drop(open);
-    other.stderr = None;
     let mut pieces = String::new();
-    std::io::Read::read_to_string(&mut said, &mut pieces).unwrap();
+    said.read_to_string(&mut pieces).unwrap();
     assert!(other.wait().unwrap().success(), "{pieces}");
     let mut counted = BTreeMap::new();
     for line in output.lines() {

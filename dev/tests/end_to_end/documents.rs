@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use eyas_dev::tree::{files, root};
+use eyas_tree::{files, root};
 
 use crate::support::{Cluster, Home, c_library, can_mount, can_use, eyas};
 

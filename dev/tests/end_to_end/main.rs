@@ -20,6 +20,7 @@ mod dfs_folders;
 mod dfs_lost;
 mod dfs_many;
 mod documents;
+mod experiments;
 mod fan_in;
 mod floods;
 mod get;

@@ -1,11 +1,12 @@
 //! The C library as users install it, and programs that are compiled with it.
 
 use std::fs;
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use eyas_dev::tree::root;
+use eyas_tree::root;
 
 use super::{Cluster, Home, eyas};
 
@@ -17,14 +18,28 @@ pub struct CLibrary {
     prefix: PathBuf,
 }
 
-/// The library of the `eyas` that is tested, installed once.
+/// The library of the `eyas` that is tested, installed once in a run. Tests may be processes that run side by side: one
+/// installs, the others wait for it.
 pub fn c_library() -> &'static CLibrary {
     static LIBRARY: OnceLock<CLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let archive = eyas().with_file_name("libeyas_capi.a");
         let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
-        let mut command = Command::new(root().join("capi/install.sh"));
-        assert!(command.arg(archive).arg(&prefix).status().expect("a script").success(), "it cannot be installed");
+        let mut installed = fs::File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(prefix.with_extension("installed"))
+            .expect("our own folder");
+        installed.lock().expect("our own file");
+        let run = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
+        if io::read_to_string(&installed).expect("our own file") != run {
+            let mut command = Command::new(root().join("capi/install.sh"));
+            assert!(command.arg(archive).arg(&prefix).status().expect("a script").success(), "it cannot be installed");
+            installed.set_len(0).and_then(|()| installed.rewind()).expect("our own file");
+            installed.write_all(run.as_bytes()).expect("our own file");
+        }
         CLibrary { prefix }
     })
 }

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
-use eyas_dev::tree::{files, folder_of, metadata, root};
+use eyas_tree::{files, folder_of, metadata, root};
 
 /// Type names that several crates or modules may define, and why.
 const SHARED_NAMES: &[(&str, &str)] = &[
@@ -28,6 +29,8 @@ const DISPATCHER_CLOCKS: &[(&str, &str)] =
 const UNNAMED: &[(&str, &str, &str)] = &[
     ("session", "rustls-webpki", "its library is called webpki"),
     ("cli", "eyas-preload", "its build script builds it by the name of the package"),
+    ("store", "idna_adapter", "selects the tables of names of hosts that other packages use"),
+    ("dev", "proptest", "builds with and without tests then have the same features of its dependencies"),
 ];
 
 #[track_caller]
@@ -130,9 +133,16 @@ fn dependencies_are_declared_once_and_used() {
     let mut unused: BTreeSet<&str> = table.keys().map(String::as_str).collect();
     let sources = files(&["rs"]);
     let mut wrong = Vec::new();
-    for package in metadata()["packages"].as_array().expect("packages") {
-        let folder = folder_of(package["manifest_path"].as_str().expect("a path"));
-        let text = std::fs::read_to_string(root().join(&folder).join("Cargo.toml")).expect("a manifest");
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let folders: Vec<_> =
+        packages.map(|package| folder_of(package["manifest_path"].as_str().expect("a path"))).collect();
+    for folder in &folders {
+        let is_of_it = |file: &str| {
+            let of = folders.iter().filter(|folder| Path::new(file).starts_with(folder));
+            of.max_by_key(|folder| folder.components().count()) == Some(folder)
+        };
+        let text = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
         let member: toml::Table = text.parse().expect("TOML");
         let nested = member.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
         let sections = nested.filter_map(toml::Value::as_table).chain([&member]);
@@ -147,7 +157,7 @@ fn dependencies_are_declared_once_and_used() {
                 wrong.push(format!("{at}/Cargo.toml: {name} is not taken from the workspace's table"));
             }
             unused.remove(name.as_str());
-            let mut code = sources.iter().filter(|(file, _)| Path::new(file).starts_with(&folder));
+            let mut code = sources.iter().filter(|(file, _)| is_of_it(file));
             let is_named = code.any(|(_, code)| names(code, &word));
             let may = UNNAMED.iter().any(|(member, unnamed, _)| *member == folder.to_string_lossy() && unnamed == name);
             if is_named == may && !is_itself {
@@ -158,6 +168,25 @@ fn dependencies_are_declared_once_and_used() {
     }
     wrong.extend(unused.iter().map(|name| format!("Cargo.toml: {name} is used by no member")));
     assert_none(&wrong);
+}
+
+/// Each package with its features, as cargo builds the workspace with these kinds of dependencies.
+fn features(kinds: &str) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["tree", "--workspace", "--locked", "--prefix", "none", "--format", "{p}: {f}", "--edges", kinds]);
+    let output = command.current_dir(root()).output().expect("cargo can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+#[test]
+fn builds_with_and_without_tests_share_what_they_compile() {
+    let with_tests = features("normal,build,dev");
+    let other = features("normal,build").into_iter().filter(|package| !with_tests.contains(package));
+    let wrong = other.map(|package| format!("without tests, cargo builds it again, with these features: {package}"));
+    assert_none(&wrong.collect::<Vec<_>>());
 }
 
 /// The nicknames of papers before a "§".
@@ -213,6 +242,75 @@ fn links_between_pages_lead_somewhere() {
                 wrong.push(format!("{file}: the link {link} names no heading"));
             }
         }
+    }
+    assert_none(&wrong);
+}
+
+/// Programs beside the experiments that `benchmarks/RESULTS.md` names.
+const NO_EXPERIMENTS: &[(&str, &str)] = &[
+    ("dev/peers.sh", "installs what experiments compare with"),
+    ("dev/testbed/slurm.sh", "the batch system of an experiment"),
+];
+
+#[test]
+fn every_experiment_runs_in_miniature_and_every_command_of_the_results_is_one() {
+    let programs: Vec<_> = files(&["py", "sh"]).into_iter().filter(|(file, _)| file.starts_with("dev/")).collect();
+    let tests: Vec<_> = files(&["rs", "py"])
+        .into_iter()
+        .filter(|(file, _)| file.contains("/tests/") && !file.contains("tree"))
+        .collect();
+    let is_run = |name: &str| tests.iter().any(|(_, code)| code.contains(&format!("{name}\"")));
+    let mut wrong = Vec::new();
+    for (file, code) in &programs {
+        let name = file.trim_start_matches("dev/");
+        let is_experiment = !name.contains('/') && (code.contains("\"--tiny\"") || code.contains("command_line("));
+        if is_experiment && !is_run(name) {
+            wrong.push(format!("{file}: no test runs it with --tiny"));
+        }
+    }
+    let results = std::fs::read_to_string(root().join("benchmarks/RESULTS.md")).expect("the results");
+    let words = results.split(|c: char| c.is_whitespace() || "`(),;".contains(c));
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("a makefile");
+    for word in words.filter(|word| word.starts_with("dev/") && word.ends_with(['y', 'h'])) {
+        let is_listed = NO_EXPERIMENTS.iter().any(|(file, _)| file == &word);
+        let is_there = programs.iter().any(|(file, _)| file == word);
+        if !is_there || !is_listed && !is_run(word.trim_start_matches("dev/")) {
+            wrong.push(format!("benchmarks/RESULTS.md names {word}, which no test runs with --tiny"));
+        }
+    }
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let benches = results.split("--bench ").skip(1).filter_map(|rest| rest.split(|c| !is_part(c)).next());
+    let benches_run = std::fs::read_to_string(root().join("dev/tests/benches_run.rs")).expect("a test");
+    for bench in benches {
+        if !makefile.contains(&format!("--bench {bench}")) && !benches_run.contains(&format!("/{bench}.rs")) {
+            wrong.push(format!("benchmarks/RESULTS.md names the benchmark {bench}, which `make test` does not run"));
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn slow_tests_have_a_reason_and_exist() {
+    let list = std::fs::read_to_string(root().join("dev/tests/slow.toml")).expect("a list");
+    let list: toml::Table = list.parse().expect("TOML");
+    let sources = files(&["rs"]);
+    let mut wrong = Vec::new();
+    let mut before = f64::INFINITY;
+    for row in list["test"].as_array().expect("rows") {
+        let text = |key: &str| row.get(key).and_then(toml::Value::as_str).unwrap_or_default();
+        let name = text("name").rsplit("::").next().unwrap_or_default();
+        let is_test = |code: &str| code.contains(&format!("fn {name}(")) || code.contains(&format!("    {name}: \""));
+        if !sources.iter().any(|(_, code)| is_test(code)) {
+            wrong.push(format!("dev/tests/slow.toml: there is no test {}", text("name")));
+        }
+        if text("why").len() < 10 {
+            wrong.push(format!("dev/tests/slow.toml: {} has no reason", text("name")));
+        }
+        let seconds = row.get("seconds").and_then(toml::Value::as_integer).unwrap_or_default() as f64;
+        if !(10.0..=before).contains(&seconds) {
+            wrong.push(format!("dev/tests/slow.toml: {} is not in order, or takes less than 10 s", text("name")));
+        }
+        before = seconds;
     }
     assert_none(&wrong);
 }

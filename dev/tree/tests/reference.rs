@@ -1,8 +1,8 @@
 //! The generated pages of the book are current. With `EYAS_GENERATE=1` this writes them (`make generate`).
 
-use eyas_dev::json_schema::json_schema;
-use eyas_dev::reference::{Effects, json, limits};
-use eyas_dev::tree::{files, generated, root};
+use eyas_tree::json_schema::json_schema;
+use eyas_tree::reference::{Effects, json, limits};
+use eyas_tree::{files, generated, root};
 
 #[test]
 fn the_page_of_limits_is_current() {
@@ -31,15 +31,4 @@ fn the_page_of_json_answers_is_current() {
     let parts = ["types/src/outcome.rs", "types/src/estimate.rs", "types/src/resource.rs"].map(read);
     let all: Vec<_> = sources.iter().map(|(_, code)| *code).chain(parts.iter().map(|code| &**code)).collect();
     generated("docs/reference/json-schema.json", &json_schema(&version, &all));
-}
-
-/// The header of the C library, from the doc comments and types of `capi/`.
-#[test]
-fn the_header_of_the_c_library_is_current() {
-    let config = root().join("capi/cbindgen.toml");
-    let config = cbindgen::Config::from_file(config.to_str().expect("a text")).expect("a configuration");
-    let builder = cbindgen::Builder::new().with_config(config).with_src(root().join("capi/src/lib.rs"));
-    let mut header = Vec::new();
-    builder.generate().expect("a header").write(&mut header);
-    generated("capi/include/eyas.h", &String::from_utf8(header).expect("text"));
 }

@@ -1,42 +1,19 @@
 #!/usr/bin/env bash
-# Pools on a real Slurm, a real Grid Engine, a Kubernetes API server and a real sshd; then judges of the mount that
-# others have written: pjdfstest, fsx, fio, git, sqlite3 and stress-ng on a mounted file system of three nodes.
+# Test suites of others on a mounted file system of three nodes: pjdfstest, fsx, fio, git, sqlite3 and stress-ng.
 # docs/internals/mount.md lists what is excluded, and why. Needs root, /dev/fuse, and a built eyas (EYAS_BIN). Installs
 # pjdfstest and fsx under target/, and missing programs with apt-get. A judge that cannot be installed is skipped; with
 # CI=true, that is a failure. `--quick` takes a minute.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 cargo=${CARGO:-cargo}
 tools=$(realpath -m "${CARGO_TARGET_DIR:-target}/tools")
 eyas=$(realpath "${EYAS_BIN:-target/debug/eyas}")
-docs=$PWD/docs excluded=$PWD/dev/judges_excluded.txt
+docs=$PWD/docs excluded=$PWD/dev/judges/excluded.txt
 quick=${1:-}
 operations=$([ -n "$quick" ] && echo 500 || echo 5000)
 seconds=$([ -n "$quick" ] && echo 2 || echo 10)
 
 skip() { echo "SKIPPED: $*" >&2; [ -z "${CI:-}" ] || exit 1; }
-
-# Installs packages of Debian, unless there is a program that they have.
-have() {
-    local program=$1
-    shift
-    [ -x "$(PATH=$PATH:/usr/sbin command -v "$program" || true)" ] && return
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } \
-        >/dev/null 2>&1
-}
-
-echo '== pools on a real Slurm, a real Grid Engine, a Kubernetes API server, and hosts with a real sshd'
-if [ "$(id -u)" = 0 ] && have slurmctld slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge &&
-    have qconf gridengine-master gridengine-exec gridengine-client && have sshd openssh-server && have ip iproute2 &&
-    have javac openjdk-17-jdk-headless && have mvn maven; then
-    EYAS_BATCH_SYSTEMS=1 EYAS_BIN=$eyas "$cargo" test --quiet --locked --workspace --test batch_systems -- \
-        --test-threads 2
-else
-    skip "pools on real batch systems need root, Slurm, Grid Engine, sshd, a JDK and Maven"
-fi
-
-echo '== pipelines of Nextflow and Snakemake on the commands of eyas shim'
-EYAS_BIN=$eyas python3 dev/workflow_systems.py
 
 if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ]; then
     skip "the judges of the mount need root and /dev/fuse"
@@ -137,4 +114,3 @@ if can_use stress-ng; then
         stress-ng --temp-path . --$stressor 2 --timeout $seconds --verify --quiet
     done
 fi
-echo 'judges: all of them passed'

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "testbed"))
 from slurm_cluster import wait_until
 from workflow_systems import COMMAND, NotInstalled, ShimCluster, nextflow, snakemake
 
 # The configuration that the guide shows.
-GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "workflows.md"
+GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guides" / "workflows.md"
 CONFIGURATION = GUIDE.read_text().split("```groovy\n")[1].split("```")[0]
 PIPELINE = """
 process count {

@@ -1,4 +1,12 @@
 //! The files and manifests of this repository, for the tests that check them.
+//!
+//! These tests run before anything else is compiled, so this crate must have few dependencies, and none in the
+//! workspace.
+
+#![forbid(unsafe_code)]
+
+pub mod json_schema;
+pub mod reference;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +18,9 @@ use serde_json::Value;
 ///
 /// # Panics
 ///
-/// If `dev/` is not in the workspace.
+/// If this crate is not in `dev/tree/`.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("dev/ is in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this crate is in dev/tree").to_owned()
 }
 
 /// Output of `cargo metadata --no-deps`.

@@ -1,7 +1,7 @@
 //! Pages of the book that are made from the code: limits, the types of JSON answers.
 //!
-//! `make generate` writes them; `dev/tests/reference.rs` fails when they are not current. The parser knows the style
-//! of this repository, which rustfmt keeps, and no more of Rust.
+//! `make generate` writes them; `dev/tree/tests/reference.rs` fails when they are not current. The parser knows the
+//! style of this repository, which rustfmt keeps, and no more of Rust.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

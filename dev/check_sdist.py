@@ -1,0 +1,67 @@
+"""Checks, without a build, that an unpacked source distribution has everything that the build of the Python package
+reads: `dev/wheel.sh content` runs this.
+
+    check_sdist.py FOLDER
+
+Cargo must find every package of the workspace there, and each file of these packages that git has must be in it, but
+tests and benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = ("tests", "benches")
+
+
+def metadata(folder: Path) -> dict[str, dict[str, object]]:
+    """The packages that cargo finds in a folder, by their names."""
+    line = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]
+    done = subprocess.run(line, cwd=folder, check=True, capture_output=True)
+    return {package["name"]: package for package in json.loads(done.stdout)["packages"]}
+
+
+def needed(packages: dict[str, dict[str, object]], name: str) -> set[str]:
+    """Names of the packages of the workspace that a build of this one compiles, with its own."""
+    found: set[str] = set()
+    names = [name]
+    while names:
+        package = packages[names.pop()]
+        found.add(package["name"])
+        dependencies = [row["name"] for row in package["dependencies"] if row["kind"] != "dev"]
+        names += [name for name in dependencies if name in packages and name not in found]
+    return found
+
+
+def main(folder: Path) -> int:
+    """Returns the exit code."""
+    packages = metadata(ROOT)
+    names = needed(packages, "eyas-python")
+    wrong = [f"the package {name} is missing" for name in sorted(names - set(metadata(folder)))]
+    places = {Path(packages[name]["manifest_path"]).parent.relative_to(ROOT) for name in names}
+    project = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())
+    python = {Path("python") / package for package in project["tool"]["maturin"]["python-packages"]}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for file in map(Path, tracked.splitlines()):
+        # The package of Python is at the top of a source distribution; a folder below a package may be another package.
+        crate = next((place for place in file.parents if place in {*places, *map(Path, ("web/report",))}), None)
+        package = next((place for place in file.parents if place in python), None)
+        if package:
+            place = folder / file.relative_to("python")
+        elif crate and crate != Path("python") and not set(LEFT_OUT).intersection(file.parts):
+            place = folder / file
+        else:
+            continue
+        if not place.exists():
+            wrong.append(f"{file} is missing")
+    print("\n".join(wrong) or f"the source distribution has all of {len(names)} packages", file=sys.stderr)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

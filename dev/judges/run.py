@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Runs the judges of `dev/judges/judges.toml`, side by side where they do not need the same thing.
+
+    dev/judges/run.py [NAME...]        these judges; without a name, all
+    dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the three shortest
+    dev/judges/run.py --list           what there is
+
+The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything that they need is
+built before. Exit code 1 if a judge has failed. In CI (`CI` is set), a judge that fails runs once more, alone, as tests
+do (`dev/unstable.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "dev"))
+import unstable
+from rooms import changed_files, room_of, with_imports
+
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
+OUTPUTS = TARGET / "judges"
+AT_ONCE = 3
+ALWAYS = 3  # the shortest ones, which run after each change
+# Changes of these files may change everything.
+EVERYWHERE = ("Cargo.lock", "Cargo.toml")
+POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A row of the list."""
+
+    name: str
+    what: str
+    command: list[str]
+    rooms: list[str]
+    files: list[str]
+    uses: list[str]
+    seconds: int
+
+    def is_touched(self, changed: set[str]) -> bool:
+        """Whether one of these files is of a room that it judges, of one that such a room imports, or its own."""
+        rooms = with_imports(set(self.rooms))
+        return any(
+            file in EVERYWHERE
+            or room_of(file) in rooms
+            or any(file == place or file.startswith(f"{place}/") for place in self.files)
+            for file in changed
+        )
+
+
+@dataclass
+class Running:
+    """A judge that runs."""
+
+    judge: Judge
+    process: subprocess.Popen[bytes]
+    output: Path
+    began: float
+
+
+def judges() -> list[Judge]:
+    """All judges."""
+    return [Judge(**row) for row in tomllib.loads((ROOT / "dev/judges/judges.toml").read_text())["judge"]]
+
+
+def chosen(names: list[str], since: str | None) -> list[Judge]:
+    """The judges to run, the longest first."""
+    everyone = sorted(judges(), key=lambda judge: judge.seconds)
+    if unknown := set(names) - {judge.name for judge in everyone}:
+        known = ", ".join(judge.name for judge in everyone)
+        raise SystemExit(f"there is no judge {', '.join(sorted(unknown))}; there are {known}")
+    if names:
+        everyone = [judge for judge in everyone if judge.name in names]
+    elif since is not None:
+        changed = changed_files(since)
+        everyone = everyone[:ALWAYS] + [judge for judge in everyone[ALWAYS:] if judge.is_touched(changed)]
+    return everyone[::-1]
+
+
+def build(todo: list[Judge]) -> None:
+    """Builds what the judges need: eyas, and the wheel."""
+    subprocess.run(["cargo", "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT, check=True)
+    if any("python.sh" in word for judge in todo for word in judge.command):
+        subprocess.run(["dev/wheel.sh", "dev"], cwd=ROOT, check=True)
+
+
+def start(judge: Judge) -> Running:
+    """Starts a judge."""
+    output = OUTPUTS / f"{judge.name}.txt"
+    environment = {**os.environ, "EYAS_BIN": os.environ.get("EYAS_BIN") or str(TARGET / "debug" / "eyas")}
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            judge.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+    return Running(judge, process, output, time.monotonic())
+
+
+def run(todo: list[Judge]) -> list[Judge]:
+    """Runs judges. Returns those that have failed."""
+    OUTPUTS.mkdir(parents=True, exist_ok=True)
+    running: list[Running] = []
+    failed = []
+    while todo or running:
+        used = {thing for at_work in running for thing in at_work.judge.uses}
+        free = next((judge for judge in todo if not used.intersection(judge.uses)), None)
+        if free and len(running) < AT_ONCE:
+            todo.remove(free)
+            running.append(start(free))
+            continue
+        ended = next((at_work for at_work in running if at_work.process.poll() is not None), None)
+        if ended is None:
+            time.sleep(POLL_S)
+            continue
+        running.remove(ended)
+        seconds = time.monotonic() - ended.began
+        print(f"== {ended.judge.name}: {ended.judge.what} ({seconds:.0f} s)", flush=True)
+        sys.stdout.write(ended.output.read_text(errors="replace"))
+        if ended.process.returncode:
+            failed.append(ended.judge)
+            print(f"== {ended.judge.name} has failed, with exit code {ended.process.returncode}", flush=True)
+    return failed
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a judge")
+    parser.add_argument("--since", metavar="REV", help="only judges whose rooms differ from this revision")
+    parser.add_argument("--list", action="store_true", help="print what would run, and run nothing")
+    asked = parser.parse_args()
+    todo = chosen(asked.names, asked.since or None)
+    left_out = [judge.name for judge in judges() if judge not in todo]
+    print(f"judges: {', '.join(judge.name for judge in todo)}")
+    if left_out:
+        print(f"not run, as nothing that they judge has changed: {', '.join(left_out)}", flush=True)
+    if asked.list:
+        return 0
+    build(todo)
+    failed = run(todo)
+    if failed and os.environ.get("CI") and len(failed) <= unstable.MAX_UNSTABLE:
+        names = [f"judge {judge.name}" for judge in failed]
+        failed = [judge for judge in failed if run([judge])]
+        if not failed and not unstable.note(names):
+            return 1
+    names = ", ".join(judge.name for judge in failed)
+    print(f"judges: these have failed: {names}" if failed else "judges: all of them passed")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+//! The experiments of `dev/` in miniature, so that the commands in `benchmarks/RESULTS.md` keep working. Their figures
+//! do not matter here.
+//!
+//! `dev/tree/tests/tidy.rs` checks that each experiment stands here or in another test.
+
+use std::process::Command;
+
+use eyas_tree::root;
+
+use crate::support::{Home, can_use, eyas, is_root};
+
+/// Runs an experiment with `--tiny`, and checks that it succeeds and prints something.
+#[track_caller]
+fn runs(script: &str) {
+    let home = Home::new();
+    let mut command = home.command_of(Command::new(root().join("dev").join(script)), &["--tiny"]);
+    command.env("EYAS_BIN", eyas()).env("EYAS_TESTBED", home.path("bed"));
+    command.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk"));
+    // Some experiments take longer than what else a test waits for.
+    let done = command.output().expect("it can be started");
+    let [stdout, stderr] = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(done.status.success() && !stdout.is_empty(), "{script}: {}\n{stdout}\n{stderr}", done.status);
+}
+
+/// Whether experiments on the emulated cluster can run.
+fn has_testbed() -> bool {
+    is_root() && can_use(&["ip", "tc", "unshare", "nsenter", "setpriv", "mount", "hostname", "sshfs"])
+}
+
+/// A test for each experiment, with what it needs. One of over 20 s has the mark that leaves it to `make soak`.
+macro_rules! experiments {
+    ($($(#[$mark:meta])* $test:ident: $script:literal, $needs:expr;)*) => {
+        $(
+            #[test]
+            $(#[$mark])*
+            fn $test() {
+                if $needs {
+                    runs($script);
+                }
+            }
+        )*
+    };
+}
+
+experiments! {
+    all_pairs: "all_pairs_experiment.py", has_testbed();
+    #[ignore = "takes over 20 s: make soak"]
+    blast: "blast_experiment.py", has_testbed() && can_use(&["blastp"]);
+    calls_of_the_c_library: "capi_calls.py", can_use(&["cc"]);
+    captured_output: "captured_output.py", true;
+    copies_in_the_cluster: "copies_in_the_cluster.py", true;
+    files_of_the_cluster: "dfs_experiment.py", has_testbed();
+    small_files: "dfs_small_files.py", true;
+    #[ignore = "takes over 20 s: make soak"]
+    distribution: "distribute.py", has_testbed();
+    fan_in: "fan_in.py", true;
+    growth: "growth.py", true;
+    headline: "headline.py", has_testbed();
+    map: "map_experiment.py", true;
+    mount: "mount_bench.py", is_root();
+    overlap: "overlap.sh", true;
+    #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]
+    pipelines: "pipelines_bench.py", is_root() && can_use(&["slurmctld", "java", "mvn"]);
+    placement: "placement_experiment.py", has_testbed();
+    sandbox_inputs: "sandbox_inputs.py", true;
+    start_up: "start_up.py", true;
+    #[ignore = "takes over 20 s: make soak"]
+    stragglers: "straggler_experiment.py", has_testbed();
+    systems_of_others: "bench_peers.py", true;
+    task_outputs: "task_outputs.py", true;
+    #[ignore = "needs ZooKeeper: make soak"]
+    zookeeper: "zookeeper_claims.py", can_use(&["java"]) && root().join("target/peers").exists();
+}
