@@ -30,6 +30,7 @@ test: begin check unit python bench-tiny ## Check, all tests, benchmarks in mini
 	@echo 'make test: all of it passed'
 
 stress: need ## Run tests many times beside busy processes: make stress TEST=name RUNS=50 LOAD=8
+	$(if $(TEST),,$(error name the tests: make stress TEST=name; TEST=:: takes all that are in modules))
 	$(PYTHON) dev/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
 
 soak: build ## Simulated faults, seed after seed; the model on many scenarios; long experiments: make soak MINUTES=60

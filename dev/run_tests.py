@@ -10,7 +10,7 @@
 
 A test that still runs after some minutes is killed, and its output is shown; `.config/nextest.toml` has the time. At
 the end come the slowest tests; tests of over 10 s have a line in `dev/tests/slow.toml`. The results are also in
-`target/nextest/default/junit.xml`.
+`target/test-results.xml`, as JUnit has them.
 
 In CI (`CI` is set), a test that fails runs once more, alone, at the end. If it passes then, the run passes, too, and
 the test is named at the end of the run (`dev/unstable.py`). More than two such tests fail the run.
@@ -44,6 +44,7 @@ CARGO = os.environ.get("CARGO") or "cargo"
 REQUIREMENTS = ROOT / "dev" / "tests" / "nextest.txt"
 SLOW_LIST = ROOT / "dev" / "tests" / "slow.toml"
 JUNIT = TARGET / "nextest" / "default" / "junit.xml"
+RESULTS = TARGET / "test-results.xml"  # of all tests, also when some have run again
 SLOWEST_SHOWN = 20
 SLOW_S = 10.0
 TESTS_A_CORE = 3  # most tests wait for processes, disks and deadlines
@@ -143,6 +144,7 @@ def run_all(program: str, words: list[str]) -> int:
     code = run(program, words)
     if not JUNIT.exists():
         return code or 1
+    shutil.copyfile(JUNIT, RESULTS)
     tests = results()
     report_slow(tests)
     failed = [test for test in tests if test.has_failed]
