@@ -13,8 +13,17 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help demo quick test stress soak check supply-chain fmt tree lint doc spelling build unit bench bench-tiny \
-        docs generate headline install-capi wheel judges python times clean need
+# On x86-64, Rust links with its own lld. Elsewhere, a fast linker is used if there is one.
+MACHINE := $(shell uname -m)
+ifneq ($(MACHINE),x86_64)
+LINKER := $(if $(shell command -v mold),mold,$(if $(shell command -v ld.lld),lld))
+ifneq ($(LINKER),)
+export RUSTFLAGS += -C link-arg=-fuse-ld=$(LINKER)
+endif
+endif
+
+.PHONY: help begin demo quick test stress soak check supply-chain fmt tree lint doc spelling build unit bench \
+        bench-tiny docs generate headline install-capi wheel judges python times clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,9 +32,10 @@ demo: need ## Stack a small sky survey under two policies, and compare them
 	@dev/demo.sh
 
 quick: fmt tree lint ## While you work: formatting, tests of the tree, lints, tests of rooms that differ from main
+	$(if $(SINCE)$(MAIN),,$(error there is no branch main to compare with: make quick SINCE=REV))
 	@$(PYTHON) dev/run_tests.py --since $(or $(SINCE),$(MAIN))
 
-test: begin check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
+test: check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
 	@$(PYTHON) dev/unstable.py report
 	@echo 'make test: all of it passed'
 
@@ -34,12 +44,13 @@ stress: need ## Run tests many times beside busy processes: make stress TEST=nam
 	$(PYTHON) dev/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
 
 soak: build ## Simulated faults, seed after seed; the model on many scenarios; long experiments: make soak MINUTES=60
+	@dev/need_in_ci.sh soak
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
 	$(PYTHON) dev/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
 	dev/wheel.sh sdist
 
-check: fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation
+check: begin fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation
 
 supply-chain: need ## Licences, sources and duplicates of dependencies, and unused ones; builds its tools first
 	@ADVISORIES=$(ADVISORIES) dev/supply_chain.sh $(CARGO)
@@ -64,7 +75,7 @@ wheel: need ## The Python package as a wheel for Linux with glibc 2.17 or later,
 	@dev/wheel.sh sdist
 	@dev/wheel.sh release
 
-judges: need ## Suites of others: the mount, batch systems, Python; root, FUSE. SINCE=REV: those of what has changed
+judges: need ## Suites of others: the mount, batch systems, Python. SINCE=REV: only what a change touches
 	@$(PYTHON) dev/judges/run.py $(if $(SINCE),--since $(SINCE))
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
@@ -103,14 +114,15 @@ spelling:
 
 # Everything once: eyas, and beside it the libraries for C and Python and the one that `eyas io run` loads; all tests.
 build: need
+	$(if $(LINKER)$(filter x86_64,$(MACHINE)),,@echo 'neither mold nor lld is here: linking takes longer')
 	$(CARGO) build --locked --workspace --all-targets
 
 unit: need
 	@dev/need_in_ci.sh
 	$(PYTHON) dev/run_tests.py $(TESTS)
+	$(if $(TESTS),,$(CARGO) test --quiet --locked --workspace --doc)
 
 python: build
-	@dev/wheel.sh content
 	dev/python_tests.sh
 
 # Small enough for every day, so that benchmarks do not rot.

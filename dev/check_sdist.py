@@ -1,10 +1,10 @@
 """Checks, without a build, that an unpacked source distribution has everything that the build of the Python package
-reads: `dev/wheel.sh content` runs this.
+reads: `dev/python_tests.sh` runs this.
 
     check_sdist.py FOLDER
 
-Cargo must find every package of the workspace there, and each file of these packages that git has must be in it, but
-tests and benchmarks.
+Cargo must find every package of the workspace there that is compiled for it. Each file of these packages that git has,
+and that is compiled, must be in it, and so must the packages of Python and the page of the report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LEFT_OUT = ("tests", "benches")
+COMPILED = ("Cargo.toml", "build.rs", "src")
 
 
 def metadata(folder: Path) -> dict[str, dict[str, object]]:
@@ -48,12 +48,11 @@ def main(folder: Path) -> int:
     python = {Path("python") / package for package in project["tool"]["maturin"]["python-packages"]}
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for file in map(Path, tracked.splitlines()):
-        # The package of Python is at the top of a source distribution; a folder below a package may be another package.
-        crate = next((place for place in file.parents if place in {*places, *map(Path, ("web/report",))}), None)
-        package = next((place for place in file.parents if place in python), None)
-        if package:
+        crate = next((place for place in file.parents if place in places), None)
+        if any(place in python for place in file.parents):
+            # The packages of Python are at the top of a source distribution.
             place = folder / file.relative_to("python")
-        elif crate and crate != Path("python") and not set(LEFT_OUT).intersection(file.parts):
+        elif crate and file.relative_to(crate).parts[0] in COMPILED or Path("web/report") in file.parents:
             place = folder / file
         else:
             continue

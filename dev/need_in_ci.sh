@@ -1,9 +1,18 @@
 #!/usr/bin/env bash
+# need_in_ci.sh [soak]
+#
 # In CI (`CI` is set) no test is skipped for lack of a program: installs those that some tests need. Elsewhere such a
 # test says that it was skipped, and why.
 set -euo pipefail
 [ -n "${CI:-}" ] || exit 0
 packages=()
+if [ "${1:-}" = soak ]; then
+    # For experiments that run in `make soak` alone.
+    PATH=$PATH:/usr/sbin
+    command -v slurmctld >/dev/null || packages+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
+    command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
+    command -v mvn >/dev/null || packages+=(maven)
+fi
 command -v blastp >/dev/null || packages+=(ncbi-blast+)
 command -v ip >/dev/null || packages+=(iproute2)
 command -v sqlite3 >/dev/null || packages+=(sqlite3)

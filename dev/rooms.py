@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -32,7 +33,8 @@ class Room:
 @cache
 def rooms() -> dict[str, Room]:
     """Rooms by their folders."""
-    line = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]
+    cargo = os.environ.get("CARGO") or "cargo"
+    line = [cargo, "metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]
     packages = json.loads(subprocess.run(line, cwd=ROOT, check=True, capture_output=True).stdout)["packages"]
     folders = {package["name"]: str(Path(package["manifest_path"]).parent.relative_to(ROOT)) for package in packages}
     found = {}

@@ -45,6 +45,7 @@ REQUIREMENTS = ROOT / "dev" / "tests" / "nextest.txt"
 SLOW_LIST = ROOT / "dev" / "tests" / "slow.toml"
 JUNIT = TARGET / "nextest" / "default" / "junit.xml"
 RESULTS = TARGET / "test-results.xml"  # of all tests, also when some have run again
+TESTS_FAILED = 100  # nextest's exit code if tests have failed, and nothing else has
 SLOWEST_SHOWN = 20
 SLOW_S = 10.0
 TESTS_A_CORE = 3  # most tests wait for processes, disks and deadlines
@@ -148,14 +149,14 @@ def run_all(program: str, words: list[str]) -> int:
     tests = results()
     report_slow(tests)
     failed = [test for test in tests if test.has_failed]
-    if not failed or not os.environ.get("CI"):
+    if code != TESTS_FAILED or not failed or not os.environ.get("CI"):
         return code
     if len(failed) > unstable.MAX_UNSTABLE:
         print(f"{len(failed)} tests failed, so none is run again")
         return code
     for test in failed:
         print(f"\nonce more, alone: {test}", flush=True)
-        if run(program, ["--filterset", test.filter]):
+        if run(program, ["--run-ignored", "all", "--filterset", test.filter]):
             return code
     return 0 if unstable.note([str(test) for test in failed]) else 1
 
@@ -163,6 +164,7 @@ def run_all(program: str, words: list[str]) -> int:
 def filter_of_changes(since: str) -> str:
     """The filter of nextest for the tests that belong to changed files; nothing if there are none."""
     folders, modules = set(), set()
+    # Files of the workspace, and what end-to-end tests share, are left to `make test`.
     for path in map(Path, changed_files(since)):
         if path.parent == Path("dev/tests/end_to_end"):
             modules.add(path.stem)
@@ -185,7 +187,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 def heed_signals() -> None:
-    """Lets signals end programs again if whoever started this ignores them, as `nohup` and `&` of a shell do: tests of
+    """Lets signals end programs again if the parent process ignores them, as `nohup` and `&` of a shell do: tests of
     interrupts would fail.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -202,17 +204,21 @@ def main() -> int:
     parser.add_argument("--load", type=int, default=8, help="number of busy processes beside --stress")
     asked, words = parser.parse_known_args()
     heed_signals()
+    RESULTS.unlink(missing_ok=True)
     built = subprocess.run([CARGO, "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT)
     if built.returncode:
         return built.returncode
     program = nextest()
     if program is None:
-        print("cargo-nextest cannot be installed from PyPI: plain `cargo test` runs the tests", file=sys.stderr)
-        return subprocess.run([CARGO, "test", "--locked", "--workspace", *words], cwd=ROOT).returncode
+        if os.environ.get("CI") or asked.stress or asked.since or words:
+            print("cargo-nextest cannot be installed from PyPI, and is not in PATH", file=sys.stderr)
+            return 1
+        print("cargo-nextest cannot be installed from PyPI: plain `cargo test` runs all tests", file=sys.stderr)
+        return subprocess.run([CARGO, "test", "--locked", "--workspace"], cwd=ROOT).returncode
     if asked.since is not None:
         changed = filter_of_changes(asked.since)
         if not changed:
-            print(f"no room differs from {asked.since}: no test to run")
+            print(f"no test belongs to a file that differs from {asked.since}: `make test` runs all tests")
             return 0
         words += ["--filterset", changed, "--no-tests", "pass"]
     if asked.stress is None:

@@ -3,7 +3,7 @@
 #
 #     dev/wheel.sh release   a wheel for clusters: with zig's linker, it needs glibc 2.17 (2012) or later
 #     dev/wheel.sh sdist     the source distribution, and a wheel that is built from it as pip does, from scratch
-#     dev/wheel.sh content   the source distribution alone, and whether everything is in it that the build needs
+#     dev/wheel.sh sources   the source distribution alone, unpacked in target/python/sdist
 #     dev/wheel.sh dev       a wheel for tests on this machine, packed from the library that cargo has built for tests
 #
 # What this needs comes from PyPI, into target/python/tools.
@@ -17,7 +17,7 @@ python=$(dev/python.sh)
 # Only what is missing is asked for: pip takes a second even if nothing is.
 pip() { "$place/tools/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 need() { (cd "$place/tools/bin" && ls "$1" >/dev/null 2>&1) || pip install "${@:2}"; }
-rm -rf "$place/wheels"
+case $profile in release | sdist | sources | dev) rm -rf "$place/wheels" ;; esac
 
 # Before PATH changes: pyo3 would be built again, as it looks for interpreters there.
 if [ "$profile" = dev ]; then
@@ -28,12 +28,12 @@ if [ "$profile" = dev ]; then
 fi
 export CARGO_TARGET_DIR=$target PATH=$place/tools/bin:$PATH
 
-# Unpacked where there is nothing else of this repository, with new times, as cargo goes by them.
+# Unpacked with new times, as cargo goes by them.
 unpack_sdist() {
     need maturin 'maturin>=1.16,<2'
     maturin sdist --manifest-path python/Cargo.toml --out "$place/wheels"
-    rm -rf "$place/sdist" && mkdir "$place/sdist"
-    tar xzmf "$place"/wheels/eyas-*.tar.gz -C "$place/sdist"
+    rm -rf "$1" && mkdir "$1"
+    tar xzmf "$place"/wheels/eyas-*.tar.gz -C "$1"
 }
 
 case $profile in
@@ -49,15 +49,21 @@ release)
     twine check --strict "$place"/wheels/*
     ;;
 sdist)
-    unpack_sdist
+    # Where there is nothing else of this repository.
+    elsewhere=$(mktemp -d)
+    trap 'rm -rf "$elsewhere"' EXIT
+    unpack_sdist "$elsewhere/sdist"
     pip install twine
     twine check --strict "$place"/wheels/*
-    MATURIN_PEP517_ARGS='--profile dev' pip wheel --no-deps --wheel-dir "$place/wheels" "$place"/sdist/eyas-*
+    MATURIN_PEP517_ARGS='--profile dev' pip wheel --no-deps --wheel-dir "$place/wheels" "$elsewhere"/sdist/eyas-*
     ;;
-content)
-    unpack_sdist
-    "$python" dev/check_sdist.py "$place"/sdist/eyas-*
+sources)
+    unpack_sdist "$place/sdist"
     exit
+    ;;
+*)
+    echo "dev/wheel.sh knows no $profile: release, sdist, sources or dev" >&2
+    exit 2
     ;;
 esac
 echo "$place"/wheels/*.whl

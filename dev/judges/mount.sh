@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Test suites of others on a mounted file system of three nodes: pjdfstest, fsx, fio, git, sqlite3 and stress-ng.
-# docs/internals/mount.md lists what is excluded, and why. Needs root, /dev/fuse, and a built eyas (EYAS_BIN). Installs
-# pjdfstest and fsx under target/, and missing programs with apt-get. A judge that cannot be installed is skipped; with
-# CI=true, that is a failure. `--quick` takes a minute.
+# docs/internals/mount.md lists what is excluded, and why. Needs root, /dev/fuse, a built eyas (EYAS_BIN), and the
+# packages that `dev/judges/judges.toml` lists. Installs pjdfstest and fsx under target/. A suite that is missing is
+# skipped; with CI=true, that is a failure. `--quick` takes a minute.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo=${CARGO:-cargo}
@@ -20,13 +20,10 @@ if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ]; then
     exit 0
 fi
 
-install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1"; }
-
-# Whether a program is there or can be installed.
+# Whether a program is there.
 can_use() {
     command -v "$1" >/dev/null && return
-    { install "$1" || { apt-get update -qq && install "$1"; }; } >/dev/null 2>&1 && return
-    skip "$1 is missing and cannot be installed"
+    skip "$1 is missing"
     return 1
 }
 

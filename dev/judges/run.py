@@ -13,12 +13,15 @@ do (`dev/unstable.py`).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -31,8 +34,19 @@ OUTPUTS = TARGET / "judges"
 AT_ONCE = 3
 ALWAYS = 3  # the shortest ones, which run after each change
 # Changes of these files may change everything.
-EVERYWHERE = ("Cargo.lock", "Cargo.toml")
+EVERYWHERE = (
+    ".cargo/config.toml",
+    "Cargo.lock",
+    "Cargo.toml",
+    "dev/judges/judges.toml",
+    "dev/judges/run.py",
+    "dev/pack_wheel.py",
+    "dev/wheel.sh",
+    "python/pyproject.toml",
+)
 POLL_S = 0.2
+LIMIT_S = 1800  # of one judge
+GRACE_S = 60  # after its limit, until it is killed
 
 
 @dataclass(frozen=True)
@@ -46,12 +60,14 @@ class Judge:
     files: list[str]
     uses: list[str]
     seconds: int
+    debian: dict[str, str] = field(default_factory=dict)
 
     def is_touched(self, changed: set[str]) -> bool:
         """Whether one of these files is of a room that it judges, of one that such a room imports, or its own."""
         rooms = with_imports(set(self.rooms))
         return any(
             file in EVERYWHERE
+            or file in self.command
             or room_of(file) in rooms
             or any(file == place or file.startswith(f"{place}/") for place in self.files)
             for file in changed
@@ -87,11 +103,27 @@ def chosen(names: list[str], since: str | None) -> list[Judge]:
     return everyone[::-1]
 
 
+def install(todo: list[Judge]) -> None:
+    """Installs programs that the judges need. A judge itself says what it lacks then."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    needed = {program: packages for judge in todo for program, packages in judge.debian.items()}
+    packages = {name for program in needed if not shutil.which(program, path=path) for name in needed[program].split()}
+    if not packages or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    print(f"installing {' '.join(sorted(packages))}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], env=environment)
+    words = ["install", "-y", "-qq", "--no-install-recommends", *sorted(packages)]
+    subprocess.run(["apt-get", *words], env=environment, stdout=subprocess.DEVNULL)
+
+
 def build(todo: list[Judge]) -> None:
     """Builds what the judges need: eyas, and the wheel."""
-    subprocess.run(["cargo", "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT, check=True)
-    if any("python.sh" in word for judge in todo for word in judge.command):
-        subprocess.run(["dev/wheel.sh", "dev"], cwd=ROOT, check=True)
+    cargo = os.environ.get("CARGO") or "cargo"
+    subprocess.run([cargo, "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT, check=True)
+    if any(word.endswith("python.sh") for judge in todo for word in judge.command):
+        # A judge that finds no wheel says so.
+        subprocess.run(["dev/wheel.sh", "dev"], cwd=ROOT)
 
 
 def start(judge: Judge) -> Running:
@@ -100,9 +132,23 @@ def start(judge: Judge) -> Running:
     environment = {**os.environ, "EYAS_BIN": os.environ.get("EYAS_BIN") or str(TARGET / "debug" / "eyas")}
     with output.open("wb") as file:
         process = subprocess.Popen(
-            judge.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            judge.command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     return Running(judge, process, output, time.monotonic())
+
+
+def end_if_late(at_work: Running) -> None:
+    """Ends a judge beyond its time limit, with all of its processes."""
+    late_s = time.monotonic() - at_work.began - LIMIT_S
+    if late_s > 0:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(at_work.process.pid, signal.SIGTERM if late_s < GRACE_S else signal.SIGKILL)
 
 
 def run(todo: list[Judge]) -> list[Judge]:
@@ -119,6 +165,8 @@ def run(todo: list[Judge]) -> list[Judge]:
             continue
         ended = next((at_work for at_work in running if at_work.process.poll() is not None), None)
         if ended is None:
+            for at_work in running:
+                end_if_late(at_work)
             time.sleep(POLL_S)
             continue
         running.remove(ended)
@@ -141,10 +189,11 @@ def main() -> int:
     todo = chosen(asked.names, asked.since or None)
     left_out = [judge.name for judge in judges() if judge not in todo]
     print(f"judges: {', '.join(judge.name for judge in todo)}")
-    if left_out:
+    if left_out and asked.since:
         print(f"not run, as nothing that they judge has changed: {', '.join(left_out)}", flush=True)
     if asked.list:
         return 0
+    install(todo)
     build(todo)
     failed = run(todo)
     if failed and os.environ.get("CI") and len(failed) <= unstable.MAX_UNSTABLE:

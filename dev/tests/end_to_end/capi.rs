@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use eyas_tree::root;
+use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
 
 use crate::dfs::cluster;
-use crate::support::{Cluster, c_library, can_use, exported, eyas};
+use crate::support::{Cluster, c_library, can_use, exported, eyas, wait_until};
 
 #[test]
 fn the_library_exports_versioned_functions_and_nothing_else() {
@@ -174,32 +175,24 @@ fn a_worker_in_c_that_is_killed_counts_nothing_twice() {
     let mut output = BufReader::new(leader.stdout.take().unwrap());
     let mut address = String::new();
     output.read_line(&mut address).unwrap();
-    // Each worker says which piece it has.
-    fn works(stderr: impl Read, before: &str) -> impl BufRead {
-        let mut said = BufReader::with_capacity(1, stderr);
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        if !before.is_empty() {
-            assert_eq!(line, before);
-            line.clear();
-            said.read_line(&mut line).unwrap();
-        }
-        assert!(line.starts_with("/a.txt: "), "{line}");
-        said
-    }
-    // One cannot go on after a few pieces, because its pipe has one page, which is almost full from the begin: so it is
-    // killed in the middle.
-    let (stderr, mut writer) = std::io::pipe().unwrap();
+    // Each worker says which piece it has. One cannot go on after a few pieces, because its pipe has one page, which is
+    // almost full from the start, and is not read: so it is killed in the middle.
+    let (mut stderr, mut writer) = std::io::pipe().unwrap();
     fcntl_setpipe_size(&writer, 4096).unwrap();
-    let filler = format!("{}\n", "x".repeat(4000));
+    let filler = "x".repeat(4000);
     writer.write_all(filler.as_bytes()).unwrap();
     let mut killed = start(&["work", address.trim()], writer.into());
-    let open = works(stderr, &filler);
+    wait_until("it has a piece", || ioctl_fionread(&stderr).unwrap() > filler.len() as u64);
     let mut other = start(&["work", address.trim()], Stdio::piped());
-    let mut said = works(other.stderr.take().unwrap(), "");
+    let mut said = BufReader::new(other.stderr.take().unwrap());
+    let mut first = String::new();
+    said.read_line(&mut first).unwrap();
+    assert!(first.starts_with("/a.txt: "), "{first}");
     killed.kill().unwrap();
     killed.wait().unwrap();
-    drop(open);
+    let mut its = String::new();
+    stderr.read_to_string(&mut its).unwrap();
+    assert!(its[filler.len()..].starts_with("/a.txt: "), "{its}");
     let mut pieces = String::new();
     said.read_to_string(&mut pieces).unwrap();
     assert!(other.wait().unwrap().success(), "{pieces}");

@@ -17,10 +17,10 @@ use eyas_types::{ObjectId, ObjectSpec};
 use eyas_wire::DataMode;
 
 pub const ID: ObjectId = ObjectId([0xab; 16]);
-/// The access file that all nodes of these tests share.
 /// Everything that a test waits for happens within this time, also on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The access file that all nodes of these tests share.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::create("test", "127.0.0.1:1"));
 
 pub fn keys() -> DataKeys {
