@@ -17,7 +17,7 @@ dev/wheel.sh sources || skip "maturin cannot make the source distribution"
 "$python" dev/check_sdist.py "$place"/sdist/eyas-*
 wheel=$(dev/wheel.sh dev | tail -n 1) || skip "the wheel cannot be packed"
 install "$wheel"
-install pytest pytest-xdist numpy joblib 'dask[array,distributed]' mypy pyright snakemake fsspec
+install pytest numpy joblib 'dask[array,distributed]' mypy pyright snakemake fsspec
 # What the tutorial and the benchmarks need.
 install pandas pyarrow matplotlib nbclient nbformat ipykernel
 typed=(eyas snakemake_executor_plugin_eyas snakemake_storage_plugin_eyas tests/typed.py)
@@ -26,7 +26,7 @@ cache=$place/pytest
 run_tests() { "$fresh" -m pytest -q -o cache_dir="$cache" -c python/pyproject.toml --rootdir python "$@" python/tests; }
 rm -rf "$cache"
 code=0
-run_tests -n 4 || code=$?
+run_tests || code=$?
 if [ $code != 0 ]; then
     # Exit code 1 is that of tests that failed. In CI, they run once more, alone; `dev/unstable.py` refuses too many.
     [ -n "${CI:-}" ] && [ $code = 1 ] || exit $code
