@@ -37,8 +37,7 @@ cpython)
     "$fresh" "$tests/cpython_futures.py"
     ;;
 joblib)
-    # Without psutil, joblib skips some of them.
-    install pytest joblib psutil
+    install pytest joblib
     # Excluded: loops in loops whose inner backend is `eyas` by name, as workers have not imported `eyas.joblib`.
     judge -p joblib_backend --pyargs joblib.test.test_parallel -k 'eyas and not (test_nested_loop and -eyas])'
     ;;
@@ -49,11 +48,12 @@ parsl)
     # Excluded: files of the internet; an output that root may write; 1 MB of memory for an interpreter, which other
     # executors do not enforce; a test that reads a zip file while a thread of Parsl may still append to it; a limit of
     # 10 ms for a program of 50 ms, whose end a busy machine may see first.
+    excluded='test_docs_1 or staging_ftp or staging_https or test_stdout_stderr_staging_zip'
+    excluded+=' or (test_walltime and not longer)'
     PATH=$environment/bin:$PATH judge -c /dev/null \
         --rootdir . "$theirs"/test_{python_apps,bash_apps,error_handling,staging} --config "$tests/parsl_config.py" \
         -m 'not (cleannet or unix_filesystem_permissions_required or issue_3620)' \
-        -k 'not (test_docs_1 or staging_ftp or staging_https or test_stdout_stderr_staging_zip
-            or (test_walltime and not longer))'
+        -k "not ($excluded)"
     ;;
 dask)
     install pytest 'dask[array,dataframe,distributed]'
