@@ -104,7 +104,7 @@ class Executor(SeenExecutor):
             raise TypeError("initializer must be a callable")
         if reuse not in ("process", "fork", "never"):
             raise ValueError('reuse must be "process", "fork" or "never"')
-        settings: dict[str, Any] = {"reuse": reuse, "path": sys.path, "folder": os.fspath(folder or os.getcwd())}
+        settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
         settings["client"] = _sides.this_side()
         if initializer is not None:
             call = _pickling.function_bytes(initializer) + _pickling.dumps((initargs, {}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._value_files import NO_FOLDER
@@ -47,7 +46,9 @@ class Starts:
         is_local: bool,
     ) -> None:
         """Take settings and variables of workers, and the words after this process's interpreter that start one."""
-        self._settings = settings
+        # Absolute: the current folder of a worker is another one, and comes first only if it does here.
+        path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+        self._settings = {**settings, "path": path}
         self._variables = variables
         self._words = words
         self._nodes_folder = nodes_folder
@@ -75,8 +76,13 @@ class Starts:
         return {**self._variables, SETTINGS_VARIABLE: json.dumps(settings)}
 
 
-def _own_modules(path: list[str]) -> list[str]:
-    """Return the folders with modules that belong to the program, not to its interpreter."""
-    prefixes = {os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
-    is_own: Callable[[str], bool] = lambda folder: not (os.path.realpath(folder) + os.sep).startswith(tuple(prefixes))
-    return [folder for folder in path if is_own(folder)]
+def _own_modules(path: list[str]) -> list[str | None]:
+    """Return the folders with modules that belong to the program; ``None`` is the place of its interpreter's folders."""
+    prefixes = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)})
+    own: list[str | None] = []
+    for folder in path:
+        if not (os.path.realpath(folder) + os.sep).startswith(prefixes):
+            own.append(folder)
+        elif None not in own:
+            own.append(None)
+    return own

@@ -31,8 +31,9 @@ from typing import IO, Any
 from . import _pickling, _shared, _sides
 from ._files import Arguments, result_file
 
-#: Environment variable with the settings of the worker: JSON with ``path`` and ``folder`` of the client, ``reuse``,
-#: ``client``, its interpreter, and ``initializer``, the pickled call of a function, in base64.
+#: Environment variable with the settings of the worker: JSON with ``path``, the folders in which the client looks for
+#: modules (``None`` is the place of those of the interpreter), ``folder`` of the client, ``reuse``, ``client``, its
+#: interpreter, and ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 
 #: Environment variables with the cluster of the client: its name, or its access file.
@@ -75,6 +76,15 @@ def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:
     return content
 
 
+def _search_path(client: list[str | None]) -> list[str]:
+    """Return the client's folders of modules, in its order, and those that only this interpreter has."""
+    # Without the current folder, which the interpreter has put there for its own command.
+    own = [folder for folder in sys.path if folder and folder not in client]
+    place = client.index(None) if None in client else len(client)
+    first, last = ([folder for folder in part if folder] for part in (client[:place], client[place:]))
+    return [*first, *own, *last]
+
+
 class Worker:
     """The state of a worker."""
 
@@ -89,9 +99,7 @@ class Worker:
         self._calls = _pickling.CallReader()
         self._settings = os.environ.pop(SETTINGS_VARIABLE, "{}")
         settings = json.loads(self._settings)
-        for folder in settings.get("path", []):
-            if folder not in sys.path:
-                sys.path.append(folder)
+        sys.path[:] = _search_path(settings.get("path", []))
         if os.path.isdir(settings.get("folder", "")):
             os.chdir(settings["folder"])
         self._reuse = settings.get("reuse", "process")

@@ -1,0 +1,71 @@
+"""What calls find in their workers: the modules of their client's program."""
+
+import subprocess
+import sys
+
+import eyas
+from programs import LONG_S
+
+PROGRAM = """
+import sys, utils, eyas
+
+def where():
+    import utils
+    return utils.__file__
+
+with eyas.local(max_workers=1, folder=sys.argv[1]) as executor:
+    assert executor.submit(where).result() == utils.__file__
+    print(executor.submit(utils.name).result())
+"""
+
+
+def run_program(words, folder):
+    """Run a program in a folder, and return what it has printed. Its workers run in this folder, too."""
+    done = subprocess.run(
+        [sys.executable, *words, str(folder)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LONG_S,
+    )
+    return done.stdout.strip()
+
+
+def test_modules_are_those_of_the_client_whatever_the_current_folder_has(tmp_path):
+    script = tmp_path / "scripts" / "run.py"
+    for folder, name in (script.parent, "the script's"), (tmp_path, "the current folder's"):
+        folder.mkdir(exist_ok=True)
+        (folder / "utils.py").write_text(f"def name():\n    return {name!r}\n")
+    script.write_text(PROGRAM)
+    assert run_program(["scripts/run.py"], tmp_path) == "the script's"
+    assert run_program(["-m", "scripts.run"], tmp_path) == "the current folder's"
+    # A module that the worker imports after it has entered the folder.
+    (tmp_path / "cloudpickle.py").write_text("raise ImportError('the current folder')")
+    assert run_program(["scripts/run.py"], tmp_path) == "the script's"
+
+
+def test_an_environment_has_the_modules_of_the_client_in_the_order_of_the_client(tmp_path, monkeypatch):
+    import venv
+
+    monkeypatch.setenv("EYAS_CACHE", str(tmp_path / "cache"))
+    venv.create(tmp_path / "venv", with_pip=False)
+    site = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    places = {"first": tmp_path / "first", "environment": site, "last": tmp_path / "last"}
+    for name, folder in places.items():
+        folder.mkdir(exist_ok=True)
+        for module in ("one", "two") if name != "last" else ("one", "two", "three"):
+            (folder / f"order_{module}.py").write_text(f"NAME = {name!r}")
+    (places["first"] / "order_two.py").unlink()
+    monkeypatch.syspath_prepend(str(places["first"]))
+    sys.path.append(str(places["last"]))
+
+    def names():
+        import order_one
+        import order_three
+        import order_two
+
+        return order_one.NAME, order_two.NAME, order_three.NAME
+
+    with eyas.local(max_workers=1, environment=tmp_path / "venv") as executor:
+        assert executor.submit(names).result(LONG_S) == ("first", "environment", "last")
