@@ -85,6 +85,17 @@ def _search_path(client: list[str | None]) -> list[str]:
     return [*first, *own, *last]
 
 
+def _reseed() -> None:
+    """In the child of a fork: draw other random numbers than its siblings. Python's own generator does this itself."""
+    if (random := sys.modules.get("numpy.random")) is not None:
+        try:
+            random.seed()
+        except TypeError:  # The program has chosen a generator that has seeds of another kind.
+            random.set_bit_generator(type(random.get_bit_generator())())
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.seed()
+
+
 class Worker:
     """The state of a worker."""
 
@@ -129,6 +140,7 @@ class Worker:
         """Have a child answer a call. If the child ends in another way, this process ends in the same."""
         child = os.fork()
         if child == 0:
+            _reseed()
             self._serve(parts)
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -1,9 +1,10 @@
-"""What calls find in their workers: the modules of their client's program."""
+"""What calls find in their workers: the modules and the random numbers of their client's program."""
 
 import subprocess
 import sys
 
 import eyas
+import pytest
 from programs import LONG_S
 
 PROGRAM = """
@@ -69,3 +70,35 @@ def test_an_environment_has_the_modules_of_the_client_in_the_order_of_the_client
 
     with eyas.local(max_workers=1, environment=tmp_path / "venv") as executor:
         assert executor.submit(names).result(LONG_S) == ("first", "environment", "last")
+
+
+def import_numpy():
+    import numpy.random  # noqa: F401
+
+
+def draw():
+    import random
+
+    import numpy
+
+    return random.random(), float(numpy.random.random()), float(numpy.random.mtrand._rand.standard_normal())
+
+
+def other_generator():
+    import numpy
+
+    numpy.random.set_bit_generator(numpy.random.PCG64(1))
+
+
+@pytest.mark.parametrize("initializer", [import_numpy, other_generator])
+def test_children_of_one_worker_draw_different_random_numbers(initializer):
+    pytest.importorskip("numpy")
+    with eyas.local(max_workers=2, reuse="fork", initializer=initializer) as executor:
+        drawn = list(executor.map(lambda _: draw(), range(8)))
+    for numbers in zip(*drawn):
+        assert len(set(numbers)) == 8, drawn
+
+
+def test_libraries_that_are_not_loaded_by_the_initializer_are_not_loaded_for_their_seeds():
+    with eyas.local(max_workers=1, reuse="fork") as executor:
+        assert not executor.submit(lambda: "numpy" in sys.modules).result(LONG_S)
