@@ -40,7 +40,7 @@ class Outputs:
                     self._refuse_if_over()
                     path = self.session.fetch_result(self.task, os.fsencode(result_file(self.task)))
                     try:
-                        self._value.set_result(_shared.load(path))
+                        self._value.set_result(_shared.load(path, is_private=True))
                     finally:
                         # The content stays as long as it is used.
                         os.unlink(path)

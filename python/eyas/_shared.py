@@ -62,15 +62,18 @@ def write(path: str, pieces: Iterable[bytes | memoryview]) -> None:
         raise
 
 
-def map_file(path: str | bytes) -> memoryview:
-    """Return the content of a file that is not empty, without reading it."""
+def map_file(path: str | bytes, *, is_private: bool = False) -> memoryview:
+    """Return the content of a file that is not empty, without reading it.
+
+    If it is private, it can be written to, and the file stays as it is.
+    """
     with open(path, "rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY if is_private else mmap.ACCESS_READ))
 
 
-def load(path: str | bytes) -> Any:
-    """Read a value. Its buffers are those of the file."""
-    content = map_file(path)
+def load(path: str | bytes, *, is_private: bool = False) -> Any:
+    """Read a value. Its buffers are those of the file, or private ones with the same content."""
+    content = map_file(path, is_private=is_private)
     (count,) = _COUNT.unpack_from(content)
     lengths = struct.unpack_from(f"<{count}Q", content, _COUNT.size)
     place, parts = _COUNT.size * (count + 1), []

@@ -459,3 +459,12 @@ def test_a_result_that_is_lost_with_its_node_is_computed_again(tmp_path):
         # The second result is still there for others.
         assert executor.submit(len, made).result(LONG_S) == 4 << 20
         assert len(made.result(LONG_S)) == 4 << 20
+
+
+def test_large_results_can_be_written_to_as_small_ones_can(executor):
+    for count in (1000, MANY):
+        array = executor.submit(ramp, count).result(LONG_S)
+        array += 1
+        assert array[-1] == count
+    fixed = executor.submit(lambda: numpy.broadcast_to(ramp(MANY), MANY).view()).result(LONG_S)
+    assert not fixed.flags.writeable, "what the call could not write to"
