@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import math
 import os
-import pickle
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
@@ -21,41 +22,77 @@ _MAX_CALL_BYTES = 16 << 20
 #: A function and arguments of up to this many bytes each are sent without a further look.
 _MAX_PLAIN_BYTES = _pickling.LARGE_BYTES
 
+#: Returns the files of large values, if there is a folder for them.
+Values = Callable[[], ValueFiles | None]
+
+
+class Function:
+    """A function, pickled for any number of calls. Its large parts are files as long as it is held."""
+
+    def __init__(self, function: Callable[..., Any], values: Values, *, has_folder: bool) -> None:
+        """Pickle the function, with large parts in ``values``, if there is a folder for them."""
+        with Arguments() as found:
+            pickled, buffers = _pickling.dump(function, _pickling.LARGE_BYTES if has_folder else math.inf)
+        #: The function itself, if it refers to futures: it is unpickled before the arguments are together.
+        self.itself = function if found.values else None
+        #: What it reads and writes.
+        self.inputs, self.outputs = found.inputs, found.outputs
+        self.is_named = _pickling.is_named(function, pickled) and not buffers
+        is_large = has_folder and (len(pickled) >= _pickling.LARGE_BYTES or bool(buffers))
+        files = values() if is_large and self.itself is None else None
+        #: The files of its large parts.
+        self.paths: list[str] = []
+        if files is not None:
+            weakref.finalize(self, files.release, self.paths).atexit = False
+            numbers = [self._keep(files, buffer) for buffer in buffers]
+            is_kept = len(pickled) >= _pickling.LARGE_BYTES
+            content = self._keep(files, memoryview(pickled)) if is_kept else pickled
+            pickled = _pickling.dumps(_pickling.Parts(content, numbers, [], is_private=True))
+        #: The beginning of its calls.
+        self.content = _pickling.with_header(pickled, is_named=self.is_named)
+
+    def _keep(self, files: ValueFiles, content: memoryview) -> int:
+        """Write content to a file, and return the number of the input."""
+        self.paths.append(files.keep(content))
+        self.inputs.append(os.fsencode(self.paths[-1]))
+        return len(self.inputs) - 1
+
 
 class Call:
     """A call of a function, pickled."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        pickled: Callable[[Callable[..., Any]], bytes],
-        values: Callable[[], ValueFiles | None],
+        values: Values,
+        *,
+        has_folder: bool,
     ) -> None:
-        """Pickle the function, with ``pickled``, and its arguments: large ones into ``values``, if there are any."""
+        """Pickle the arguments: large ones into ``values``, if there is a folder for them."""
         self._values = values
         #: The files of its large arguments.
         self._files: list[str] = []
-
-        def is_small(buffer: pickle.PickleBuffer) -> bool:
-            raw = buffer.raw()
-            files = values() if raw.nbytes >= _pickling.LARGE_BYTES else None
-            if files is not None:
-                arguments.buffers.append(len(arguments.inputs))
-                arguments.inputs.append(self._kept(files.keep(raw)))
-            return files is None
-
+        if function.itself is not None:
+            args = function.itself, *args
+            function = Function(_wrappers.apply, values, has_folder=has_folder)
+        #: Holds the files of its large parts.
+        self._functions = [function]
+        self._function = function.content
         try:
             with Arguments() as arguments:
-                self._function = pickled(function)
-                if arguments.values:
-                    # The function refers to futures, and it is unpickled before the arguments are together.
-                    arguments.cut((0, 0, 0, 0))
-                    self._function, args = pickled(_wrappers.apply), (function, *args)
-                self._arguments = _pickling.dumps((args, kwargs), is_small)
+                arguments.inputs += function.inputs
+                arguments.outputs += function.outputs
+                least_bytes = _pickling.LARGE_BYTES if has_folder else math.inf
+                self._arguments, buffers = _pickling.dump((args, kwargs), least_bytes)
+            files = values() if buffers else None
+            if files is not None:
+                for buffer in buffers:
+                    arguments.buffers.append(len(arguments.inputs))
+                    arguments.inputs.append(self._kept(files.keep(buffer)))
         except BaseException as error:
-            _release(values() if self._files else None, self._files)
+            _release(values() if self._files else None, self._files, self._functions)
             given = (*args, *kwargs.values())
             if any(isinstance(value, futures.Future) and not isinstance(value, Future) for value in given):
                 raise TypeError("a future that is no future of eyas cannot be an argument: pass its result") from error
@@ -79,10 +116,10 @@ class Call:
         if self._is_plain:
             return self._add(future, template, self._function + self._arguments, [], state)
         future._names = _kept_names(found.outputs)
-        if self._has_parts:
+        if self._has_parts or self._functions[0].paths:
             # The future must hold neither this nor what was an argument.
-            paths = self._files
-            future.add_done_callback(lambda _: _release(state.values, paths))
+            paths, functions = self._files, self._functions
+            future.add_done_callback(lambda _: _release(state.values, paths, functions))
         after([*found.values, *found.inputs], future, lambda: self._submit_now(future, template, state), state)
 
     def _submit_now(self, future: Future[Any], template: int, state: State) -> None:
@@ -92,7 +129,9 @@ class Call:
 
     def _add(self, future: Future[Any], template: int, content: bytes, inputs: list[Any], state: State) -> None:
         if len(content) > _MAX_CALL_BYTES:
-            raise ValueError(f"the arguments have {len(content)} bytes: use a File for them, or {NO_FOLDER}")
+            raise ValueError(
+                f"the function and its arguments have {len(content)} bytes: use a File for them, or {NO_FOLDER}"
+            )
         columns = [(content, False)]
         for name, destination in self._found.outputs:
             columns += [(os.fsencode(name), False), (os.fsencode(destination or ""), False)]
@@ -140,8 +179,9 @@ def _kept_names(outputs: list[tuple[str, str | None]]) -> dict[str | int, tuple[
     return {number: (place, os.path.basename(name)) for number, (place, name) in enumerate(kept)}
 
 
-def _release(files: ValueFiles | None, paths: list[str]) -> None:
-    """Files of arguments are not needed any more."""
+def _release(files: ValueFiles | None, paths: list[str], functions: list[Function]) -> None:
+    """The files of a call are not needed any more."""
+    functions.clear()
     if files is not None:
         files.release(paths)
         paths.clear()

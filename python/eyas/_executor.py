@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import collections
 import copy
+import functools
 import itertools
 import json
 import os
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from . import _eyas, _pickling, _sides, _starts, _worker, _wrappers
-from ._calls import Call, after
+from ._calls import Call, Function, after
 from ._files import RESULT_PATTERN, File
 from ._folders import SharedFolder, folder_of
 from ._futures import Future
@@ -141,8 +142,8 @@ class Executor(SeenExecutor):
                 own.stop()
             raise
         self._origin: Executor | None = None
-        #: The pickled form of functions that are pickled by name.
-        self._functions: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
+        #: Functions that are pickled by name.
+        self._functions: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         self._receiver = threading.Thread(target=self._state.receive, name="eyas-results", daemon=True)
         receivers[self._receiver] = self._state
         self._receiver.start()
@@ -150,16 +151,21 @@ class Executor(SeenExecutor):
         self._finalizer = weakref.finalize(self, self._state.shut)
         self._finalizer.atexit = False
 
-    def _function_bytes(self, function: Callable[..., Any]) -> bytes:
+    def _function(self, function: Callable[..., Any]) -> Function:
+        """Pickle a function, unless its name was pickled before."""
         try:
             known = self._functions.get(function)
         except TypeError:  # It has no hash, or no weak references.
-            return _pickling.function_bytes(function)
+            return Function(function, self._values, has_folder=self._objects is not None)
         if known is None:
-            known = _pickling.function_bytes(function)
-            if _pickling.is_named(known):
+            known = Function(function, self._values, has_folder=self._objects is not None)
+            if known.is_named:
                 self._functions[function] = known
         return known
+
+    def _once(self, function: Callable[..., Any]) -> Callable[[], Function]:
+        """Return what pickles a function for the first of many calls. If that fails, it fails for each."""
+        return functools.cache(lambda: self._function(function))
 
     def _template_of(
         self,
@@ -200,14 +206,14 @@ class Executor(SeenExecutor):
         A :class:`File` among the arguments becomes a path on the node, and so does an :class:`Output`. A
         :class:`Future` becomes its result; the call runs when all of them have ended, and fails if one has failed.
         Large arrays and other large arguments become files, of which each node gets one copy: they cannot be written
-        to.
+        to. What ``fn`` refers to becomes files, too; each call has its own view of it.
         """
-        return self._submit(options_of(fn), fn, args, kwargs)
+        return self._submit(options_of(fn), lambda: self._function(fn), args, kwargs)
 
     def _submit(
         self,
         own: Options | None,
-        function: Callable[..., Any],
+        function: Callable[[], Function],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         scope: Scope = _NO_FILES,
@@ -217,7 +223,7 @@ class Executor(SeenExecutor):
         self._state.refuse_if_over()
         future: Future[Any] = Future()
         try:
-            call = Call(function, args, kwargs, self._function_bytes, self._values)
+            call = Call(function(), args, kwargs, self._values, has_folder=self._objects is not None)
         except BaseException as error:
             # As for other executors, the error is the future's: it is no fault of the executor.
             future.set_running_or_notify_cancel()
@@ -305,14 +311,15 @@ class Executor(SeenExecutor):
         if buffersize is not None and buffersize < 1:
             raise ValueError("buffersize must be None or > 0")
         deadline = None if timeout is None else time.monotonic() + timeout
-        items = zip(*iterables)
+        items, own = zip(*iterables), options_of(fn)
         if chunksize == 1:
             chunks: Iterator[Any] = items
-            submit: Callable[[Any], Future[Any]] = lambda args: self.submit(fn, *args)
+            function = self._once(fn)
+            submit: Callable[[Any], Future[Any]] = lambda args: self._submit(own, function, args, {})
         else:
             chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
-            own = options_of(fn)
-            submit = lambda chunk: self._submit(own, _wrappers.chunk, (fn, chunk), {})
+            function = self._once(functools.partial(_wrappers.chunk, fn))
+            submit = lambda chunk: self._submit(own, function, (chunk,), {})
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -366,7 +373,7 @@ class Executor(SeenExecutor):
             raise ValueError("map_blocks does not work in another environment: leave environment= out for it")
 
         def submit(run: _eyas.FilesRun, function: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
-            return self._submit(options_of(fn), function, args, {}, (tuple(run.files), (run.folder,)))
+            return self._submit(options_of(fn), self._once(function), args, {}, (tuple(run.files), (run.folder,)))
 
         from . import _blocks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -40,8 +41,9 @@ def all_pairs(
         return [of[start : start + side] for start in range(0, len(of), side)]
 
     own = options_of(function)
+    tile = executor._once(functools.partial(_wrappers.tile, function))
     strips = [
-        (part, [executor._submit(own, _wrappers.tile, (function, part, others), {}) for others in parts(columns)])
+        (part, [executor._submit(own, tile, (part, others), {}) for others in parts(columns)])
         for part in parts(rows)
     ]
 

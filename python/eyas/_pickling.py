@@ -7,6 +7,7 @@ what it cannot do.
 
 from __future__ import annotations
 
+import math
 import pickle
 import types
 from collections.abc import Callable
@@ -23,61 +24,61 @@ _LENGTH_BYTES = 4
 _NAMED = 1 << 31
 
 
-def dumps(value: object, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
-    """Pickle a value so that a process with another ``__main__`` can unpickle it.
-
-    Buffers for which ``keep`` returns something false are left out.
-    """
-    arguments = Arguments.now()
-    before = None if arguments is None else arguments.counts()
-    try:
-        content = pickle.dumps(value, _PROTOCOL, buffer_callback=keep)
-        if b"__main__" not in content:
-            return content
-    except Exception:  # Whatever the pickling of the value may raise.
-        pass
-    if arguments is not None and before is not None:
-        # cloudpickle finds the same files again.
-        arguments.cut(before)
-    from . import _by_value
-
-    return _by_value.dumps(value, _PROTOCOL, keep)
+def dumps(value: object) -> bytes:
+    """Pickle a value so that a process with another ``__main__`` can unpickle it."""
+    return dump(value, math.inf)[0]
 
 
 def dump_parts(value: object) -> list[memoryview]:
     """Pickle a value. Large buffers, such as those of NumPy arrays, are parts of their own, and are not copied."""
-    buffers: list[memoryview] = []
-
-    def keep(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes >= LARGE_BYTES:
-            buffers.append(raw)
-        return raw.nbytes < LARGE_BYTES
-
-    try:
-        content = pickle.dumps(value, _PROTOCOL, buffer_callback=keep)
-    except Exception:  # Whatever the pickling of the value may raise.
-        content = b"__main__"
-    if b"__main__" in content:
-        from . import _by_value
-
-        buffers.clear()
-        content = _by_value.dumps(value, _PROTOCOL, keep)
+    content, buffers = dump(value, LARGE_BYTES)
     return [memoryview(content), *buffers]
 
 
-class Parts:
-    """Arguments whose large buffers and futures are elsewhere. A worker unpickles them as the arguments."""
+def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
+    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they are not copied."""
+    arguments = Arguments.now()
+    before = None if arguments is None else arguments.counts()
+    buffers: list[memoryview] = []
 
-    def __init__(self, content: bytes | int, buffers: list[int], values: list[bytes | int]) -> None:
-        """Name the inputs of the call that have the content, the buffers, and the values, or the bytes themselves."""
-        self.parts = content, buffers, values
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= least_bytes:
+            buffers.append(raw)
+        return raw.nbytes < least_bytes
+
+    try:
+        content = pickle.dumps(value, _PROTOCOL, buffer_callback=is_small)
+        if b"__main__" not in content:
+            return content, buffers
+    except Exception:  # Whatever the pickling of the value may raise.
+        pass
+    # cloudpickle finds the same buffers and files again.
+    buffers.clear()
+    if arguments is not None and before is not None:
+        arguments.cut(before)
+    from . import _by_value
+
+    return _by_value.dumps(value, _PROTOCOL, is_small), buffers
+
+
+class Parts:
+    """What is pickled for a call, with large buffers and futures elsewhere. A worker unpickles it as what it was."""
+
+    def __init__(
+        self, content: bytes | int, buffers: list[int], values: list[bytes | int], *, is_private: bool = False
+    ) -> None:
+        """Name the inputs of the call that have the content, the buffers, and the values, or the bytes themselves.
+
+        Calls may write to buffers that are private.
+        """
+        self.parts = content, buffers, values, is_private
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _together, self.parts
 
 
-def _together(content: bytes | int, buffers: list[int], values: list[bytes | int]) -> Any:
+def _together(content: bytes | int, buffers: list[int], values: list[bytes | int], is_private: bool) -> Any:
     from ._shared import load, map_file
 
     arguments = Arguments.now()
@@ -85,7 +86,7 @@ def _together(content: bytes | int, buffers: list[int], values: list[bytes | int
     paths = arguments.paths
     arguments.values = [load(paths[value]) if isinstance(value, int) else pickle.loads(value) for value in values]
     pickled = map_file(paths[content]) if isinstance(content, int) else content
-    return pickle.loads(pickled, buffers=[map_file(paths[number]) for number in buffers])
+    return pickle.loads(pickled, buffers=[map_file(paths[number], is_private=is_private) for number in buffers])
 
 
 def _has_name(function: object) -> bool:
@@ -96,17 +97,20 @@ def _has_name(function: object) -> bool:
 
 
 def function_bytes(function: Callable[..., Any]) -> bytes:
-    """Pickle a function, with the header of a call. ``is_named`` tells whether the bytes may be kept."""
+    """Pickle a function, with the header of a call."""
     content = dumps(function)
+    return with_header(content, is_named=is_named(function, content))
+
+
+def is_named(function: object, content: bytes) -> bool:
+    """Whether the pickle of a function is its name, so that each call may use what an earlier one has unpickled."""
     # `cloudpickle` pickles functions of `__main__`, and of no module, by value.
-    is_named = _has_name(function) and b"__main__" not in content and b"cloudpickle" not in content
-    head = len(content) | (_NAMED if is_named else 0)
-    return head.to_bytes(_LENGTH_BYTES, "little") + content
+    return _has_name(function) and b"__main__" not in content and b"cloudpickle" not in content
 
 
-def is_named(content: bytes) -> bool:
-    """Whether the function of a call is pickled by its name."""
-    return bool(content[_LENGTH_BYTES - 1] & 0x80)
+def with_header(content: bytes, *, is_named: bool = False) -> bytes:
+    """Return the pickle of a function as it stands in a call, before the arguments."""
+    return (len(content) | (_NAMED if is_named else 0)).to_bytes(_LENGTH_BYTES, "little") + content
 
 
 class CallReader:
