@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, c
 
 from . import _eyas, _pickling, _sides, _starts, _worker, _wrappers
 from ._calls import Call, Function, after
-from ._files import RESULT_PATTERN, File
+from ._files import RESULT_PATTERN, Arguments, File
 from ._folders import SharedFolder, folder_of
 from ._futures import Future
 from ._options import Options, check, options_of
@@ -157,7 +157,8 @@ class Executor(SeenExecutor):
             known = self._functions.get(function)
         except TypeError:  # It has no hash, or no weak references.
             return Function(function, self._values, has_folder=self._objects is not None)
-        if known is None:
+        # A program may have registered its module as one to be pickled by value since.
+        if known is None or not _pickling.names_suffice(known.content):
             known = Function(function, self._values, has_folder=self._objects is not None)
             if known.is_named:
                 self._functions[function] = known
@@ -286,6 +287,15 @@ class Executor(SeenExecutor):
         # As long as one of them is held, calls can be added.
         other._origin = self
         return other
+
+    def __deepcopy__(self, _: object) -> Executor:
+        """Return the same executor: configurations that hold one are copied."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if Arguments.now() is not None:
+            raise TypeError("an executor cannot be pickled for a call: begin one in the call, eyas.connect()")
+        return Elsewhere, (f"{os.getpid()} on {os.uname().nodename}",)
 
     @property
     def _broken(self) -> BaseException | None:
@@ -422,6 +432,17 @@ class Executor(SeenExecutor):
             for future in pending:
                 future.cancel()
         self.shutdown()
+
+
+class Elsewhere:
+    """Stands for an executor in another process, which has got a configuration that holds one."""
+
+    def __init__(self, process: str) -> None:
+        """Name the process of the executor."""
+        self._process = process
+
+    def __repr__(self) -> str:
+        return f"<an eyas.Executor of process {self._process}: begin another one in this process>"
 
 
 def _result_or_cancel(future: Future[_T], timeout: float | None) -> _T:

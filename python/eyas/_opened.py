@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ._eyas import OpenedFile, WrittenFile
 
@@ -44,7 +44,8 @@ class _RawReader(io.RawIOBase):
             raise ValueError(f"whence is {whence}: it must be 0, 1 or 2")
         position = (0, self._position, self._opened.size)[whence] + offset
         if position < 0:
-            raise ValueError(f"a file has no position {position}")
+            # Of both classes, `OSError` and `ValueError`, as files of Python raise one or the other.
+            raise io.UnsupportedOperation(f"a file has no position {position}")
         self._position = position
         return position
 
@@ -69,7 +70,8 @@ class FileReader(io.BufferedReader):
         self.path = path
         self.size = opened.size
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        # From version 3.12, Python refuses to pickle files in this method, which goes before `__reduce__`.
         return _open_again, (self.fs, self.path, None if self.closed else self.tell())
 
 
@@ -186,7 +188,12 @@ class TextWriter(_Discarding, io.TextIOWrapper):
     def __init__(self, writer: FileWriter, buffer: Any, **options: Any) -> None:
         """Write to ``buffer``, which writes to the file, or is it."""
         self.writer = writer
-        super().__init__(buffer, **options)
+        # Python writes the byte order mark of UTF-16 only if it can ask for the position, which is 0.
+        buffer.seekable = lambda: True
+        try:
+            super().__init__(buffer, **options)
+        finally:
+            del buffer.seekable
 
 
 class CompressedWriter(_Discarding, io.BufferedWriter):

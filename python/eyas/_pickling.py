@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,9 @@ from ._files import Arguments
 LARGE_BYTES = 1 << 20
 
 _PROTOCOL = 5
+#: What a pickle has in it if names of modules of this process do not suffice to unpickle it, or if it has a proxy of a
+#: manager of multiprocessing, whose pickle lacks the key.
+_OWN_NAMES = b"__main__", b"__mp_main__", b"RebuildProxy"
 #: Bytes before the function of a call: its length, and this bit if it is pickled by its name.
 _LENGTH_BYTES = 4
 _NAMED = 1 << 31
@@ -35,6 +39,15 @@ def dump_parts(value: object) -> list[memoryview]:
     return [memoryview(content), *buffers]
 
 
+def names_suffice(content: bytes) -> bool:
+    """Whether other processes can have all that a pickle names."""
+    if any(name in content for name in _OWN_NAMES):
+        return False
+    if (cloudpickle := sys.modules.get("cloudpickle")) is None:
+        return True
+    return not any(name.encode() in content for name in cloudpickle.list_registry_pickle_by_value())
+
+
 def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
     """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they are not copied."""
     arguments = Arguments.now()
@@ -49,7 +62,7 @@ def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
 
     try:
         content = pickle.dumps(value, _PROTOCOL, buffer_callback=is_small)
-        if b"__main__" not in content:
+        if names_suffice(content):
             return content, buffers
     except Exception:  # Whatever the pickling of the value may raise.
         pass
@@ -105,7 +118,7 @@ def function_bytes(function: Callable[..., Any]) -> bytes:
 def is_named(function: object, content: bytes) -> bool:
     """Whether the pickle of a function is its name, so that each call may use what an earlier one has unpickled."""
     # `cloudpickle` pickles functions of `__main__`, and of no module, by value.
-    return _has_name(function) and b"__main__" not in content and b"cloudpickle" not in content
+    return _has_name(function) and b"cloudpickle" not in content and names_suffice(content)
 
 
 def with_header(content: bytes, *, is_named: bool = False) -> bytes:

@@ -1,7 +1,9 @@
 """Graphs of Dask on an executor."""
 
+import copy
 import operator
 import os
+import pickle
 import time
 
 import eyas
@@ -97,3 +99,12 @@ def test_without_an_executor_there_is_one_of_this_process():
 def test_an_executor_of_another_kind_is_refused():
     with pytest.raises(TypeError, match="eyas.Executor"):
         dask.delayed(abs)(-1).compute(executor="threads")
+
+
+def test_a_configuration_that_holds_an_executor_is_copied_and_sent_to_other_processes(executor):
+    assert copy.deepcopy(dask.config.config)["eyas"]["executor"] is executor
+    sent = pickle.loads(pickle.dumps(dask.config.config))
+    with dask.config.set(sent), pytest.raises(TypeError, match="another one in this process.*not an eyas.Executor"):
+        dask.delayed(os.getpid)().compute()
+    with pytest.raises(TypeError, match="cannot be pickled for a call"):
+        executor.submit(lambda: executor).result()

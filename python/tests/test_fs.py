@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tomllib
+import zipfile
 from concurrent import futures
 
 import eyas
@@ -230,6 +231,28 @@ def test_file_systems_and_files_are_pickled(fs, large):
         file.seek(1000)
         again = pickle.loads(pickle.dumps(file))
     assert again.read(10) == CONTENT[1000:1010]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_text_has_the_byte_order_mark_of_its_encoding(fs, tmp_path, encoding):
+    for mode, text in ("w", ""), ("w", "text\n"), ("a", "more"):
+        for opening, path in (open, tmp_path / "marked"), (fs.open, "/marked"):
+            with opening(path, mode, encoding=encoding) as file:
+                file.write(text)
+        assert fs.cat_file("/marked") == (tmp_path / "marked").read_bytes()
+    with fs.open("/marked.bz2", "w", encoding=encoding, compression="bz2") as file:
+        file.write("text")
+    with fs.open("/marked.bz2", compression="bz2") as file:
+        assert file.read() == "text".encode(encoding)
+
+
+def test_what_a_file_is_may_be_asked_whatever_its_size(fs):
+    for size in (0, 1, 21, 22, 100):
+        fs.pipe_file("/short", bytes(size))
+        with fs.open("/short") as file:
+            assert not zipfile.is_zipfile(file)
+            with pytest.raises(OSError):
+                file.seek(-size - 1, io.SEEK_END)
 
 
 def test_calls_read_the_files_of_their_cluster(access):
