@@ -50,6 +50,10 @@ async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<
         Err(error) if matches!(error.kind, StorageErrorKind::NotFound | StorageErrorKind::Invalid) => {}
         Err(error) => return Err(error.into()),
     }
+    if pattern.starts_with(b"s3://") {
+        // Patterns pass over empty parts and `.`, which keys of objects may have.
+        eyas_store::url_of(pattern)?;
+    }
     let glob = Glob::parse(pattern).map_err(|e| wrong_pattern(pattern, e))?;
     let mut found = storage.list(&literal_prefix(pattern).into()).await?;
     found.retain(|url| glob.names(url));

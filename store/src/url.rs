@@ -44,9 +44,16 @@ impl<'a> SourceUrl<'a> {
             }
             b"s3" => match text_of(url)?[b"s3://".len()..].split_once('/') {
                 Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-                    // The S3 client would silently read another key.
-                    if key.split('/').any(str::is_empty) || key.trim() != key {
-                        return wrong("has an empty part in its key, or a space at an end of it: rename the object");
+                    // The S3 client, or the parser of its URLs, would silently use another key or bucket.
+                    if key.split('/').any(|part| matches!(part, "" | "." | "..")) || key.trim() != key {
+                        return wrong(
+                            "has an empty part, `.` or `..` in its key, or a space at an end of it, which web \
+                             addresses cannot carry: rename the object",
+                        );
+                    }
+                    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+                    if !bucket.bytes().all(is_plain) || bucket.bytes().all(|byte| byte == b'.') {
+                        return wrong("names no bucket: names of buckets have letters, digits, `-`, `_`, `:` and `.`");
                     }
                     Ok(SourceUrl::S3 { bucket, key })
                 }
@@ -117,6 +124,7 @@ mod tests {
             ("file:///x", "file:///x"),
             ("http://h/x?y=1#z", "http://h/x?y=1#z"),
             ("s3://b/k/l", "s3://b/k/l"),
+            ("s3://b.c-d_e/.../..k/k.", "s3://b.c-d_e/.../..k/k."),
             ("eyas:///data/a b.csv", "eyas:///data/a b.csv"),
             ("/a://b", "file:///a://b"),
         ] {
@@ -134,6 +142,12 @@ mod tests {
             ("ftp://x/y", "there are file"),
             ("s3://bucket", "s3://bucket/key"),
             ("s3://bucket/a//b", "empty part"),
+            ("s3://bucket/a/../k", "`..` in its key"),
+            ("s3://bucket/./k", "`..` in its key"),
+            ("s3://bucket/k/..", "`..` in its key"),
+            ("s3://../k", "names no bucket"),
+            ("s3://bucket?x/k", "names no bucket"),
+            ("s3://me@bucket/k", "names no bucket"),
             ("http:///x", "host"),
             ("/a\0b", "zero byte"),
             ("eyas:///", "it is empty"),

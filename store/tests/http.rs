@@ -54,6 +54,36 @@ async fn pages_are_read_at_their_tag_and_under_their_exact_url() {
 }
 
 #[tokio::test]
+async fn pages_are_read_from_servers_that_refuse_head_or_give_no_size() {
+    let site = Site::new();
+    for refuses_head in [None, Some("403 Forbidden"), Some("405 Method Not Allowed"), Some("404 Not Found")] {
+        for (is_simple, is_sizeless) in [(false, false), (true, false), (true, true)] {
+            for content in [content(), vec![]] {
+                let size_bytes = content.len() as u64;
+                let page = Page { content: content.clone(), refuses_head, is_simple, is_sizeless, ..tagged("\"v1\"") };
+                site.web.put("/x?sig=1", page.clone());
+                let case = format!("{refuses_head:?} {is_simple} {is_sizeless} {size_bytes}");
+                let spec = site.stat("/x?sig=1").await.expect(&case);
+                assert_eq!(spec.version, Version::Etag { etag: "\"v1\"".into(), size_bytes }, "{case}");
+                assert_eq!(site.fetch(&spec).await.expect(&case), Checksum::of(&content), "{case}");
+                site.store.remove(spec.id()).unwrap();
+                site.web.put("/x?sig=1", Page { etag: Some("\"v2\"".into()), ..page });
+                assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_denied_has_nothing_to_do_with_keys_of_s3() {
+    let site = Site::new();
+    site.web.put("/x", Page { denies_get: true, refuses_head: Some("403 Forbidden"), ..tagged("\"v1\"") });
+    let error = site.stat("/x").await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Denied, "{error}");
+    assert!(error.message.contains("signature") && !error.message.contains("AWS"), "{error}");
+}
+
+#[tokio::test]
 async fn a_fetch_may_run_on_any_thread() {
     let site = Site::new();
     site.web.put("/x", tagged("\"v1\""));

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use eyas_types::{ObjectSpec, Version};
 use futures_util::StreamExt;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use opendal::options::{ListOptions, ReaderOptions, WriteOptions};
+use opendal::raw::oio::ReadStream;
 use opendal::{
     Buffer, ErrorKind, HttpBody, HttpTransport, HttpTransporter, Metadata, OperationContext, Operator, services,
 };
@@ -68,7 +71,7 @@ impl Remote {
     }
 
     async fn stat_within(&self, url: &str, tries: &mut Tries) -> Result<Version, StorageError> {
-        let (operator, path) = self.operator(url)?;
+        let (operator, path) = self.operator(url, None)?;
         loop {
             match self.hear(url, operator.stat(path)).await {
                 Ok(metadata) => return version(url, &metadata),
@@ -106,7 +109,7 @@ impl Remote {
         tries: &mut Tries,
     ) -> Result<(), StorageError> {
         let url = text_of(&spec.source)?;
-        let (operator, path) = self.operator(url)?;
+        let (operator, path) = self.operator(url, Some(spec.size_bytes()))?;
         let is_s3 = matches!(SourceUrl::of(&spec.source)?, SourceUrl::S3 { .. });
         // A weak tag never matches in a condition (RFC 9110 §13.1.1), and conditions on dates are not reliable.
         let if_match = match &spec.version {
@@ -239,7 +242,7 @@ impl Remote {
         limits: &Limits,
         may_appear: impl Fn() -> bool,
     ) -> Result<bool, StorageError> {
-        let (operator, key) = self.operator(url)?;
+        let (operator, key) = self.operator(url, None)?;
         let path = file.to_path_buf();
         let unreadable =
             move |error: std::io::Error| StorageError::local(format!("cannot read `{}`", path.display()), error);
@@ -284,23 +287,23 @@ impl Remote {
         Ok(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0)
     }
 
-    /// The operator for `url`, and the path of the object in it.
-    fn operator<'a>(&self, url: &'a str) -> Result<(Operator, &'a str), StorageError> {
+    /// The operator for `url`, and the path of the object in it. `size_bytes` is the size of a page, if it is known.
+    fn operator<'a>(&self, url: &'a str, size_bytes: Option<u64>) -> Result<(Operator, &'a str), StorageError> {
         match SourceUrl::of(url.as_bytes())? {
-            SourceUrl::Http(_) => Ok((self.page(url)?, PAGE)),
+            SourceUrl::Http(_) => Ok((self.page(url, size_bytes)?, PAGE)),
             SourceUrl::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
             SourceUrl::File(_) | SourceUrl::Cluster(_) => unreachable!("they are not remote"),
         }
     }
 
     /// OpenDAL would encode the path again and drop the query. So the transport sends the URL as the user wrote it.
-    fn page(&self, url: &str) -> Result<Operator, StorageError> {
+    fn page(&self, url: &str, size_bytes: Option<u64>) -> Result<Operator, StorageError> {
         let wrong = |error: String| StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is no URL: {error}"));
         let uri = url.split('#').next().unwrap_or(url).parse::<http::Uri>();
         let uri = uri.map_err(|error| wrong(format!("{error}; write spaces and the like as %20")))?;
         let builder = services::Http::default().endpoint("http://eyas.invalid");
         let operator = Operator::new(builder).map_err(|error| wrong(error.to_string()))?;
-        let transport = HttpTransporter::new(Page { uri, transport: self.transport()? });
+        let transport = HttpTransporter::new(Page { uri, size_bytes, transport: self.transport()? });
         Ok(operator.with_context(OperationContext::new().with_http_transport(transport)))
     }
 
@@ -357,13 +360,80 @@ fn connect(silence: Duration) -> Result<ReqwestTransport, StorageError> {
 /// A transport that sends every request to one URL.
 struct Page {
     uri: http::Uri,
+    /// The size, if an earlier answer has given it: OpenDAL reads no answer without one.
+    size_bytes: Option<u64>,
     transport: ReqwestTransport,
 }
 
 impl HttpTransport for Page {
-    async fn fetch(&self, mut request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+    async fn fetch(&self, request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+        if request.method() == Method::HEAD {
+            return self.describe(request).await;
+        }
+        let mut answer = self.send(request).await?;
+        if let (None, Some(size_bytes)) = (size_in(answer.headers()), self.size_bytes) {
+            answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(size_bytes));
+        }
+        Ok(answer)
+    }
+}
+
+impl Page {
+    async fn send(&self, mut request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
         *request.uri_mut() = self.uri.clone();
         self.transport.fetch(request).await
+    }
+
+    /// Answers a HEAD request. Many servers refuse HEAD, as with URLs that are signed for GET, or give no size. Then
+    /// the first byte of the page is requested instead; if that answer has no size either, the page is read to its end.
+    async fn describe(&self, request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+        let answer = self.send(request.clone()).await?;
+        let status = answer.status();
+        let is_overloaded = status == StatusCode::TOO_MANY_REQUESTS
+            || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+        if is_overloaded || status.is_success() && size_in(answer.headers()).is_some_and(|bytes| bytes > 0) {
+            return Ok(answer);
+        }
+        let mut get = request;
+        *get.method_mut() = Method::GET;
+        get.headers_mut().insert(RANGE, HeaderValue::from_static("bytes=0-0"));
+        let mut answer = self.send(get.clone()).await?;
+        // An empty page has no first byte, and not every server tells the size of the whole with a part.
+        let is_part = answer.status() == StatusCode::PARTIAL_CONTENT;
+        if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE || is_part && size_in(answer.headers()).is_none() {
+            get.headers_mut().remove(RANGE);
+            answer = self.send(get).await?;
+        }
+        if !answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (mut head, body) = answer.into_parts();
+        let size_bytes = match size_in(&head.headers) {
+            Some(size_bytes) => size_bytes,
+            None => length_of(body).await?,
+        };
+        head.status = StatusCode::OK;
+        head.headers.remove(CONTENT_RANGE);
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(size_bytes));
+        Ok(http::Response::from_parts(head, HttpBody::new(futures_util::stream::empty(), None)))
+    }
+}
+
+/// The size of the whole page in the headers of an answer.
+fn size_in(headers: &HeaderMap) -> Option<u64> {
+    match headers.get(CONTENT_RANGE) {
+        Some(range) => range.to_str().ok()?.rsplit('/').next()?.parse().ok(),
+        None => headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok(),
+    }
+}
+
+async fn length_of(mut body: HttpBody) -> opendal::Result<u64> {
+    let mut bytes = 0;
+    loop {
+        match body.read().await?.len() as u64 {
+            0 => return Ok(bytes),
+            more => bytes += more,
+        }
     }
 }
 
@@ -450,16 +520,22 @@ fn is_set(name: &str) -> bool {
 }
 
 fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError {
+    let is_s3 = url.starts_with("s3://");
     let (kind, advice) = match error.kind() {
         ErrorKind::NotFound => (StorageErrorKind::NotFound, "check the URL"),
-        ErrorKind::PermissionDenied => {
+        ErrorKind::PermissionDenied if is_s3 => {
             (StorageErrorKind::Denied, "check the credentials (AWS_ACCESS_KEY_ID and the like) on every node")
         }
+        ErrorKind::PermissionDenied => (
+            StorageErrorKind::Denied,
+            "the server refuses it: check the URL, and whether a signature in it has expired",
+        ),
         ErrorKind::RateLimited => (StorageErrorKind::Unreachable, "the server asks for fewer requests"),
         _ if error.is_temporary() => (StorageErrorKind::Unreachable, "check the network and the server"),
-        _ => (StorageErrorKind::Invalid, "check the URL and, for s3, AWS_REGION and AWS_ENDPOINT_URL"),
+        _ if is_s3 => (StorageErrorKind::Invalid, "check the URL, AWS_REGION and AWS_ENDPOINT_URL"),
+        _ => (StorageErrorKind::Invalid, "check the URL"),
     };
-    let lacks_credentials = url.starts_with("s3://")
+    let lacks_credentials = is_s3
         && matches!(kind, StorageErrorKind::Denied | StorageErrorKind::Invalid)
         && !is_set("AWS_ACCESS_KEY_ID")
         && !is_set("AWS_NO_SIGN_REQUEST");

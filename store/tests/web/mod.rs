@@ -16,6 +16,12 @@ pub struct Page {
     pub last_modified: Option<String>,
     /// Ignores `Range` and `If-Match`, as simple servers do.
     pub is_simple: bool,
+    /// Answers GET with 403.
+    pub denies_get: bool,
+    /// Answers HEAD with this status, such as `403 Forbidden`.
+    pub refuses_head: Option<&'static str>,
+    /// Says the size in no answer: bodies are chunked.
+    pub is_sizeless: bool,
     /// Answers this number of requests with 503 first.
     pub fail_first: usize,
     /// Cuts this number of bodies in the middle first.
@@ -125,6 +131,12 @@ impl Web {
             return plain("200 OK", "", listed(&state, bucket.trim_end_matches('/'), query).into());
         }
         let Some(page) = state.pages.get_mut(target) else { return plain("404 Not Found", "", vec![]) };
+        if let Some(status) = page.refuses_head.filter(|_| method == "HEAD") {
+            return plain(status, "", vec![]);
+        }
+        if page.denies_get && method == "GET" {
+            return plain("403 Forbidden", "", b"Request has expired".to_vec());
+        }
         if page.fail_first > 0 {
             page.fail_first -= 1;
             return plain("503 Service Unavailable", "", vec![]);
@@ -143,6 +155,9 @@ impl Web {
         let mut content = page.content.clone();
         if method == "GET" {
             if let Some(range) = headers.get("range").filter(|_| !page.is_simple) {
+                if content.is_empty() {
+                    return plain("416 Range Not Satisfiable", "Content-Range: bytes */0\r\n", vec![]);
+                }
                 let (first, last) = range.trim_start_matches("bytes=").split_once('-').unwrap();
                 let first: usize = first.parse().unwrap();
                 let last = last.parse().unwrap_or(content.len() - 1).min(content.len() - 1);
@@ -163,6 +178,15 @@ impl Web {
             (false, true) => Fault::Silent,
             (false, false) => Fault::None,
         };
+        if page.is_sizeless {
+            let head = format!("HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n{extra}\r\n");
+            let size = format!("{:x}\r\n", content.len());
+            let body = match content.len() {
+                0 => b"0\r\n\r\n".to_vec(),
+                _ => [size.as_bytes(), &content, b"\r\n0\r\n\r\n"].concat(),
+            };
+            return Answer { head, body, fault };
+        }
         Answer { fault, ..plain(status, &extra, content) }
     }
 }
