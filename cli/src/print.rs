@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use eyas_client::types::dfs::is_text;
 use eyas_client::types::{shown, shown_lines};
 use serde::Serialize;
 
@@ -70,6 +71,12 @@ pub(crate) fn bytes(content: &[u8]) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     out.write_all(content)?;
     Ok(out.flush()?)
+}
+
+/// What ends a part of the content that several programs have written: a line feed that a text lacks. Without it, the
+/// last line of the part and the first line of the next part would be one.
+pub(crate) fn end_of_part(content: &[u8]) -> &'static [u8] {
+    if content.is_empty() || content.ends_with(b"\n") || !is_text(content) { b"" } else { b"\n" }
 }
 
 /// Prints a path on a line: escaped on a terminal, unchanged otherwise.

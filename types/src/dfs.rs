@@ -261,6 +261,14 @@ pub enum Format {
     Whole,
 }
 
+/// Number of bytes at the beginning of a content by which [`is_text`] decides.
+pub const PROBED_BYTES: usize = 8 << 10;
+
+/// Whether content with this beginning is text: it has no zero byte.
+pub fn is_text(beginning: &[u8]) -> bool {
+    !beginning[..beginning.len().min(PROBED_BYTES)].contains(&0)
+}
+
 impl Format {
     /// The likely format of a file, by its name's extension. For an unknown extension `is_text` decides; the caller
     /// finds it from the file's first bytes. Text is lines, and other content is cut at any byte, as in HDFS.

@@ -6,7 +6,7 @@ use clap::Args;
 use eyas_client::files::blocks::{Alpha, BlockPolicy};
 use eyas_client::files::{DfsClient, File, RunStatus};
 use eyas_client::types::Status;
-use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName};
+use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName, Format};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
 use eyas_client::{Client, FileOwner, MapEvent, MapJob, MapRun, Reduce, cluster_files};
@@ -195,12 +195,18 @@ async fn work(
     Ok((status, outputs))
 }
 
-/// Writes files to standard output, one after the other.
+/// Writes files to standard output, one after the other. Which program has read which chunk is chance, so each text
+/// ends with a line feed, also the only one.
 async fn print(mapping: &MapRun, files: &[File]) -> Result<(), CliError> {
     for file in files {
         let mut reading = mapping.files().read(file);
+        let mut last = None;
         while let Some(part) = reading.next().await? {
             print::bytes(&part)?;
+            last = part.last().copied().or(last);
+        }
+        if file.record.format == Format::Lines && last.is_some_and(|last| last != b'\n') {
+            print::bytes(b"\n")?;
         }
     }
     Ok(())
@@ -215,6 +221,7 @@ fn show_seen(seen: MapEvent, bar: &ProgressBar, progress: &mut ProgressDisplay) 
             let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
             progress.suspend(|| {
                 print::bytes_to_stderr(&outcome.stderr);
+                print::bytes_to_stderr(print::end_of_part(&outcome.stderr));
                 if is_failed {
                     say!("task {} did not succeed: {}", result.index, outcome.status);
                 }

@@ -299,6 +299,7 @@ async fn run_on(
     progress: ProgressDisplay,
     mut interrupt: Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let is_joined = draft.len() > 1;
     let submitted = match is_own {
         // The job ends with its cluster, so it need not be cancelled.
         true => tokio::select! {
@@ -313,7 +314,7 @@ async fn run_on(
     };
     interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
     let stuck = Arc::new(Notify::new());
-    let mut output = ResultPrinter::new(args.keep_order, progress, is_own.then(|| stuck.clone()));
+    let mut output = ResultPrinter::new(args.keep_order, is_joined, progress, is_own.then(|| stuck.clone()));
     // Nothing restarts the dispatcher of a cluster that this command has started.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let watched = tokio::select! {

@@ -13,13 +13,13 @@ use eyas_dfs::{
     ChunkContent, DfsClient, FilesError, FilesErrorKind, OpenChunk, RunAddress, RunAttendance, RunSpec, RunStatus,
     WriteOptions,
 };
-use eyas_types::dfs::{FileName, Format};
+use eyas_types::dfs::{FileName, Format, is_text};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::input::{ChunkSource, open};
-use super::worker::{HEARTBEAT, is_text, part_name, sources};
+use super::worker::{HEARTBEAT, part_name, sources};
 use super::{ABANDONED, KeepAlive, NO_NODE, keep_alive, remove_outputs};
 
 /// A run over the blocks of files.

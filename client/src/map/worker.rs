@@ -5,7 +5,8 @@
 //! output is used only if the leader of the run has committed it. So each chunk counts once, whichever process fails at
 //! whichever moment.
 
-use std::io::{self, PipeReader, Read, Seek, SeekFrom};
+use std::io::{self, PipeReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
 use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
-use eyas_types::dfs::{FileName, Format};
+use eyas_types::dfs::{FileName, Format, PROBED_BYTES, is_text};
 use thiserror::Error;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -32,9 +33,6 @@ pub(super) const FILE: &str = "{file}";
 
 /// Environment variable with the name of the file, if the program reads one file only.
 const FILE_VARIABLE: &str = "EYAS_FILE";
-
-/// Number of bytes of an output that are checked for a zero byte. An output with a zero byte is not text.
-const SNIFFED_BYTES: u64 = 8 << 10;
 
 /// The work of one task of a job over blocks.
 #[derive(Clone, Debug)]
@@ -102,11 +100,6 @@ pub(super) fn sources(spec: &RunSpec) -> Vec<ChunkSource> {
         pieces: spec.pieces,
     };
     (0..).zip(spec.chunks()).map(source).collect()
-}
-
-/// Whether content that begins with these bytes is stored as text, whose records are lines.
-pub(super) fn is_text(beginning: &[u8]) -> bool {
-    !beginning[..beginning.len().min(SNIFFED_BYTES as usize)].contains(&0)
 }
 
 /// Name of a worker's output in the hidden folder of the run.
@@ -199,6 +192,18 @@ impl Output {
         let scratch = task.scratch.clone();
         let partitioning = tokio::task::spawn_blocking(move || partition(sources, partitions, &scratch));
         Ok(Output::Partitioned(outputs, partitioning))
+    }
+
+    /// Ends the output of a process, if another process follows. Without its line feed, the last line of a text would
+    /// continue in the output of the next process.
+    fn end_process(&self) -> io::Result<()> {
+        let Output::Whole(file) = self else { return Ok(()) };
+        let mut last = [0];
+        match file.metadata()?.len().checked_sub(1) {
+            Some(at) => file.read_exact_at(&mut last, at)?,
+            None => return Ok(()),
+        }
+        if last != *b"\n" && is_text(&beginning_of(file)?) { (&*file).write_all(b"\n") } else { Ok(()) }
     }
 
     /// Standard output of a process.
@@ -330,7 +335,10 @@ impl<'a> Block<'a> {
         }
         self.file = Some(file.clone());
         let output = match std::mem::replace(&mut self.state, State::Idle) {
-            State::BetweenFiles(output) => output,
+            State::BetweenFiles(output) => {
+                output.end_process()?;
+                output
+            }
             _ => Output::begin(self.task)?,
         };
         let (pipeline, pipe) = Pipeline::start(stages, output.of_program()?)?;
@@ -423,13 +431,18 @@ async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), W
     }
 }
 
+/// The bytes by which a content is found to be text or not.
+fn beginning_of(file: &std::fs::File) -> io::Result<Vec<u8>> {
+    let mut beginning = vec![0; PROBED_BYTES];
+    let read = file.read_at(&mut beginning, 0)?;
+    beginning.truncate(read);
+    Ok(beginning)
+}
+
 /// Stores a local file from its beginning. A text file is stored as records, one for each line.
 pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
-    let mut beginning = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    (&mut file).take(SNIFFED_BYTES).read_to_end(&mut beginning)?;
-    file.seek(SeekFrom::Start(0))?;
-    let format = Format::guess(name.as_str(), is_text(&beginning));
+    let format = Format::guess(name.as_str(), is_text(&beginning_of(&file)?));
     // A program can run again.
     let options = WriteOptions { is_durable: false, ..WriteOptions::of(format) };
     files.write(name, file, options, |_| {}).await?;

@@ -410,12 +410,20 @@ fn a_last_line_without_a_line_feed_is_a_line() {
         cluster.write(name, line);
         put(&cluster, name, &format!("/lines/{name}"));
     }
-    let words = |program: &'static [&'static str]| [&["map", "/lines/*", "--tasks", "1"], program].concat();
-    for program in
-        [&["--", "cat"][..], &["--reduce", "cat", "--", "cat"], &["--by-file", "--reduce", "cat", "--", "cat"]]
-    {
+    let words = |program: &'static [&'static str]| {
+        let one: &[_] = if program.contains(&"--tasks") { &[] } else { &["--tasks", "1"] };
+        [&["map", "/lines/*"], one, program].concat()
+    };
+    for program in [
+        &["--", "cat"][..],
+        &["--reduce", "cat", "--", "cat"],
+        &["--by-file", "--reduce", "cat", "--", "cat"],
+        &["--by-file", "--", "cat"],
+        &["--tasks", "3", "--policy", "static", "--", "cat"],
+    ] {
         let done = cluster.run(&words(program)).exits(0);
         assert_eq!(sorted(&done.stdout), ["a", "b", "b"], "{program:?}");
+        assert!(done.stdout.ends_with('\n'), "{program:?}: which chunk comes last is chance");
     }
     let done = cluster.run(&words(&["--combine", "uniq -c", "--reduce", "cat", "--", "cat"])).exits(0);
     assert_eq!(done.stdout.split_whitespace().collect::<Vec<_>>(), ["1", "a", "2", "b"]);

@@ -23,6 +23,8 @@ const MAX_EARLY_BYTES: usize = 64 << 20;
 /// Prints results on standard output, and progress on standard error.
 pub(super) struct ResultPrinter {
     keep_order: bool,
+    /// Whether other tasks print before or after each task.
+    is_joined: bool,
     /// With `keep_order`, the index of the next result to print.
     next: u32,
     /// With `keep_order`, later results; `None` if the result was dropped to save memory.
@@ -43,9 +45,10 @@ pub(super) struct ResultPrinter {
 }
 
 impl ResultPrinter {
-    pub fn new(keep_order: bool, progress: ProgressDisplay, stuck: Option<Arc<Notify>>) -> Self {
+    pub fn new(keep_order: bool, is_joined: bool, progress: ProgressDisplay, stuck: Option<Arc<Notify>>) -> Self {
         ResultPrinter {
             keep_order,
+            is_joined,
             next: 0,
             early: BTreeMap::new(),
             early_bytes: 0,
@@ -132,8 +135,10 @@ impl ResultPrinter {
         self.cut_bytes += outcome.cut_bytes;
         let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
+        let end_of = |output| if self.is_joined { print::end_of_part(output) } else { b"" };
         let written = self.progress.suspend(|| {
             print::bytes_to_stderr(&outcome.stderr);
+            print::bytes_to_stderr(end_of(&outcome.stderr));
             match (named, described) {
                 // The whole standard error has just been printed.
                 (true, Some(view)) => {
@@ -143,7 +148,8 @@ impl ResultPrinter {
                 (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
                 (false, _) => {}
             }
-            print::bytes(&outcome.stdout)
+            print::bytes(&outcome.stdout)?;
+            print::bytes(end_of(&outcome.stdout))
         });
         self.error = written.err();
     }
