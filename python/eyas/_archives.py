@@ -8,6 +8,7 @@ import copy
 import gzip
 import io
 import json
+import lzma
 import os
 import pathlib
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
@@ -170,27 +172,50 @@ class Archive:
                 self.add_member(member, content)
 
 
-def _layers_of(image: tarfile.TarFile) -> list[str] | None:
-    """Return the names of an image's layers, the lowest first; none if it is the archive of a file system."""
+#: Indexes of an OCI image inside of each other.
+_MAX_INDEXES = 8
+
+
+def _field(about: Any, name: str | int) -> Any:
+    """Return a field of what a manifest says."""
+    try:
+        return about[name]
+    except (LookupError, TypeError):
+        raise ValueError(f"its manifest has no `{name}` where a Docker or OCI image has it") from None
+
+
+def _layers_of(image: tarfile.TarFile) -> list[IO[bytes]] | None:
+    """Return an image's layers, the lowest first; none if it is the archive of a file system."""
+    members = {member.name.removeprefix("./"): member for member in image}
+
+    def content_of(name: str) -> IO[bytes]:
+        content = image.extractfile(members[name]) if name in members else None
+        if content is None:
+            raise ValueError(f"its manifest names `{name}`, and there is no such file in it")
+        return content
 
     def read(name: str) -> Any:
-        content = image.extractfile(name)
-        assert content is not None
-        with content:
+        with content_of(name) as content:
             return json.load(content)
 
-    def blob(digest: str) -> str:
-        return f"blobs/{digest.replace(':', '/')}"
+    def blob(about: Any) -> str:
+        return f"blobs/{str(_field(about, 'digest')).replace(':', '/')}"
 
-    names = {name.removeprefix("./") for name in image.getnames()}
-    if "manifest.json" in names:
-        return [str(layer) for layer in read("manifest.json")[0]["Layers"]]
-    if "index.json" in names and "oci-layout" in names:
-        about = read(blob(read("index.json")["manifests"][0]["digest"]))
-        # Of an image for several kinds of machines, the first.
-        while "manifests" in about:
-            about = read(blob(about["manifests"][0]["digest"]))
-        return [blob(layer["digest"]) for layer in about["layers"]]
+    def layers(found: Any, name_of: Callable[[Any], str]) -> list[IO[bytes]]:
+        if not isinstance(found, list):
+            raise ValueError("the layers in its manifest are not a list")
+        return [content_of(name_of(layer)) for layer in found]
+
+    if "manifest.json" in members:
+        return layers(_field(_field(read("manifest.json"), 0), "Layers"), str)
+    if "index.json" in members and "oci-layout" in members:
+        about = read("index.json")
+        for _ in range(_MAX_INDEXES):
+            # Of an image for several kinds of machines, the first.
+            about = read(blob(_field(_field(about, "manifests"), 0)))
+            if not isinstance(about, dict) or "manifests" not in about:
+                return layers(_field(about, "layers"), blob)
+        raise ValueError(f"it has more than {_MAX_INDEXES} indexes inside of each other")
     return None
 
 
@@ -237,12 +262,10 @@ def image_entries(path: pathlib.Path) -> Iterator[tuple[tarfile.TarInfo, IO[byte
                 return
             seen: set[str] = set()
             hidden: set[str] = set()
-            for layer in reversed(layers):
-                content = image.extractfile(layer)
-                assert content is not None
+            for content in reversed(layers):
                 with content, _archive_in(content) as files:
                     yield from _layer_entries(files, seen, hidden)
-    except (OSError, ValueError, tarfile.TarError) as error:
+    except (EOFError, OSError, RecursionError, ValueError, lzma.LZMAError, tarfile.TarError, zlib.error) as error:
         raise ValueError(f"the image {path} cannot be read: {error}") from None
 
 

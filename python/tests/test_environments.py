@@ -407,12 +407,54 @@ def docker_archive(root, path, compress=bytes):
         layer.addfile(member, io.BytesIO(b"upper\n"))
     manifest = json.dumps([{"Layers": ["lower/layer.tar", "upper/layer.tar"]}]).encode()
     layers = {"lower/layer.tar": compress(lower.getvalue()), "upper/layer.tar": compress(upper.getvalue())}
-    parts = {"manifest.json": manifest, **layers}
+    write_image(path, {"manifest.json": manifest, **layers})
+
+
+def write_image(path, parts):
     with tarfile.open(path, "w") as image:
         for name, content in parts.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             image.addfile(member, io.BytesIO(content))
+
+
+OCI = {"oci-layout": b"{}", "index.json": b'{"manifests": [{"digest": "sha256:a"}]}'}
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"manifest.json": b"[]"}, "no `0`"),
+        ({"manifest.json": b"{}"}, "no `0`"),
+        ({"manifest.json": b"[{}]"}, "no `Layers`"),
+        ({"manifest.json": b'[{"Layers": "a"}]'}, "not a list"),
+        ({"manifest.json": b'[{"Layers": ["gone.tar"]}]'}, "`gone.tar`"),
+        ({"manifest.json": b"not JSON"}, "Expecting value"),
+        ({"manifest.json": b"[" * 100_000}, ""),
+        ({"oci-layout": b"{}", "index.json": b"{}"}, "no `manifests`"),
+        ({"oci-layout": b"{}", "index.json": b'{"manifests": []}'}, "no `0`"),
+        ({"oci-layout": b"{}", "index.json": b'{"manifests": [{"digest": 7}]}'}, "`blobs/7`"),
+        (OCI, "`blobs/sha256/a`"),
+        ({**OCI, "blobs/sha256/a": b'{"config": {}}'}, "no `layers`"),
+        ({**OCI, "blobs/sha256/a": b"7"}, "no `layers`"),
+        ({**OCI, "blobs/sha256/a": b'{"layers": [{"size": 1}]}'}, "no `digest`"),
+        ({**OCI, "blobs/sha256/a": OCI["index.json"]}, "8 indexes"),
+    ],
+)
+def test_a_bad_manifest_is_named(tmp_path, parts, why):
+    image = tmp_path / "image.tar"
+    write_image(image, parts)
+    with pytest.raises(ValueError, match=f"image.tar cannot be read: .*{why}"):
+        list(_archives.image_entries(image))
+
+
+def test_an_image_whose_names_begin_with_a_dot_is_read(tmp_path):
+    image, layer = tmp_path / "image.tar", tmp_path / "layer.tar"
+    write_image(layer, {"marker": b"of the layer\n"})
+    manifest = json.dumps([{"Layers": ["layer.tar"]}]).encode()
+    write_image(image, {"./manifest.json": manifest, "./layer.tar": layer.read_bytes()})
+    contents = {member.name: content and content.read() for member, content in _archives.image_entries(image)}
+    assert contents == {"marker": b"of the layer\n"}
 
 
 def zstd(content):
