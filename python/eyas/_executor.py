@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import collections
-import copy
 import functools
 import itertools
 import json
@@ -21,7 +20,7 @@ from ._calls import Call, Function, after
 from ._files import RESULT_PATTERN, Arguments, File
 from ._folders import SharedFolder, folder_of
 from ._futures import Future
-from ._options import Options, check, options_of
+from ._options import Options, check, options_of, refuse_excess
 from ._seeing import SeenExecutor
 from ._shared import Shared
 from ._state import State, receivers
@@ -133,7 +132,10 @@ class Executor(SeenExecutor):
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
         try:
-            cpus_milli = 1000 * (max_workers or 0) or sum(node["capacity"]["cpus_milli"] for node in self.nodes())
+            found = self.nodes()
+            #: The nodes, if there will be no others.
+            self._only_nodes = found if own is not None else None
+            cpus_milli = 1000 * (max_workers or 0) or sum(node["capacity"]["cpus_milli"] for node in found)
             self._max_workers = max(1, cpus_milli // 1000)
             self._state = State(_eyas.CallSession(name, **self._cluster), self._cluster, own)
             self._template = self._template_of(_CALL, _RESULT, options)
@@ -180,15 +182,18 @@ class Executor(SeenExecutor):
         key = (words, outputs, scope, *sorted(options.items()))
         if (known := self._templates.get(key)) is not None:
             return known
-        timeout, is_call = options.get("timeout"), words is _CALL
-        start = self._starts.of(options.get("environment")) if is_call else _starts.Start(list(words), {}, [])
+        if self._only_nodes is not None:
+            refuse_excess(options, self._only_nodes)
+        timeout, is_call, cpus = options.get("timeout"), words is _CALL, options.get("cpus", 1)
+        threads = max(1, int(cpus))
+        start = self._starts.of(options.get("environment"), threads) if is_call else _starts.Start([*words], {}, [])
         number = self._templates[key] = self._state.session.add_template(
             start.words,
             is_command=not is_call,
             environment=list(start.variables.items()),
             inputs=self._state.session.look_up(start.inputs) if start.inputs else [],
             outputs=list(outputs),
-            cpus_milli=round(options.get("cpus", 1) * 1000),
+            cpus_milli=round(cpus * 1000),
             memory_bytes=options.get("memory", 0),
             gpus=options.get("gpus", 0),
             timeout_us=None if timeout is None else round(timeout * 1e6),
@@ -281,15 +286,20 @@ class Executor(SeenExecutor):
         >>> executor.with_options(memory=2 << 30, retries=1).submit(function)
         """
         check(options)
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
         other._options = cast(Options, {**self._options, **options})
         other._template = other._template_of(_CALL, _RESULT, other._options)
         # As long as one of them is held, calls can be added.
         other._origin = self
         return other
 
-    def __deepcopy__(self, _: object) -> Executor:
+    def __copy__(self) -> Executor:
         """Return the same executor: configurations that hold one are copied."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Executor:
+        """Return the same executor, too."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -427,10 +437,7 @@ class Executor(SeenExecutor):
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
         """Wait for all calls; after an interrupt, cancel them before."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            with self._state.lock:
-                pending = [*self._state.pending.values(), *self._state.deferred]
-            for future in pending:
-                future.cancel()
+            self._state.cancel_all()
         self.shutdown()
 
 

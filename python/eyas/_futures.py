@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent import futures
+from concurrent.futures import _base
 from typing import Any, TypeVar, cast
 
 from . import _eyas, _shared
@@ -14,6 +16,30 @@ from ._files import Arguments, input_path, result_file, value_of_future
 from ._seeing import SeenFuture
 
 _T = TypeVar("_T")
+
+
+class Fetching:
+    """Threads that fetch what belongs to calls: results for those who wait with a deadline, or in an event loop."""
+
+    MAX_THREADS = 4
+    lock = threading.Lock()
+    threads: futures.ThreadPoolExecutor | None = None
+
+    @classmethod
+    def submit(cls, act: Callable[[], None]) -> futures.Future[None]:
+        """Have one of the threads act."""
+        with cls.lock:
+            if cls.threads is None:
+                cls.threads = futures.ThreadPoolExecutor(cls.MAX_THREADS, thread_name_prefix="eyas-fetching")
+            return cls.threads.submit(act)
+
+    @classmethod
+    def forget(cls) -> None:
+        """In the child of a fork there are no threads."""
+        cls.lock, cls.threads = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=Fetching.forget)
 
 
 class Outputs:
@@ -25,6 +51,8 @@ class Outputs:
         self.task = task
         self._lock = threading.Lock()
         self._value: futures.Future[Any] | None = None
+        #: Its fetch by another thread.
+        self._fetch: futures.Future[None] | None = None
         #: Whether the result of the call is there, too.
         self.has_result = False
 
@@ -52,17 +80,30 @@ class Outputs:
                     self._value = None
                     raise
 
-    def value(self) -> Any:
-        """Return the result."""
-        self.load()
-        assert self._value is not None
-        return self._value.result()
+    def load_soon(self) -> futures.Future[None]:
+        """Fetch the result in another thread, once."""
+        if self._fetch is None:
+            try:
+                self._fetch = Fetching.submit(self.load)
+            except RuntimeError:  # The interpreter ends, and takes no more threads.
+                self.load()
+                self._fetch = futures.Future()
+                self._fetch.set_result(None)
+        return self._fetch
 
-    def error(self) -> BaseException | None:
-        """Return why the result cannot be had."""
-        self.load()
+    def _loaded(self, timeout: float | None) -> futures.Future[Any]:
+        if self._value is None or not self._value.done():
+            self.load() if timeout is None else self.load_soon().result(timeout)
         assert self._value is not None
-        return self._value.exception()
+        return self._value
+
+    def value(self, timeout: float | None) -> Any:
+        """Return the result, or raise a TimeoutError."""
+        return self._loaded(timeout).result()
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        """Return why the result cannot be had, or raise a TimeoutError."""
+        return self._loaded(timeout).exception()
 
     def fetch(self, name: str, folder: str | os.PathLike[str]) -> None:
         """Download a file into a folder."""
@@ -92,6 +133,18 @@ class Future(SeenFuture[_T]):
     #: What must stay until the call has ended: files in the cluster that it reads.
     _needs: Sequence[object] = ()
 
+    def _invoke_callbacks(self) -> None:
+        """Call all callbacks, whatever they raise. The first exit or interrupt is raised then."""
+        interrupt: BaseException | None = None
+        for callback in self._done_callbacks:  # type: ignore[attr-defined]
+            try:
+                callback(self)
+            except BaseException as raised:
+                _base.LOGGER.exception("exception calling callback for %r", self)
+                interrupt = interrupt or (None if isinstance(raised, Exception) else raised)
+        if interrupt is not None:
+            raise interrupt
+
     def cancel(self) -> bool:
         """Cancel the call, also if it runs already. Returns whether it had not ended."""
         has_cancelled = super().cancel()
@@ -108,16 +161,34 @@ class Future(SeenFuture[_T]):
 
     def result(self, timeout: float | None = None) -> _T:
         """Return the result. One that has stayed in the cluster is fetched now."""
+        began = time.monotonic()
         result: object = super().result(timeout)
-        return cast(_T, result.value() if isinstance(result, Outputs) else result)
+        return cast(_T, result.value(_left(timeout, began)) if isinstance(result, Outputs) else result)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call. A result that has stayed in the cluster is fetched, which may fail."""
+        began = time.monotonic()
         error = super().exception(timeout)
         if error is not None:
             return error
         result: object = super().result()
-        return result.error() if isinstance(result, Outputs) else None
+        return result.error(_left(timeout, began)) if isinstance(result, Outputs) else None
+
+    def add_done_callback(self, fn: Callable[[futures.Future[_T]], object]) -> None:
+        """Call ``fn`` with the future when the call has ended."""
+        if getattr(fn, "__module__", None) == "asyncio.futures":
+            # It asks for the result in the thread of an event loop, which would stand meanwhile.
+            super().add_done_callback(lambda _: self._when_fetched(fn))
+        else:
+            super().add_done_callback(fn)
+
+    def _when_fetched(self, act: Callable[[futures.Future[_T]], object]) -> None:
+        """Act when the result is in this process."""
+        result: object = self._result
+        if isinstance(result, Outputs):
+            result.load_soon().add_done_callback(lambda _: act(self))
+        else:
+            act(self)
 
     def _result_type(self) -> str:
         result: object = super().result()
@@ -137,6 +208,11 @@ class Future(SeenFuture[_T]):
             raise TypeError("a future can only be pickled as an argument of a call: use its result")
         arguments.values.append(self)
         return value_of_future, (len(arguments.values) - 1,)
+
+
+def _left(timeout: float | None, began: float) -> float | None:
+    """Return what is left of a timeout."""
+    return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
 
 class KeptFile:

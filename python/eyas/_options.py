@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,6 +41,22 @@ def check(options: Options) -> None:
     """Refuse options that do not exist."""
     if unknown := options.keys() - Options.__annotations__:
         raise TypeError(f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}")
+
+
+def refuse_excess(options: Options, nodes: Iterable[dict[str, Any]]) -> None:
+    """Refuse options that no node meets, of a cluster that gets no other nodes."""
+    cpus, memory, gpus = options.get("cpus", 1), options.get("memory", 0), options.get("gpus", 0)
+    described = []
+    for node in nodes:
+        capacity = node["capacity"]
+        has = capacity["cpus_milli"] / 1000, capacity["memory_bytes"], dict(capacity["named"]).get("gpu", 0)
+        if cpus <= has[0] and memory <= has[1] and gpus <= has[2]:
+            return
+        described.append("cpus={:g}, memory={}, gpus={}".format(*has))
+    raise ValueError(
+        f"no node of this cluster has cpus={cpus:g}, memory={memory}, gpus={gpus}: the nodes have "
+        f"{'; '.join(dict.fromkeys(described))}. Ask for less, or start the cluster with more, max_workers="
+    )
 
 
 def options(**values: Unpack[Options]) -> Callable[[_Function], _Function]:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._value_files import NO_FOLDER
-from ._worker import SETTINGS_VARIABLE
+from ._worker import SETTINGS_VARIABLE, THREADS_VARIABLES
 
 if TYPE_CHECKING:
     from ._environments import Environment
@@ -49,16 +49,19 @@ class Starts:
         # Absolute: the current folder of a worker is another one, and comes first only if it does here.
         path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
         self._settings = {**settings, "path": path}
-        self._variables = variables
+        # What the program says about threads holds for its calls, too.
+        told = {name: os.environ[name] for name in THREADS_VARIABLES if name in os.environ}
+        self._variables = {**variables, **told}
         self._words = words
         self._nodes_folder = nodes_folder
         self._is_local = is_local
         self._known: dict[str, Environment] = {}
 
-    def of(self, environment: str | os.PathLike[str] | None) -> Start:
-        """Return how a worker is started, in this environment or in the one of this process."""
+    def of(self, environment: str | os.PathLike[str] | None, threads: int) -> Start:
+        """Return how a worker with some threads is started, in this environment or in the one of this process."""
+        own = {**self._settings, "threads": threads}
         if environment is None:
-            return Start([sys.executable, *self._words], self._variables_with(self._settings), [])
+            return Start([sys.executable, *self._words], self._variables_with(own), [])
         if self._nodes_folder is None and not self._is_local:
             raise ValueError(f"there is no folder for environments: {NO_FOLDER}")
         path = os.path.abspath(environment)
@@ -69,7 +72,7 @@ class Starts:
             self._known[path] = _environments.prepare(path, self._nodes_folder)
         packed = self._known[path]
         words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
-        settings = {**self._settings, "client": client, "path": _own_modules(self._settings["path"])}
+        settings = {**own, "client": client, "path": _own_modules(self._settings["path"])}
         return Start(words, self._variables_with(settings), [os.fsencode(packed.archive)])
 
     def _variables_with(self, settings: dict[str, Any]) -> dict[str, str]:

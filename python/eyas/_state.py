@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import pickle
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from concurrent import futures
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _eyas, _sides, _starts, _worker
 from ._errors import CallFailed, ClusterLost
-from ._futures import Future, KeptFile, Outputs
+from ._futures import Fetching, Future, KeptFile, Outputs
 from ._value_files import ValueFiles
 
 if TYPE_CHECKING:
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
+#: Seconds that the first call of a kind has to end, before the dispatcher is asked whether any node can run it.
+_ASK_S = 4.0
+#: Reasons for which a call waits, as the dispatcher tells them, that do not pass while nodes work.
+_HOPELESS = (
+    "It waits because no executor has as much as it needs",
+    "It waits because no executor matches it",
+    "It waits because no executor has joined: start some",
+)
 #: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
 
@@ -52,19 +63,39 @@ class State:
         self.values: ValueFiles | None = None
         #: Held while they are begun, which may take long.
         self.values_lock = threading.Lock()
+        #: Kinds of tasks of which one was added, and the first of those of which none has ended, with the time to ask
+        #: why it waits.
+        self.kinds: set[int] = set()
+        self.unproven: dict[int, tuple[Future[Any], float]] = {}
 
     def receive(self) -> None:
         """Receive results until there are no more."""
         why: BaseException | None = None
         try:
-            while (results := self.session.results(_WAIT_S)) is not None:
+            while (results := self.session.results(_ASK_S if self.unproven else _WAIT_S)) is not None:
                 for result in results:
-                    self.settle(*result)
+                    try:
+                        self.settle(*result)
+                    except (SystemExit, KeyboardInterrupt, GeneratorExit):
+                        # Of a callback, and logged: it ends this thread no more than other exceptions do.
+                        pass
+                if self.unproven:
+                    self._ask_why_they_wait()
                 if self.is_shut and not self.is_closed:
                     self.close_if_idle()
         except BaseException as error:
             why = error
         self.end(why)
+
+    def _ask_why_they_wait(self) -> None:
+        """Say which kinds of tasks no node can run."""
+        now = time.monotonic()
+        with self.lock:
+            kinds = [kind for kind, (_, when) in self.unproven.items() if when <= now]
+            waiting = [self.unproven.pop(kind)[0] for kind in kinds]
+        for future in waiting:
+            # Not in this thread, which receives results.
+            Fetching.submit(functools.partial(_warn_if_hopeless, self, future))
 
     def close_if_idle(self) -> None:
         """Close the job if all calls have ended."""
@@ -77,6 +108,13 @@ class State:
             if outputs.has_result:
                 outputs.load()
         self.session.close()
+
+    def cancel_all(self) -> None:
+        """Cancel all calls that have not ended."""
+        with self.lock:
+            outstanding = [*self.pending.values(), *self.deferred]
+        for future in outstanding:
+            future.cancel()
 
     def refuse_if_over(self) -> None:
         """Raise an exception if no calls are taken any more."""
@@ -116,6 +154,12 @@ class State:
             task = self.session.submit(template, columns, numbers)
             future.task, future._of = task, self
             self.pending[task] = future
+            if is_first := template not in self.kinds:
+                self.kinds.add(template)
+                self.unproven[template] = future, time.monotonic() + _ASK_S
+        if is_first:
+            # Its wait may be a longer one.
+            self.session.wake()
         if is_deferred:
             self.undefer(future)
             if future.cancelled():
@@ -149,6 +193,8 @@ class State:
             outputs = Outputs(self.session, task) if kept else None
             if outputs is not None:
                 self.kept[task] = outputs
+            if self.unproven:
+                self.unproven = {kind: first for kind, first in self.unproven.items() if first[0] is not future}
         command = None if future is None else future._command
         if how == _FAILED and command is None and (told := _starts.failure_in(printed)) is not None:
             why, printed = told, b""
@@ -166,17 +212,22 @@ class State:
         if future is None or not future.set_running_or_notify_cancel():
             return
         future._outputs = outputs
+        result: Any = None
+        error: BaseException | None = None
         try:
             if how == _RETURNED and outputs is not None and command is None and 0 in kept:
-                outputs.has_result = True
-                return future.set_result(outputs)
-            if how == _RETURNED:
-                return future.set_result(_completed(command, answer, printed) if command else pickle.loads(answer))
-            # A command may end with 1, too.
-            error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
+                outputs.has_result, result = True, outputs
+            elif how == _RETURNED:
+                result = _completed(command, answer, printed) if command else pickle.loads(answer)
+            else:
+                # A command may end with 1, too.
+                error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
         except BaseException as wrong:
             error = wrong
             error.add_note("The result of the call cannot be unpickled here.")
+        # What callbacks raise is none of the call's.
+        if error is None:
+            return future.set_result(result)
         error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
         if printed:
             what = "output" if command is None else "standard error"
@@ -235,6 +286,14 @@ class State:
         self.session.wake()
 
 
+def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
+    """Say it if a call waits for what no node has."""
+    with contextlib.suppress(Exception):
+        because = future.explain()["because"]
+        if because and because[0].startswith(_HOPELESS):
+            logging.getLogger("eyas").warning("task %s.%s: %s", state.session.job, future.task, " ".join(because))
+
+
 def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> object:
     from ._commands import Completed
 
@@ -246,9 +305,26 @@ receivers: weakref.WeakKeyDictionary[threading.Thread, State] = weakref.WeakKeyD
 
 
 def _end_all() -> None:
+    # After an interrupt, nobody waits for results. In interactive sessions it was one of an earlier statement, perhaps.
+    if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1"):
+        _cancel_all()
+    try:
+        _wait_for_all()
+    except KeyboardInterrupt:
+        _cancel_all()
+        _wait_for_all()
+        raise
+
+
+def _wait_for_all() -> None:
     for thread, state in list(receivers.items()):
         state.shut()
         thread.join()
+
+
+def _cancel_all() -> None:
+    for state in list(receivers.values()):
+        state.cancel_all()
 
 
 def _forget_all() -> None:

@@ -17,6 +17,7 @@ Numbers are little-endian.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import pickle
@@ -33,8 +34,11 @@ from ._files import Arguments, result_file
 
 #: Environment variable with the settings of the worker: JSON with ``path``, the folders in which the client looks for
 #: modules (``None`` is the place of those of the interpreter), ``folder`` of the client, ``reuse``, ``client``, its
-#: interpreter, and ``initializer``, the pickled call of a function, in base64.
+#: interpreter, ``threads``, and ``initializer``, the pickled call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
+
+#: Environment variables with the number of threads of libraries. Those for BLAS go by the one of OpenMP.
+THREADS_VARIABLES = "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 #: Environment variables with the cluster of the client: its name, or its access file.
 CLUSTER_VARIABLE, ACCESS_VARIABLE = "EYAS_CALLER_CLUSTER", "EYAS_CALLER_ACCESS"
@@ -110,6 +114,9 @@ class Worker:
         self._calls = _pickling.CallReader()
         self._settings = os.environ.pop(SETTINGS_VARIABLE, "{}")
         settings = json.loads(self._settings)
+        for name in THREADS_VARIABLES:
+            # Libraries read it when they are loaded. By default they have a thread for each processor of the node.
+            os.environ.setdefault(name, str(settings.get("threads", 1)))
         sys.path[:] = _search_path(settings.get("path", []))
         if os.path.isdir(settings.get("folder", "")):
             os.chdir(settings["folder"])
@@ -146,7 +153,8 @@ class Worker:
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
-            signal.signal(-code, signal.SIG_DFL)
+            with contextlib.suppress(OSError):  # SIGKILL cannot be handled.
+                signal.signal(-code, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
         if code != 0:
             os._exit(code)

@@ -1,5 +1,7 @@
-"""What calls find in their workers: the modules and the random numbers of their client's program."""
+"""What calls find in their workers, such as the modules of their client's program, and how workers end."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -102,3 +104,28 @@ def test_children_of_one_worker_draw_different_random_numbers(initializer):
 def test_libraries_that_are_not_loaded_by_the_initializer_are_not_loaded_for_their_seeds():
     with eyas.local(max_workers=1, reuse="fork") as executor:
         assert not executor.submit(lambda: "numpy" in sys.modules).result(LONG_S)
+
+
+def threads():
+    return os.environ["OMP_NUM_THREADS"], os.environ["NUMBA_NUM_THREADS"]
+
+
+def test_libraries_have_as_many_threads_as_the_call_has_processors(monkeypatch):
+    for name in "OMP_NUM_THREADS", "NUMBA_NUM_THREADS":
+        monkeypatch.delenv(name, raising=False)
+    with eyas.local(max_workers=4) as executor:
+        for cpus, count in (1, "1"), (3, "3"), (2.5, "2"), (0.25, "1"):
+            assert executor.with_options(cpus=cpus).submit(threads).result(LONG_S) == (count, count)
+        monkeypatch.setenv("OMP_NUM_THREADS", "7")
+        with eyas.connect(access=executor._cluster["access"]) as told:
+            assert told.submit(threads).result(LONG_S) == ("7", "1")
+
+
+def test_a_call_that_was_killed_prints_nothing_of_eyas(capfd):
+    with eyas.local(max_workers=1, reuse="fork") as executor:
+        for number in signal.SIGKILL, signal.SIGTERM, signal.SIGABRT:
+            with pytest.raises(eyas.CallFailed, match=f"signal {int(number)}") as raised:
+                executor.submit(lambda: os.kill(os.getpid(), number)).result(LONG_S)
+            assert not any("Traceback" in note for note in raised.value.__notes__)
+    printed = capfd.readouterr()
+    assert "Traceback" not in printed.out + printed.err

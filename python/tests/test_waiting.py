@@ -1,0 +1,139 @@
+"""Waiting for calls: deadlines, event loops, interrupts, exits, and calls that no node can run."""
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+
+import eyas
+import pytest
+from eyas import _state
+from programs import LONG_S
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with eyas.local(max_workers=2) as executor:
+        yield executor
+
+
+class SlowSession:
+    """A session that fetches results when it is allowed to."""
+
+    def __init__(self, session):
+        self._session, self.may_fetch, self.was_in_time = session, threading.Event(), None
+
+    def __getattr__(self, name):
+        return getattr(self._session, name)
+
+    def fetch_result(self, *args):
+        self.was_in_time = self.may_fetch.wait(LONG_S)
+        return self._session.fetch_result(*args)
+
+
+@pytest.fixture
+def large(executor):
+    """A call with a large result, which stays in the cluster until it is allowed to be fetched."""
+    future = executor.submit(bytes, 2 << 20)
+    futures.wait([future], LONG_S)
+    future._outputs.session = SlowSession(future._outputs.session)
+    yield future
+    future._outputs.session.may_fetch.set()
+
+
+def test_a_timeout_holds_for_the_fetch_of_a_large_result(large):
+    for wait in large.result, large.exception:
+        with pytest.raises(futures.TimeoutError):
+            wait(0.05)
+    large._outputs.session.may_fetch.set()
+    assert large.exception(LONG_S) is None
+    assert len(large.result(LONG_S)) == len(large.result()) == 2 << 20
+
+
+def test_an_event_loop_goes_on_while_a_large_result_is_fetched(large):
+    async def wait():
+        waits = asyncio.wrap_future(large)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waits.done()
+        large._outputs.session.may_fetch.set()
+        return len(await asyncio.wait_for(waits, LONG_S))
+
+    assert asyncio.run(wait()) == 2 << 20
+    assert large._outputs.session.was_in_time
+
+
+def test_an_exit_in_a_callback_ends_neither_the_executor_nor_other_callbacks(executor, caplog):
+    called = []
+
+    def leave(future):
+        called.append(future)
+        sys.exit("from a callback")
+
+    future = executor.submit(time.sleep, 0.3)
+    for _ in range(2):
+        future.add_done_callback(leave)
+    assert future.result(LONG_S) is None
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+    assert called == [future] * 2
+    assert "from a callback" in caplog.text
+
+
+#: A program whose calls take longer than any test.
+PROGRAM = """
+import sys, time, eyas
+
+executor = eyas.local(max_workers=1)
+calls = [executor.submit(time.sleep, 600) for _ in range(50)]
+calls.append(executor.submit(abs, calls[-1]))
+wait = executor.with_options(priority=1).submit(abs, -1).result()
+print("ready", flush=True)
+if sys.argv[1] == "waits":
+    calls[-1].result()
+"""
+
+
+@pytest.mark.parametrize("how", ["waits", "has ended"])
+def test_one_interrupt_ends_a_program_whatever_is_outstanding(how):
+    words = [sys.executable, "-c", PROGRAM, how]
+    program = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "ready\n"
+    program.send_signal(signal.SIGINT)
+    _, told = program.communicate(timeout=LONG_S)
+    assert "KeyboardInterrupt" in told
+
+
+def test_what_no_node_of_a_local_cluster_has_is_refused(executor):
+    for options in {"gpus": 1}, {"cpus": 3}, {"memory": 1 << 60}:
+        with pytest.raises(ValueError, match="no node of this cluster has .*the nodes have cpus=2"):
+            executor.with_options(**options)
+
+    @eyas.options(gpus=2)
+    def function():
+        pass
+
+    with pytest.raises(ValueError, match="gpus=2"):
+        executor.submit(function)
+    assert executor.with_options(cpus=2, memory=1 << 30).submit(abs, -1).result(LONG_S) == 1
+
+
+def test_what_no_node_of_a_cluster_that_may_grow_has_is_said(executor, caplog, monkeypatch):
+    monkeypatch.setattr(_state, "_ASK_S", 0.1)
+    with eyas.connect(access=executor._cluster["access"]) as other:
+        hopeless = [
+            other.with_options(gpus=1).submit(abs, -1),
+            other.with_options(requirements='"site" in node.labels').submit(abs, -1),
+        ]
+        assert other.submit(abs, -1).result(LONG_S) == 1
+        deadline = time.monotonic() + LONG_S
+        while caplog.text.count("It waits because") < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for future in hopeless:
+            future.cancel()
+    assert ".0: It waits because no executor has as much as it needs" in caplog.text
+    assert all(record.levelno == logging.WARNING for record in caplog.records)
