@@ -48,6 +48,7 @@ soak: build ## Simulated faults, seed after seed; the model on many scenarios; l
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
 	$(PYTHON) dev/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
+	dev/judges/positions.sh 10000
 	dev/wheel.sh sdist
 
 check: begin fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation

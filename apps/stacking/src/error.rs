@@ -33,8 +33,8 @@ pub enum FileProblem {
         error: io::Error,
     },
     /// The first bytes are not those of a FITS file, after gunzip if it was gzip.
-    #[error("not a FITS file: it does not begin with \"SIMPLE  =\"")]
-    NotFits,
+    #[error("not a FITS file: it does not begin with \"SIMPLE  =\"{0}")]
+    NotFits(&'static str),
     /// The file ends before its header or its image does.
     #[error("truncated: it ends before {missing}")]
     Truncated {
@@ -47,11 +47,14 @@ pub enum FileProblem {
     /// The header is not a valid FITS header.
     #[error("bad FITS header: {0}")]
     Header(String),
+    /// There is no image to read.
+    #[error("no image: neither its first part nor an IMAGE extension has one")]
+    NoImage,
     /// A required header keyword is missing.
     #[error("the FITS header lacks {keyword} ({purpose})")]
     Missing {
         /// The keyword.
-        keyword: &'static str,
+        keyword: String,
         /// The purpose of the keyword.
         purpose: &'static str,
     },
@@ -59,10 +62,13 @@ pub enum FileProblem {
     #[error("FITS keyword {keyword}: {trouble}")]
     Keyword {
         /// The keyword.
-        keyword: &'static str,
+        keyword: String,
         /// The mistake in its value.
         trouble: String,
     },
+    /// The world coordinate system does not say where the pixels of the frame are.
+    #[error("the positions of its pixels cannot be trusted: {0}")]
+    Positions(String),
     /// A list of objects that cannot be read; lines count from one.
     #[error("object list{}: {trouble}", line.map(|line| format!(" line {line}")).unwrap_or_default())]
     List {

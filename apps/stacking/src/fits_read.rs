@@ -1,37 +1,80 @@
-//! Reading the primary image of a FITS file: the whole header, and only the rows of pixels that are needed.
+//! Reading the first image of a FITS file: its whole header, and only the rows of pixels that are needed.
 //!
 //! Follows the FITS standard 4.0: blocks of 2880 bytes, cards of 80, big-endian pixels, and
-//! `physical = BZERO + BSCALE × stored` (§4.4.2.5). The header is parsed by `fitsrs`.
+//! `physical = BZERO + BSCALE × stored` (§4.4.2.5). The image is in the primary part of the file or, if that has none,
+//! in the first IMAGE extension with one. Tables before it are passed over.
 
-use std::io::Cursor;
 use std::ops::Range;
 use std::path::Path;
 
-use fitsrs::hdu::header::extension::image::Image;
-use fitsrs::hdu::header::{Bitpix, Header};
-use fitsrs::{Fits, HDU};
-
 use crate::error::{FileProblem, StackingError};
+use crate::header::{CARD_BYTES, Header};
 use crate::source::ByteSource;
 
 /// FITS files come in blocks of this many bytes.
 pub const BLOCK_BYTES: usize = 2880;
 
-/// A header card: keyword, value, comment.
-pub const CARD_BYTES: usize = 80;
-
 /// Headers above this many blocks (2.9 MB, 36,000 cards) are refused, so that a damaged file cannot fill the memory.
 const MAX_HEADER_BLOCKS: usize = 1000;
+
+/// Most axes that the standard allows (§4.4.1.1).
+const MAX_AXES: i64 = 999;
+
+/// How files of compressors begin, and what to do with them. gzip is unpacked.
+const COMPRESSED: [(&[u8], &str); 6] = [
+    (b"BZh", ": unpack it with bunzip2"),
+    (b"\xfd7zXZ", ": unpack it with unxz"),
+    (b"\x28\xb5\x2f\xfd", ": unpack it with unzstd"),
+    (b"PK\x03\x04", ": unpack it with unzip"),
+    (b"\x1f\x9d", ": unpack it with uncompress"),
+    (b"\x1f\x8b", ": unpack it once more with gunzip"),
+];
 
 /// A FITS file whose header has been read, but not its image.
 #[derive(Debug)]
 pub struct FitsFile {
     source: ByteSource,
-    header: Header<Image>,
-    header_bytes: u64,
+    header: Header,
+    /// Where the image begins.
+    start: u64,
     width: usize,
     height: usize,
     format: PixelFormat,
+}
+
+/// What a stored number is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bitpix {
+    U8,
+    I16,
+    I32,
+    I64,
+    F32,
+    F64,
+}
+
+impl Bitpix {
+    fn of(header: &Header) -> Result<Self, FileProblem> {
+        Ok(match header.integer("BITPIX")? {
+            Some(8) => Bitpix::U8,
+            Some(16) => Bitpix::I16,
+            Some(32) => Bitpix::I32,
+            Some(64) => Bitpix::I64,
+            Some(-32) => Bitpix::F32,
+            Some(-64) => Bitpix::F64,
+            Some(other) => return Err(FileProblem::Header(format!("BITPIX is {other}"))),
+            None => return Err(FileProblem::Header("BITPIX is missing".to_owned())),
+        })
+    }
+
+    fn byte_size(self) -> usize {
+        match self {
+            Bitpix::U8 => 1,
+            Bitpix::I16 => 2,
+            Bitpix::I32 | Bitpix::F32 => 4,
+            Bitpix::I64 | Bitpix::F64 => 8,
+        }
+    }
 }
 
 /// How stored numbers become physical ones.
@@ -43,44 +86,83 @@ struct PixelFormat {
     blank: Option<i64>,
 }
 
+impl PixelFormat {
+    fn of(header: &Header) -> Result<Self, FileProblem> {
+        let bitpix = Bitpix::of(header)?;
+        // BLANK has a meaning for integers only.
+        let whole = !matches!(bitpix, Bitpix::F32 | Bitpix::F64);
+        Ok(Self {
+            bitpix,
+            bscale: header.number("BSCALE")?.unwrap_or(1.0),
+            bzero: header.number("BZERO")?.unwrap_or(0.0),
+            blank: if whole { header.integer("BLANK")? } else { None },
+        })
+    }
+}
+
+/// The lengths of the axes.
+fn axes(header: &Header) -> Result<Vec<u64>, FileProblem> {
+    let count = header.integer("NAXIS")?.filter(|count| (0..=MAX_AXES).contains(count));
+    let count = count.ok_or_else(|| FileProblem::Header("NAXIS is missing, or is no number of axes".to_owned()))?;
+    let axis = |number| {
+        let keyword = format!("NAXIS{number}");
+        let length = header.integer(&keyword)?.and_then(|length| u64::try_from(length).ok());
+        length.ok_or_else(|| FileProblem::Header(format!("{keyword} is missing, or is no length")))
+    };
+    (1..=count).map(axis).collect()
+}
+
+/// Bytes between a header and the next one: the data, filled up to a block (§4.4.1.1); none if there is no such number.
+fn data_bytes(header: &Header, axes: &[u64]) -> Result<Option<u64>, FileProblem> {
+    let count = |number: Option<i64>, default| number.map_or(Some(default), |number| u64::try_from(number).ok());
+    let groups = count(header.integer("GCOUNT")?, 1);
+    let parameters = count(header.integer("PCOUNT")?, 0);
+    let item = Bitpix::of(header)?.byte_size() as u64;
+    let bytes = || {
+        let pixels = axes.iter().try_fold(u64::from(!axes.is_empty()), |pixels, &axis| pixels.checked_mul(axis))?;
+        let bytes = pixels.checked_add(parameters?)?.checked_mul(groups?)?.checked_mul(item)?;
+        bytes.checked_next_multiple_of(BLOCK_BYTES as u64)
+    };
+    Ok(bytes())
+}
+
 impl FitsFile {
     /// Opens `path` and reads its header.
     pub fn open(path: &Path) -> Result<Self, StackingError> {
         Self::read_header(ByteSource::open(path)?)
     }
 
-    /// Reads the header of a freshly opened source.
+    /// Reads the headers of a freshly opened source, up to that of the first image.
     pub fn read_header(mut source: ByteSource) -> Result<Self, StackingError> {
-        let bytes = header_blocks(&mut source)?;
-        let header_bytes = bytes.len() as u64;
-        let header = match Fits::from_reader(Cursor::new(bytes)).next() {
-            Some(Ok(HDU::Primary(hdu))) => hdu.get_header().clone(),
-            Some(Err(error)) => return Err(source.error(FileProblem::Header(error.to_string()))),
-            _ => return Err(source.error(FileProblem::NotFits)),
-        };
-        let image = header.get_xtension();
-        let &[width, height] = image.get_naxis() else {
-            let trouble = format!("{}, but an image has 2 axes", image.get_naxis().len());
-            return Err(source.error(FileProblem::Keyword { keyword: "NAXIS", trouble }));
-        };
-        let bitpix = image.get_bitpix();
-        let total = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(bitpix.byte_size() as u64));
-        if total.is_none_or(|bytes| bytes == 0 || bytes > isize::MAX as u64) {
-            let trouble = format!("an image of {width} x {height} pixels");
-            return Err(source.error(FileProblem::Keyword { keyword: "NAXIS1", trouble }));
+        let mut start = 0;
+        while let Some(bytes) = header_blocks(&mut source, start == 0)? {
+            start += bytes.len() as u64;
+            let header = Header::parse(&bytes);
+            let passed = pass(&header).map_err(|problem| source.error(problem))?;
+            let Some(data) = passed else { return Self::of_image(source, header, start) };
+            source.skip(data, "the end of a table")?;
+            start += data;
         }
-        let mut file = Self {
-            source,
-            header,
-            header_bytes,
-            width: width as usize,
-            height: height as usize,
-            format: PixelFormat { bitpix, bscale: 1.0, bzero: 0.0, blank: None },
+        Err(source.error(FileProblem::NoImage))
+    }
+
+    fn of_image(source: ByteSource, header: Header, start: u64) -> Result<Self, StackingError> {
+        let shape = || {
+            let axes = axes(&header)?;
+            let &[width, height] = axes.as_slice() else {
+                let trouble = format!("{}, but an image has 2 axes", axes.len());
+                return Err(FileProblem::Keyword { keyword: "NAXIS".to_owned(), trouble });
+            };
+            let format = PixelFormat::of(&header)?;
+            let total = width.checked_mul(height).and_then(|all| all.checked_mul(format.bitpix.byte_size() as u64));
+            if total.is_none_or(|bytes| bytes == 0 || bytes > isize::MAX as u64) {
+                let trouble = format!("an image of {width} x {height} pixels");
+                return Err(FileProblem::Keyword { keyword: "NAXIS1".to_owned(), trouble });
+            }
+            Ok((width as usize, height as usize, format))
         };
-        file.format.bscale = file.optional_number("BSCALE")?.unwrap_or(1.0);
-        file.format.bzero = file.optional_number("BZERO")?.unwrap_or(0.0);
-        file.format.blank = file.optional_number("BLANK")?.map(|blank| blank as i64);
-        Ok(file)
+        let (width, height, format) = shape().map_err(|problem| source.error(problem))?;
+        Ok(Self { source, header, start, width, height, format })
     }
 
     /// The file's name.
@@ -93,8 +175,8 @@ impl FitsFile {
         self.source.error(problem)
     }
 
-    /// The header as `fitsrs` parsed it.
-    pub fn header(&self) -> &Header<Image> {
+    /// The header of the image.
+    pub fn header(&self) -> &Header {
         &self.header
     }
 
@@ -109,27 +191,19 @@ impl FitsFile {
     }
 
     /// The finite number of a keyword that may be absent.
-    pub fn optional_number(&self, keyword: &'static str) -> Result<Option<f64>, StackingError> {
-        if self.header.get(keyword).is_none() {
-            return Ok(None);
-        }
-        match self.header.get_parsed::<f64>(keyword) {
-            Ok(number) if number.is_finite() => Ok(Some(number)),
-            _ => {
-                let trouble = "its value is no number".to_owned();
-                Err(self.error(FileProblem::Keyword { keyword, trouble }))
-            }
-        }
+    pub fn optional_number(&self, keyword: &str) -> Result<Option<f64>, StackingError> {
+        self.header.number(keyword).map_err(|problem| self.error(problem))
     }
 
     /// The finite number of a keyword that must be there, needed for `purpose`.
-    pub fn number(&self, keyword: &'static str, purpose: &'static str) -> Result<f64, StackingError> {
-        self.optional_number(keyword)?.ok_or_else(|| self.error(FileProblem::Missing { keyword, purpose }))
+    pub fn number(&self, keyword: &str, purpose: &'static str) -> Result<f64, StackingError> {
+        let missing = || self.error(FileProblem::Missing { keyword: keyword.to_owned(), purpose });
+        self.optional_number(keyword)?.ok_or_else(missing)
     }
 
-    /// The text of a keyword, if it is there and is text.
-    pub fn text(&self, keyword: &'static str) -> Option<String> {
-        self.header.get_parsed::<String>(keyword).ok()
+    /// The text of a keyword that may be absent.
+    pub fn text(&self, keyword: &str) -> Result<Option<&str>, StackingError> {
+        self.header.text(keyword).map_err(|problem| self.error(problem))
     }
 
     /// Reads the rows `wanted`, and checks that the image is complete as far as that is cheap (see
@@ -138,36 +212,67 @@ impl FitsFile {
         assert!(wanted.start <= wanted.end && wanted.end <= self.height, "rows {wanted:?} of {}", self.height);
         const MISSING: &str = "the last row of its image";
         let row_bytes = self.width * self.format.bitpix.byte_size();
-        let end = self.header_bytes + (self.height * row_bytes) as u64;
+        let end = self.start + (self.height * row_bytes) as u64;
 
         let mut bytes = vec![0; wanted.len() * row_bytes];
         if !wanted.is_empty() {
             self.source.skip((wanted.start * row_bytes) as u64, MISSING)?;
             self.source.read(&mut bytes, MISSING)?;
         }
-        let position = if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + self.header_bytes;
+        let position = if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + self.start;
         let padded_end = end.next_multiple_of(BLOCK_BYTES as u64);
         self.source.check_whole(position, end, padded_end, verify, MISSING)?;
         Ok(Rows { first: wanted.start, width: self.width, format: self.format, bytes })
     }
 }
 
-/// Reads blocks up to and including the one with the END card.
-fn header_blocks(source: &mut ByteSource) -> Result<Vec<u8>, StackingError> {
-    let mut header = Vec::new();
-    let mut block = [0; BLOCK_BYTES];
-    for _ in 0..MAX_HEADER_BLOCKS {
-        let missing = if header.is_empty() { "one block of 2880 bytes" } else { "the END of its header" };
-        source.read(&mut block, missing)?;
-        if header.is_empty() && !block.starts_with(b"SIMPLE  =") {
-            return Err(source.error(FileProblem::NotFits));
-        }
-        header.extend_from_slice(&block);
-        if block.chunks_exact(CARD_BYTES).any(|card| card.starts_with(b"END     ")) {
-            return Ok(header);
-        }
+/// The bytes of data to pass over if this header is of no image; none if it is of the image to read.
+fn pass(header: &Header) -> Result<Option<u64>, FileProblem> {
+    let axes = axes(header)?;
+    let extension = header.text("XTENSION")?;
+    if header.is_true("ZIMAGE") {
+        return Err(FileProblem::Header("the image is compressed in a table: unpack it with funpack".to_owned()));
     }
-    Err(source.error(FileProblem::Header(format!("no END card in {MAX_HEADER_BLOCKS} blocks"))))
+    if !axes.is_empty() && matches!(extension, None | Some("IMAGE" | "IUEIMAGE")) {
+        return Ok(None);
+    }
+    let bytes = data_bytes(header, &axes)?;
+    bytes.map(Some).ok_or_else(|| FileProblem::Header("the size of a table makes no sense".to_owned()))
+}
+
+/// Reads blocks up to and including the one with the END card; none at the end of the file. The header is the file's
+/// `first`, or that of an extension.
+fn header_blocks(source: &mut ByteSource, first: bool) -> Result<Option<Vec<u8>>, StackingError> {
+    const ONE_BLOCK: &str = "one block of 2880 bytes";
+    let mut header = vec![0; BLOCK_BYTES];
+    let filled = source.read_up_to(&mut header, ONE_BLOCK)?;
+    let begins = if first { "SIMPLE  =" } else { "XTENSION=" };
+    if filled == 0 && !first {
+        return Ok(None);
+    }
+    if !header[..filled].starts_with(&begins.as_bytes()[..filled.min(begins.len())]) {
+        let packed = COMPRESSED.iter().find(|(magic, _)| first && header.starts_with(magic));
+        let problem = if first {
+            FileProblem::NotFits(packed.map_or("", |(_, advice)| advice))
+        } else {
+            FileProblem::Header("bytes that are no FITS extension follow its first part, which has no image".to_owned())
+        };
+        return Err(source.error(problem));
+    }
+    if filled < BLOCK_BYTES {
+        return Err(source.error(FileProblem::Truncated { missing: ONE_BLOCK }));
+    }
+    let mut block = 0;
+    while !header[block..].chunks_exact(CARD_BYTES).any(|card| card.starts_with(b"END     ")) {
+        block = header.len();
+        if block == MAX_HEADER_BLOCKS * BLOCK_BYTES {
+            let trouble = format!("no END card in {MAX_HEADER_BLOCKS} blocks");
+            return Err(source.error(FileProblem::Header(trouble)));
+        }
+        header.resize(block + BLOCK_BYTES, 0);
+        source.read(&mut header[block..], "the END of its header")?;
+    }
+    Ok(Some(header))
 }
 
 /// Some neighbouring rows of an image, as stored.

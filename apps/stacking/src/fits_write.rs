@@ -1,10 +1,11 @@
 //! Writing a FITS file of one image: cards, END, blanks to a block, big-endian pixels, zeros to a block.
 //!
-//! Our own, because `fitsrs` only reads, and the libraries that write want the C library cfitsio.
+//! Our own, because the libraries that write want the C library cfitsio.
 
 use std::fmt::Write;
 
-use crate::fits_read::{BLOCK_BYTES, CARD_BYTES};
+use crate::fits_read::BLOCK_BYTES;
+use crate::header::CARD_BYTES;
 
 /// A header under construction. Keywords are at most eight letters; comments are cut where a card is full.
 #[derive(Debug)]

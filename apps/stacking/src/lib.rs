@@ -8,8 +8,8 @@
 //! The crate does not know the system that runs it. `stack` reads frames and writes one small partial sum; any number
 //! of partial sums make the final image. `survey` makes frames to practise on.
 //!
-//! Reading order: [`source`] (bytes, gzip or not) → [`fits_read`] (header, rows) → [`projection`] (sky to pixel) →
-//! [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack) (sum) → [`measure`], [`picture`].
+//! Reading order: [`source`] (bytes, gzip or not) → [`header`] (cards) → [`fits_read`] (rows) → [`projection`] (sky to
+//! pixel) → [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack) (sum) → [`measure`], [`picture`].
 //!
 //! Coordinates everywhere: right ascension and declination in degrees (ICRS); pixels count from zero, `x` along a row,
 //! `y` from the first row in the file, and a whole number is the *centre* of a pixel.
@@ -19,6 +19,7 @@
 pub mod error;
 pub mod fits_read;
 pub mod fits_write;
+pub mod header;
 pub mod measure;
 pub mod objects;
 pub mod output;

@@ -4,10 +4,10 @@
 //! up to the last byte that is needed. A source must never return fewer bytes than asked for without an error.
 
 use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use crate::error::{FileProblem, StackingError};
 
@@ -31,7 +31,44 @@ pub struct ByteSource {
 #[derive(Debug)]
 enum Stream {
     Plain(File),
-    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
+    Gzip(Box<Members>),
+}
+
+/// The content of a gzip file: its members one after the other. Zeros after the last one are padding, which tapes and
+/// archives leave, and which gzip(1) passes over too. Anything else there is an error, as the file is not what it
+/// seems to be.
+#[derive(Debug)]
+struct Members(Option<GzDecoder<BufReader<File>>>);
+
+impl Read for Members {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let filled = member.read(buffer)?;
+            if filled > 0 || buffer.is_empty() {
+                return Ok(filled);
+            }
+            self.0 = self.0.take().map(GzDecoder::into_inner).map(next_member).transpose()?.flatten();
+        }
+        Ok(0)
+    }
+}
+
+/// The member that follows; none at the end of the file.
+fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufReader<File>>>> {
+    let mut padded = false;
+    loop {
+        let bytes = file.fill_buf()?;
+        match bytes.iter().position(|&byte| byte != 0) {
+            None if bytes.is_empty() => return Ok(None),
+            None => {
+                let zeros = bytes.len();
+                file.consume(zeros);
+                padded = true;
+            }
+            Some(0) if !padded && bytes[0] == GZIP_MAGIC[0] => return Ok(Some(GzDecoder::new(file))),
+            Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "after its end follow other bytes")),
+        }
+    }
 }
 
 impl ByteSource {
@@ -55,7 +92,8 @@ impl ByteSource {
         file.rewind().map_err(fail("read"))?;
 
         let stream = if is_gzip {
-            Stream::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, file))))
+            let file = BufReader::with_capacity(READ_BYTES, file);
+            Stream::Gzip(Box::new(Members(Some(GzDecoder::new(file)))))
         } else {
             Stream::Plain(file)
         };
@@ -74,11 +112,29 @@ impl ByteSource {
 
     /// Fills `buffer` with the next bytes. `missing` names them in the error if the file ends before.
     pub fn read(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<(), StackingError> {
-        let done = match &mut self.stream {
-            Stream::Plain(file) => file.read_exact(buffer),
-            Stream::Gzip(inflate) => inflate.read_exact(buffer),
-        };
-        done.map_err(|error| self.read_error(error, missing))
+        match self.read_up_to(buffer, missing)? {
+            filled if filled == buffer.len() => Ok(()),
+            _ => Err(self.error(FileProblem::Truncated { missing })),
+        }
+    }
+
+    /// Fills `buffer` with the next bytes, as far as there are any; how many. `missing` names them in the error if gzip
+    /// data end too early.
+    pub fn read_up_to(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<usize, StackingError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let done = match &mut self.stream {
+                Stream::Plain(file) => file.read(&mut buffer[filled..]),
+                Stream::Gzip(inflate) => inflate.read(&mut buffer[filled..]),
+            };
+            match done {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.read_error(error, missing)),
+            }
+        }
+        Ok(filled)
     }
 
     /// Passes over the next `bytes` bytes.

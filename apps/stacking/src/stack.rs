@@ -197,7 +197,7 @@ impl Stack {
     pub fn read(path: &Path) -> Result<Self, StackingError> {
         const PURPOSE: &str = "this is no partial stack";
         let file = FitsFile::open(path)?;
-        if file.text("STACKOP").is_some_and(|operation| operation != "SUM") {
+        if file.text("STACKOP")?.is_some_and(|operation| operation != "SUM") {
             return Err(file.error(FileProblem::Partial("it is a mean, not a sum".to_owned())));
         }
         let (size, height) = (file.width(), file.height());

@@ -144,7 +144,7 @@ impl SurveyFrame {
     }
 
     /// The place of the sky, degrees, of a pixel: the inverse gnomonic (TAN) projection (Calabretta & Greisen 2002
-    /// §5.1.3). It is written here so that tests compare the `wcs` crate, which reads frames, with other code.
+    /// §5.1.3). It is written here so that tests compare the code that reads frames with other code.
     pub fn sky(&self, x: f64, y: f64) -> (f64, f64) {
         let [[cd11, cd12], [cd21, cd22]] = self.cd();
         let (right, up) = (x - (self.width - 1) as f64 / 2.0, y - (self.height - 1) as f64 / 2.0);
