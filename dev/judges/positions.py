@@ -41,7 +41,6 @@ REFUSED = [
     ({"CRVAL2": 90.5}, "CRVAL2"),
     ({"CD1_1": None}, "inverse"),
     ({"CD1_1": None, "CD2_2": None, "CDELT1": 1e-4}, "CDELT2"),
-    ({"CD1_1": None, "CD2_2": None, "PC001001": 1e-4}, "PC001001"),
     ({"PC1_1": 1.0}, "PCi_j"),
     ({"CD1_3": 1e-5}, "CD1_3"),
     ({"PV1_5": 0.1}, "PV1_5"),
@@ -70,7 +69,9 @@ def linear_cards(chance: random.Random, scale: float, swapped: bool, tpv: bool) 
     if form == "PC alone":
         return {f"PC{i + 1}_{j + 1}": float(scale * unit[i, j]) for i, j in axes}
     cards: Cards = {"CDELT1": -scale * chance.uniform(0.7, 1), "CDELT2": scale * chance.uniform(0.7, 1)}
-    if form == "PC":
+    if form == "PC" and chance.random() < 0.2:  # the form of a draft
+        cards |= {f"PC00{i + 1}00{j + 1}": float(unit[i, j]) for i, j in axes}
+    elif form == "PC":
         cards |= {f"PC{i + 1}_{j + 1}": float(unit[i, j]) for i, j in axes if unit[i, j] != float(i == j)}
     elif form == "CROTA":
         cards["CROTA1" if swapped else "CROTA2"] = chance.uniform(-180, 180)

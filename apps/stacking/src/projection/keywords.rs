@@ -73,7 +73,7 @@ pub fn read(header: &Header) -> Result<Projection, FileProblem> {
         return Err(keyword(&format!("CRVAL{}", 2 - celestial.longitude), trouble));
     }
 
-    let scaled = header.contains("CDELT1") && !header.contains("CD1_1");
+    let scaled = header.contains("CDELT1") && !["CD1_1", "CD1_2"].iter().any(|name| header.contains(name));
     if celestial.code == "TPV" && (scaled || units != [1.0, 1.0] || celestial.longitude == 1) {
         // WCSLIB takes other variables for its polynomials then than the convention.
         let trouble = "TPV is read with CD1_1 in degrees, and right ascension first, only";
@@ -189,14 +189,11 @@ fn equinox(header: &Header, name: &str) -> Result<Option<f64>, FileProblem> {
     year.map(Some).ok_or_else(|| keyword(name, format!("'{text}' is no year: positions are of J2000 only")))
 }
 
-/// Refuses distortions by tables, and other forms of the matrix.
+/// Refuses distortions by tables, and a third axis that takes part.
 fn check_other_distortions(header: &Header) -> Result<(), FileProblem> {
     let tables = ["CPDIS1", "CPDIS2", "CQDIS1", "CQDIS2", "D2IMDIS1", "D2IMDIS2", "D2IMARR"];
-    let old = ["PC001001", "PC001002", "PC002001", "PC002002", "CD001001", "CD001002", "CD002001", "CD002002"];
-    for (names, trouble) in [(&tables[..], "a distortion by a table"), (&old[..], "an old form of PCi_j or CDi_j")] {
-        if let Some(name) = names.iter().find(|name| header.contains(name)) {
-            return Err(keyword(name, format!("{trouble}, which we do not know")));
-        }
+    if let Some(name) = tables.iter().find(|name| header.contains(name)) {
+        return Err(keyword(name, "a distortion by a table, which we do not know"));
     }
     for name in ["PC1_3", "PC2_3", "CD1_3", "CD2_3"] {
         neutral(header, name, 0.0, "the place of a pixel depends on a third axis")?;
@@ -220,7 +217,11 @@ fn unit(header: &Header, name: &str) -> Result<f64, FileProblem> {
 /// From pixels to degrees: CD, or CDELT with PC or CROTA (Greisen & Calabretta 2002 §2.1, 6.1).
 fn matrix(header: &Header, latitude: usize, units: [f64; 2]) -> Result<[[f64; 2]; 2], FileProblem> {
     let elements = |letters: &str| -> Result<[[Option<f64>; 2]; 2], FileProblem> {
-        let element = |row, column| header.number(&format!("{letters}{row}_{column}"));
+        // Some have the form of a draft: PC001002 for PC1_2.
+        let element = |row, column| match header.number(&format!("{letters}{row}_{column}"))? {
+            Some(number) => Ok(Some(number)),
+            None => header.number(&format!("{letters}00{row}00{column}")),
+        };
         Ok([[element(1, 1)?, element(1, 2)?], [element(2, 1)?, element(2, 2)?]])
     };
     let by_rows = |element: &dyn Fn(usize, usize) -> f64| {
