@@ -66,7 +66,8 @@ impl MapProjection for Cylindrical {
             Cylindrical::Cyp { mu, lambda } => {
                 let slope = y / (mu + lambda);
                 let sine = slope * mu / slope.hypot(1.0);
-                (sine.abs() <= 1.0).then(|| (x / lambda, slope.atan() + sine.asin()))
+                let latitude = (sine.abs() <= 1.0).then(|| slope.atan() + sine.asin())?;
+                (latitude.abs() <= FRAC_PI_2 + ROUNDING).then_some((x / lambda, latitude))
             }
             Cylindrical::Cea(lambda) => Some((x, arc_sine(y * lambda)?)),
             Cylindrical::Car => (y.abs() <= FRAC_PI_2 + ROUNDING).then_some((x, y)),
