@@ -3,9 +3,8 @@
 //! One thread owns all state, the `AgentCore` of `agent/core.rs`. Programs ring its bell on the board; the threads that
 //! read ahead, and the one that serves the socket, send it messages and ring as well. It waits for none of them.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 pub use eyas_board::HELLO;
 use eyas_session::Access;
+use eyas_session::private::{PrivateError, PrivateFolder};
 use thiserror::Error;
 
 use crate::coordinator_link;
@@ -140,23 +140,24 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Creates an agent's folder, accessible to its user only, as its parent is.
+/// Creates an agent's folder, accessible to its user only, as its parent is. Neither of them is a link.
 ///
 /// # Errors
-/// If it cannot be created, or if other users can access the folder or its parent: a user who can put a socket there
-/// could answer programs.
+/// If it cannot be created, or if other users can access the folder or its parent, or replace one of them: a user who
+/// can put a socket or a library there could answer programs, or run code in them.
 pub fn make_folder(folder: &Path) -> Result<(), AgentError> {
-    let failed = |folder: &Path| {
-        let folder = folder.to_owned();
-        move |error| AgentError::Folder { folder, error }
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
     for folder in [folder.parent().unwrap_or(folder), folder] {
-        let stat = rustix::fs::stat(folder).map_err(|error| failed(folder)(error.into()))?;
-        if stat.st_uid != rustix::process::getuid().as_raw() || stat.st_mode & 0o077 != 0 {
-            let why = "other users can access it; its mode must be 700";
-            return Err(failed(folder)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
-        }
+        let made = PrivateFolder::make(folder).and_then(|_| PrivateFolder::claim(folder)?.check_closed());
+        made.map_err(|why| {
+            let why = match why {
+                PrivateError::Writable { path, .. } | PrivateError::Exposed { path, .. } if path == folder => {
+                    "other users can access it; its mode must be 700".to_owned()
+                }
+                why => why.to_string(),
+            };
+            let error = io::Error::new(io::ErrorKind::PermissionDenied, why);
+            AgentError::Folder { folder: folder.to_owned(), error }
+        })?;
     }
     Ok(())
 }
@@ -198,6 +199,37 @@ mod tests {
                 agent.join().unwrap().unwrap();
             });
             assert!(began.elapsed() < DEADLINE, "nobody ever finds it there");
+        }
+    }
+
+    /// What stands at the agent's folder, in a folder that is open to all: whether it is used. A link of another user
+    /// would lead to the user's own folder first, and to the other user's when the library is loaded.
+    #[test]
+    fn a_folder_that_another_user_could_replace_is_no_agents() {
+        use std::os::unix::fs::{lchown, symlink};
+        type Make = fn(&Path, &Path);
+        let table: &[(&str, bool, Make)] = &[
+            ("nothing", true, |_, _| ()),
+            ("a link", false, |own, at| symlink(own, at).unwrap()),
+            ("a link of another user", false, |own, at| {
+                symlink(own, at).unwrap();
+                // Only root can make it another user's.
+                let _ = lchown(at, Some(4321), None);
+            }),
+            ("an open folder", false, |_, at| {
+                fs::create_dir(at).unwrap();
+                fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+            }),
+        ];
+        for (which, is_used, make) in table {
+            let (open, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            fs::set_permissions(open.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+            let at = open.path().join("eyas-io-1000");
+            make(own.path(), &at);
+            assert_eq!(make_folder(&at.join("lib")).is_ok(), *is_used, "{which}");
+            assert_eq!(fs::read_dir(own.path()).unwrap().count(), 0, "{which}");
+            fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
+            assert!(make_folder(&at.join("lib")).is_err(), "others can rename it: {which}");
         }
     }
 

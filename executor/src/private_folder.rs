@@ -4,12 +4,17 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use eyas_session::private::{PrivateError, PrivateFolder};
+use eyas_session::trusted;
 
 /// Makes a folder that only its owner can enter. An existing folder must belong to this user and must not be writable
 /// by others: another user may have made it under a name that could be guessed. Folders above may be shared, as on
-/// a node's disk.
+/// a node's disk; if other users could replace one of them, the log says so.
 pub(crate) fn make_private(folder: &Path) -> Result<(), PrivateError> {
-    PrivateFolder::claim(folder).map(drop)
+    PrivateFolder::claim(folder)?;
+    if let Err(why) = trusted::folder(folder, 0o700) {
+        tracing::warn!("other users could replace the executor's folder {}: {why}", folder.display());
+    }
+    Ok(())
 }
 
 /// How often a folder is made again whose parent was removed meanwhile.

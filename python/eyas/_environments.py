@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from ._archives import Archive, Entry, entries_of, image_entries
+from ._eyas import trusted_folder
 from ._folders import Folder
 
 __all__ = ["Environment", "prepare"]
@@ -81,7 +82,8 @@ def _cache() -> pathlib.Path:
     named = os.environ.get(CACHE_VARIABLE)
     base = pathlib.Path(named) if named else pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     folder = (base if named else base / "eyas") / "environments"
-    folder.mkdir(parents=True, exist_ok=True)
+    # Nodes run what is in the archives.
+    trusted_folder(folder, is_own=True)
     return folder.absolute()
 
 
@@ -130,10 +132,10 @@ def _built(path: pathlib.Path) -> pathlib.Path:
             _used(folder)
             return folder
         shutil.rmtree(folder, ignore_errors=True)
-        make, pip = [sys.executable, "-m", "venv"], [str(folder / "bin" / "python"), "-m", "pip"]
+        make, pip = [sys.executable, "-P", "-m", "venv"], [str(folder / "bin" / "python"), "-P", "-m", "pip"]
         if importlib.util.find_spec("pip") is not None:
             # The environment needs no pip of its own, which would go along.
-            make, pip = [*make, "--without-pip"], [sys.executable, "-m", "pip", "--python", pip[0]]
+            make, pip = [*make, "--without-pip"], [sys.executable, "-P", "-m", "pip", "--python", pip[0]]
         install = [*pip, "--disable-pip-version-check", "install", "-r", str(path)]
         for words in ([*make, str(folder)], install):
             ended = subprocess.run(

@@ -99,6 +99,13 @@ class CallSession:
 def access_path(*, cluster: str | None = None, access: str | PathLike[str] | None = None) -> str:
     """Return the path of the access file of a cluster."""
 
+def trusted_folder(path: str | PathLike[str], *, is_own: bool = False) -> None:
+    """Check a folder in which files are read by name, and make it if it is missing.
+
+    Raises an ``OSError`` if another user could replace a file of this user in it. With ``is_own``, only this user may
+    write to it.
+    """
+
 def push(
     files: list[bytes],
     to: list[str],

@@ -21,7 +21,7 @@ class OwnedProcess:
         # The log must not fill a pipe.
         with tempfile.TemporaryFile() as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "eyas", *words],
+                [sys.executable, "-P", "-m", "eyas", *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -31,7 +31,7 @@ class PoolCluster(Cluster):
         self._dispatcher = OwnedProcess(words + (["--advertise", host] if host else []), "the dispatcher")
         self.address = {"cluster": name}
         try:
-            added = [sys.executable, "-m", "eyas", "--cluster", name, "pool", "add", pool, _NAME]
+            added = [sys.executable, "-P", "-m", "eyas", "--cluster", name, "pool", "add", pool, _NAME]
             added += shlex.split(options) if isinstance(options, str) else options
             ended = subprocess.run(added, stdin=subprocess.DEVNULL, capture_output=True)
             if ended.returncode != 0:

@@ -6,6 +6,7 @@ mod buffers;
 mod command;
 mod downloads;
 mod files;
+mod folders;
 mod session;
 mod waiting;
 
@@ -19,6 +20,8 @@ mod _eyas {
     use super::command::main;
     #[pymodule_export]
     use super::files::{FilesSession, OpenedFile, WrittenFile};
+    #[pymodule_export]
+    use super::folders::trusted_folder;
     #[pymodule_export]
     use super::session::{CallSession, ClusterError, access_path, ask, push};
 }

@@ -16,7 +16,7 @@ import weakref
 from concurrent import futures
 
 import eyas
-from eyas import _value_files
+from eyas import _environments, _folders, _value_files
 import numpy
 import pytest
 
@@ -398,6 +398,54 @@ def test_values_are_not_written_where_others_may_write(tmp_path):
         finally:
             os.umask(old)
         assert file.stat().st_mode & 0o022 == 0
+
+
+def _given_away(folder):
+    os.chown(folder, 4321, -1)
+
+
+def _led_away(folder):
+    folder.rename(folder.with_name("own"))
+    folder.symlink_to("own")
+    os.lchown(folder, 4321, -1)
+
+
+@pytest.mark.parametrize(
+    ("change", "needs_root"),
+    [
+        (lambda folder: folder.parent.chmod(0o777), False),
+        (lambda folder: folder.parent.chmod(0o775), False),
+        (_given_away, True),
+        (lambda folder: _given_away(folder.parent), True),
+        (_led_away, True),
+    ],
+)
+def test_code_is_not_read_where_another_user_could_replace_it(tmp_path, monkeypatch, change, needs_root):
+    if needs_root and os.geteuid() != 0:
+        pytest.skip("only root can make files of another user")
+    folder = tmp_path / "above" / "objects"
+    folder.mkdir(parents=True)
+    (folder / "environments").mkdir()
+    values = _folders.SharedFolder(str(folder))
+    monkeypatch.setenv(_environments.CACHE_VARIABLE, str(folder))
+    path = values.write("value", [b"x"])
+    assert values.find("value") == path
+    _environments._cache()
+    change(folder)
+    for read in (lambda: values.write("other", [b"x"]), lambda: values.find("value"), _environments._cache):
+        with pytest.raises(PermissionError, match=r"other users can write to|belongs to another user"):
+            read()
+    assert not (folder / "other").exists()
+
+
+def test_a_cluster_starts_no_module_of_the_current_folder(tmp_path):
+    (tmp_path / "eyas.py").write_text("open('stolen', 'w')")
+    script = tmp_path / "program" / "script.py"
+    script.parent.mkdir()
+    script.write_text("import eyas\nwith eyas.local(max_workers=1) as executor: print(executor.submit(len, 'abc').result())")
+    ended = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S)
+    assert not (tmp_path / "stolen").exists()
+    assert ended.stdout == "3\n", ended.stderr
 
 
 def test_options_of_functions_hold_in_chunks_and_tiles(executor):

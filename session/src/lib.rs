@@ -8,6 +8,7 @@
 //! | modules | contents |
 //! | --- | --- |
 //! | `access`, `private` | access files; files and folders that only one user can read |
+//! | `trusted` | whether other users could replace what a path names |
 //! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS settings and ciphers |
 //! | `connection`, `frames`, `outbox` | sessions: dialling, accepting, frames; batches of messages to send |
 //! | `local_socket` | connections between processes of one user on one host |
@@ -33,6 +34,7 @@ pub mod private;
 pub mod relay;
 mod sealed;
 mod suites;
+pub mod trusted;
 
 pub use access::{Access, AccessError, AccessProblem};
 pub use authority::{Authority, AuthorityError, Certified, new_secret};

@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::private::UNKNOWN_USER;
+use crate::trusted::UNKNOWN_USER;
 
 /// Length of the header of a TLS record; its last two bytes are the length of the rest.
 const RECORD_HEADER_BYTES: usize = 5;

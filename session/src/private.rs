@@ -1,9 +1,8 @@
 //! Folders and files that only their user can read, write or replace.
 //!
-//! Secrets are written through a handle on a folder that was checked like `ssh` checks its own: the folder belongs to
-//! this user, and other users can write neither to it nor to a folder above it. A sticky folder such as `/tmp` is
-//! allowed above, because other users cannot replace entries there. A new file is made under a temporary name, which
-//! must not exist, and is renamed once it is complete.
+//! Secrets are written through a handle on a folder that belongs to this user, and that other users can neither write
+//! to nor replace ([`trusted`]). A new file is made under a temporary name, which must not exist, and is renamed once it
+//! is complete.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -14,14 +13,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
-use rustix::process::geteuid;
 use thiserror::Error;
+
+use crate::trusted::{self, check_mode, check_owner, failed};
 
 /// Largest secret file.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
-
-/// The user id that the system shows for owners that this namespace does not know.
-pub(crate) const UNKNOWN_USER: u32 = 65_534;
 
 /// Suffix of incomplete files.
 const PARTIAL: &str = ".partial";
@@ -32,7 +29,7 @@ pub enum PrivateError {
     /// Another user owns it.
     #[error(
         "{path} belongs to another user (uid {owner}), who could read or replace its content: use a folder of \
-         your own (with EYAS_HOME, --access, --folder or TMPDIR)"
+         your own (with EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
     )]
     Foreign {
         /// The file or folder.
@@ -43,7 +40,7 @@ pub enum PrivateError {
     /// Other users can write to it.
     #[error(
         "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or use another folder (with \
-         EYAS_HOME, --access, --folder or TMPDIR)"
+         EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
     )]
     Writable {
         /// The folder.
@@ -91,15 +88,7 @@ impl PrivateFolder {
     /// If the folder cannot be made, or another user can change it or a folder above it.
     pub fn make(path: &Path) -> Result<Self, PrivateError> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path))?;
-        // Links are followed first: their targets have to be safe.
-        let real = fs::canonicalize(path).map_err(failed(path))?;
-        let folder = PrivateFolder::claim(&real)?;
-        for parent in real.ancestors().skip(1) {
-            let found = rustix::fs::stat(parent).map_err(|e| failed(parent)(e.into()))?;
-            check_parent(parent, &found)?;
-        }
-        Ok(folder)
+        PrivateFolder::claim(&trusted::walk(path, Some(0o700))?)
     }
 
     /// Makes or opens a folder for data, such as one on a node's disk. Folders above it may be shared with other users.
@@ -118,10 +107,17 @@ impl PrivateFolder {
         })?;
         let found = rustix::fs::fstat(&handle).map_err(|e| failed(e.into()))?;
         check_owner(path, &found)?;
-        if found.st_mode & 0o022 != 0 {
-            return Err(PrivateError::Writable { path: path.to_owned(), mode: found.st_mode & 0o7777 });
-        }
+        check_mode(path, &found)?;
         Ok(PrivateFolder { handle, path: path.to_owned() })
+    }
+
+    /// Checks that no other user can enter the folder.
+    ///
+    /// # Errors
+    /// If another user can, or the system call fails.
+    pub fn check_closed(&self) -> Result<(), PrivateError> {
+        let found = rustix::fs::fstat(&self.handle).map_err(|e| failed(&self.path)(e.into()))?;
+        check_closed(&self.path, &found)
     }
 
     /// Sets the folder's mode so that only this user can enter.
@@ -246,12 +242,17 @@ pub fn read(path: &Path) -> Result<Vec<u8>, PrivateError> {
         return Err(PrivateError::OtherKind { path: path.to_owned(), expected: "file" });
     }
     check_owner(path, &found)?;
-    if found.st_mode & 0o077 != 0 {
-        return Err(PrivateError::Exposed { path: path.to_owned(), mode: found.st_mode & 0o777 });
-    }
+    check_closed(path, &found)?;
     let mut content = Vec::new();
     File::from(file).take(MAX_SECRET_BYTES).read_to_end(&mut content).map_err(failed(path))?;
     Ok(content)
+}
+
+fn check_closed(path: &Path, found: &Stat) -> Result<(), PrivateError> {
+    if found.st_mode & 0o077 != 0 {
+        return Err(PrivateError::Exposed { path: path.to_owned(), mode: found.st_mode & 0o777 });
+    }
+    Ok(())
 }
 
 fn partial_prefix(name: &OsStr) -> std::ffi::OsString {
@@ -261,42 +262,11 @@ fn partial_prefix(name: &OsStr) -> std::ffi::OsString {
     prefix
 }
 
-fn check_owner(path: &Path, found: &Stat) -> Result<(), PrivateError> {
-    if found.st_uid != geteuid().as_raw() {
-        return Err(PrivateError::Foreign { path: path.to_owned(), owner: found.st_uid });
-    }
-    Ok(())
-}
-
-/// Checks that no other user can replace entries of a folder above a private one.
-fn check_parent(path: &Path, found: &Stat) -> Result<(), PrivateError> {
-    let owner = found.st_uid;
-    if owner != 0 && owner != geteuid().as_raw() && !(owner == UNKNOWN_USER && hides_users()) {
-        return Err(PrivateError::Foreign { path: path.to_owned(), owner });
-    }
-    let is_sticky = found.st_mode & 0o1000 != 0;
-    if found.st_mode & 0o022 != 0 && !is_sticky {
-        return Err(PrivateError::Writable { path: path.to_owned(), mode: found.st_mode & 0o7777 });
-    }
-    Ok(())
-}
-
-/// Whether this process is in a container that maps only some users. Folders of the host's root then show
-/// [`UNKNOWN_USER`] as their owner.
-fn hides_users() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let known: u64 = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();
-    known < u64::from(u32::MAX)
-}
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> PrivateError {
-    let path = path.to_owned();
-    move |source| PrivateError::Io { path, source }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::process::geteuid;
 
     use super::*;
 

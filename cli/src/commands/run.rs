@@ -14,7 +14,7 @@ use eyas_client::{
     Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
     TaskFields, array, home,
 };
-use eyas_session::Access;
+use eyas_session::{Access, trusted};
 use tokio::sync::Notify;
 
 use crate::connect::{connect_to, unexpected};
@@ -210,7 +210,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         _ => std::env::temp_dir(),
     };
     if pool.is_some() {
-        std::fs::create_dir_all(&temporary)?;
+        trusted::folder(&temporary, 0o700)?;
     }
     let folder = args.in_job.folder().map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
     let folders = LocalFolders::ephemeral(&folder);

@@ -41,9 +41,7 @@ pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCod
         return Err(format!("{name} cannot be in PATH: name a folder without colons and control characters").into());
     }
     connect(global).await?;
-    fs::create_dir_all(&args.folder).map_err(|e| format!("cannot make {}: {e}", args.folder.display()))?;
-    let folder = fs::canonicalize(&args.folder)?;
-    ShimFolder::at(&folder).make()?;
+    let folder = ShimFolder::make(&args.folder)?;
     let access = global.cluster()?.access_path().to_owned();
     let access = fs::canonicalize(&access).unwrap_or(access);
     let words = [own_path()?, "--access".into(), utf8(&access)?, "shim-call".into(), utf8(&folder)?];

@@ -2,9 +2,9 @@
 //! that have submitted a job ask for its end later than that.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,6 +13,8 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::outcome::FailureKind;
 use eyas_client::types::{JobId, Status, TaskId};
 use eyas_client::view::{JobState, JobView};
+use eyas_session::private::PrivateError;
+use eyas_session::trusted;
 use serde::{Deserialize, Serialize};
 
 use crate::connect::unexpected;
@@ -24,6 +26,11 @@ const MAX_AGE_S: u64 = 2 * 24 * 3600;
 /// The dispatcher and this machine agree on the time of a submission up to this difference. A job of the same number
 /// and another time is of an earlier cluster.
 const MAX_CLOCK_DIFFERENCE_MS: u64 = 3_600_000;
+
+/// Folders of a shim: records of jobs, what their programs are and how they have ended, and messages that were printed.
+const RECORDS: [&str; 3] = ["jobs", "ends", "said"];
+/// Mode of the folders. Nodes run what is in them: no other user may write to it, whatever the umask is.
+const OPEN_TO_READERS: u32 = 0o755;
 
 /// The state of a job in Slurm's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,12 +120,11 @@ impl ShimFolder {
         ShimFolder(folder.to_owned())
     }
 
-    /// Makes the folders for records.
-    pub fn make(&self) -> std::io::Result<()> {
-        // Nodes run what is in it: no other user may write to it, whatever the umask is.
-        let mut maker = DirBuilder::new();
-        maker.recursive(true).mode(0o755);
-        ["jobs", "ends", "said"].iter().try_for_each(|name| maker.create(self.0.join(name)))
+    /// Makes the folder, and the folders for records in it. Returns its path without links.
+    pub fn make(folder: &Path) -> Result<PathBuf, PrivateError> {
+        let folder = trusted::folder(folder, OPEN_TO_READERS)?;
+        RECORDS.iter().try_for_each(|name| trusted::folder(&folder.join(name), OPEN_TO_READERS).map(drop))?;
+        Ok(folder)
     }
 
     /// The file for the end of a job.
@@ -154,8 +160,11 @@ impl ShimFolder {
         }
     }
 
-    /// Refuses a folder in which this user cannot note jobs.
-    pub fn check_writable(&self) -> Result<(), CliError> {
+    /// Refuses a folder in which this user cannot note jobs, or other users could replace the programs of jobs.
+    pub fn check(&self) -> Result<(), CliError> {
+        for name in RECORDS {
+            trusted::folder(&self.0.join(name), OPEN_TO_READERS)?;
+        }
         match tempfile::NamedTempFile::new_in(self.0.join("jobs")) {
             Ok(_) => Ok(()),
             Err(why) => Err(format!(

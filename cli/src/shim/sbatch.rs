@@ -251,7 +251,7 @@ pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalA
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
     let Prepared { draft, mut record, files } = prepare(request, shim, global).await?;
     let submission = async {
-        shim.check_writable()?;
+        shim.check()?;
         for (path, text) in &files {
             ShimFolder::write_script(path, text)?;
         }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use eyas_coordinator::agent;
+use eyas_session::trusted;
 use rustix::fs::StatVfsMountFlags;
 
 use crate::error::CliError;
@@ -23,12 +24,13 @@ pub(super) fn library() -> Result<PathBuf, CliError> {
     }
 }
 
-/// A library that was installed with the command: in the same folder, or in the folder for libraries of packages.
+/// A library that was installed with the command: in the same folder, or in the folder for libraries of packages. One
+/// that another user could replace is not loaded.
 fn beside_command() -> Result<Option<PathBuf>, CliError> {
     let own = PathBuf::from(own_path()?);
     let folder = own.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(LIBRARY), folder.join("../lib/eyas").join(LIBRARY), folder.join("../lib").join(LIBRARY)];
-    Ok(places.into_iter().find(|place| place.is_file()))
+    Ok(places.iter().find_map(|place| trusted::file(place).ok()))
 }
 
 /// Writes the library to the first private folder from which the loader can load it.

@@ -12,6 +12,7 @@ use eyas_client::types::units;
 use eyas_client::view::JobState;
 use eyas_client::{Client, Cluster, home};
 use eyas_pools::{LoneCommand, LoneJob, LoneState};
+use eyas_session::private::PrivateFolder;
 use eyas_wire::pool::PoolOptions;
 use tokio::time::sleep;
 
@@ -78,9 +79,12 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
         return Err(why.into());
     }
     let name = format!("run-{}-{}", unix_s(), std::process::id());
-    let (folder, cluster) = (home()?.join("runs").join(&name), Cluster::named(&name)?);
+    let (runs, cluster) = (home()?.join("runs"), Cluster::named(&name)?);
     let clusters = cluster.folder().parent().ok_or("eyas's home has no folder for clusters")?;
-    std::fs::create_dir_all(clusters)?;
+    for folder in [&runs, clusters] {
+        PrivateFolder::make(folder)?;
+    }
+    let folder = runs.join(&name);
     let command = LoneCommand {
         words: words_in_job(cluster.folder())?,
         working_folder: std::env::current_dir()?,
