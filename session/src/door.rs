@@ -126,8 +126,12 @@ impl Arrivals {
         }
     }
 
-    fn prove(&mut self, from: IpAddr) {
-        *self.proven.entry(from).or_insert(0) += 1;
+    /// Whether the address had fewer than `max` proven connections. Then it has one more.
+    fn prove(&mut self, from: IpAddr, max: usize) -> bool {
+        let count = self.proven.entry(from).or_insert(0);
+        let has_room = *count < max;
+        *count += usize::from(has_room);
+        has_room
     }
 
     fn end_proven(&mut self, from: IpAddr) {
@@ -219,7 +223,8 @@ impl Door {
         Door::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
     }
 
-    fn with_bounds(name: &'static str, max_unproven: usize, max_per_address: usize) -> Self {
+    /// A door with other bounds than [`MAX_UNPROVEN`] and [`MAX_UNPROVEN_PER_ADDRESS`].
+    pub fn with_bounds(name: &'static str, max_unproven: usize, max_per_address: usize) -> Self {
         let arrivals = Arrivals::new(max_unproven, max_per_address);
         Door(Arc::new(Shared { name, state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }) }))
     }
@@ -275,8 +280,13 @@ impl Guest {
 
     /// The connection has proven a key.
     pub fn prove(self) -> Proven {
-        self.door.state().arrivals.prove(self.from);
-        Proven { door: self.door.clone(), from: self.from }
+        self.prove_up_to(usize::MAX).expect("an address has fewer connections")
+    }
+
+    /// The connection has proven a key. `None` if `max` connections from its address have done so, and are open.
+    pub fn prove_up_to(self, max: usize) -> Option<Proven> {
+        let has_room = self.door.state().arrivals.prove(self.from, max);
+        has_room.then(|| Proven { door: self.door.clone(), from: self.from })
     }
 }
 
@@ -340,7 +350,7 @@ mod tests {
     #[test]
     fn of_many_addresses_the_one_with_the_most_makes_room_and_proven_ones_come_last() {
         let (mut arrivals, now) = (arrivals(), Instant::now());
-        arrivals.prove(host(1));
+        assert!(arrivals.prove(host(1), 1) && !arrivals.prove(host(1), 1));
         let [known, first, second] = [host(1), host(2), host(2)].map(|from| arrivals.come(now, from).0);
         let flood = [FLOOD; 3].map(|from| arrivals.come(now, from).0);
         for (from, leaves) in [(host(3), flood[0]), (host(4), first), (host(5), flood[1])] {

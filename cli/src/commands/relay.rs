@@ -81,7 +81,7 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
         _ => return Err(format!("{} is not the name of a file", args.output.display()).into()),
     };
     PrivateFolder::make(folder)?.write(name, (text + &addresses.section()).as_bytes())?;
-    let (targets, teller) = Targets::new(&access.dispatcher);
+    let (targets, teller) = Targets::new(&access.dispatcher, addresses);
     say!("the relay listens on port {port}; executors behind it use the access file {}", args.output.display());
     out!("{READY}")?;
     tokio::select! {
