@@ -15,7 +15,7 @@ use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatcher_core::CoreMessage;
-use crate::dispatcher_core::attached::{ToAttached, deliveries};
+use crate::dispatcher_core::attached::deliveries;
 use crate::expressions::compile;
 use crate::journal::{Journal, JournalError, OutputPlace};
 use crate::keys::{Keys, KeysError};
@@ -23,8 +23,6 @@ use crate::rights::may_ask;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
-/// Deliveries of an attached job in one write.
-const MAX_DELIVERIES: usize = 16;
 /// Failed tasks that a watch describes; for others it sends only the results.
 const MAX_FAILURES_SENT: usize = 20;
 /// Requests that are read while another request is served: enough to see a withdrawal.
@@ -336,20 +334,16 @@ impl Client {
         self.writer.send(&[ToClient::Attached { job }]).await?;
         loop {
             tokio::select! {
-                next = deliveries.next(MAX_DELIVERIES) => {
-                    if next.is_empty() {
-                        return self.writer.send(&[stopping()]).await;
+                next = deliveries.next() => {
+                    let message = [next.unwrap_or_else(stopping)];
+                    let is_last = !matches!(message[0], ToClient::Results(_));
+                    tokio::select! {
+                        sent = self.writer.send(&message) => sent?,
+                        () = deliveries.patience_ends() => {
+                            let why = "the client has read nothing for long".into();
+                            return Err(SessionError::Ended { address: "a client".into(), why });
+                        }
                     }
-                    let is_last = next.iter().any(|delivery| !matches!(delivery, ToAttached::Results(_)));
-                    let size_bytes = next.iter().map(ToAttached::size_bytes).sum();
-                    let answers = next.into_iter().map(|delivery| match delivery {
-                        ToAttached::Results(results) => ToClient::Results(results),
-                        ToAttached::Refused(why) => ToClient::Refused(why),
-                        ToAttached::Over(view) => ToClient::Over(view),
-                    });
-                    let answers: Vec<_> = answers.collect();
-                    self.writer.send(&answers).await?;
-                    deliveries.were_read(size_bytes);
                     if is_last {
                         return Ok(());
                     }

@@ -1,78 +1,176 @@
 //! Jobs that are attached to connections of clients: their results go to the clients, and not to the journal.
+//!
+//! Results wait in memory until the client has read them. A client that was stopped reads nothing. Its job ends when too
+//! much waits for it, or for all clients together; what waits for it is dropped then.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
+use eyas_types::outcome::Delivered;
 use eyas_types::{JobId, units};
-use eyas_wire::client::TaskResult;
-use eyas_wire::view::JobView;
-use tokio::sync::{mpsc, oneshot};
+use eyas_wire::client::{TaskResult, ToClient};
+use tokio::sync::{Notify, oneshot};
 
 use super::DispatcherCore;
 
 /// Maximum size of the results that a client has not read yet.
-const MAX_UNREAD_BYTES: u64 = 1 << 30;
-
-/// What the client of an attached job is sent.
-pub(crate) enum ToAttached {
-    Results(Vec<TaskResult>),
-    /// What the client has added last is wrong.
-    Refused(String),
-    /// The job has ended.
-    Over(Box<JobView>),
-}
-
-impl ToAttached {
-    /// Memory that it takes, about.
-    pub fn size_bytes(&self) -> u64 {
-        let size =
-            |result: &TaskResult| size_of::<TaskResult>() + result.outcome.stdout.len() + result.outcome.stderr.len();
-        match self {
-            ToAttached::Results(results) => results.iter().map(size).sum::<usize>() as u64,
-            ToAttached::Refused(_) | ToAttached::Over(_) => 0,
-        }
-    }
-}
+const MAX_UNREAD_BYTES: u64 = 256 << 20;
+/// Maximum size of the results that all clients of attached jobs have not read yet.
+const MAX_UNREAD_BY_ALL_BYTES: u64 = 512 << 20;
+/// Results of about this size are sent at a time. They stay in memory when the rest is dropped.
+const SENT_TOGETHER_BYTES: u64 = 4 << 20;
+/// A client has to read what is being sent within this time after the rest was dropped.
+const DROPPED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Takes what the client of an attached job is to be sent.
-pub(crate) struct DeliveryQueue {
-    queue: mpsc::UnboundedSender<ToAttached>,
-    unread_bytes: Arc<AtomicU64>,
-}
+pub(crate) struct DeliveryQueue(Arc<Shared>);
 
 /// What the client of an attached job is to be sent.
-pub(crate) struct Deliveries {
-    queue: mpsc::UnboundedReceiver<ToAttached>,
-    unread_bytes: Arc<AtomicU64>,
+pub(crate) struct Deliveries(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<QueueState>,
+    changed: Notify,
+    dropped: Notify,
+}
+
+#[derive(Default)]
+struct QueueState {
+    results: VecDeque<TaskResult>,
+    /// What is sent after the results, and ends the session with the job.
+    last: Option<ToClient>,
+    /// Size of the results that wait, or that are being sent.
+    unread_bytes: u64,
+    sending_bytes: u64,
+    /// Nothing is added any more, or nothing is read.
+    is_closed: bool,
+    /// Results were dropped.
+    is_incomplete: bool,
 }
 
 /// A queue of deliveries, and its end.
 pub(crate) fn deliveries() -> (DeliveryQueue, Deliveries) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let unread_bytes = Arc::new(AtomicU64::new(0));
-    (DeliveryQueue { queue: sender, unread_bytes: unread_bytes.clone() }, Deliveries { queue: receiver, unread_bytes })
+    let shared = Arc::new(Shared::default());
+    (DeliveryQueue(shared.clone()), Deliveries(shared))
+}
+
+/// Memory that a result takes, about.
+fn size_bytes(result: &TaskResult) -> u64 {
+    let outcome = &result.outcome;
+    let outputs = outcome.outputs.len() * size_of::<Delivered>();
+    (size_of::<TaskResult>() + outcome.stdout.len() + outcome.stderr.len() + outputs) as u64
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        // No change can panic half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    /// Results of about [`SENT_TOGETHER_BYTES`], or what comes after the results.
+    fn next(&mut self) -> Option<ToClient> {
+        let mut together = Vec::new();
+        while self.sending_bytes < SENT_TOGETHER_BYTES
+            && let Some(result) = self.results.pop_front()
+        {
+            self.sending_bytes += size_bytes(&result);
+            together.push(result);
+        }
+        if together.is_empty() { self.last.take() } else { Some(ToClient::Results(together)) }
+    }
+}
+
+impl DeliveryQueue {
+    fn add(&self, results: Vec<TaskResult>) {
+        let mut state = self.0.state();
+        if !state.is_closed {
+            state.unread_bytes += results.iter().map(size_bytes).sum::<u64>();
+            state.results.extend(results);
+            self.0.changed.notify_one();
+        }
+    }
+
+    fn unread_bytes(&self) -> u64 {
+        self.0.state().unread_bytes
+    }
+
+    /// Sends something after all results. The first one counts.
+    fn end_with(&self, last: ToClient) {
+        self.0.state().last.get_or_insert(last);
+        self.0.changed.notify_one();
+    }
+
+    /// Drops the results that are not being sent.
+    fn drop_results(&self) {
+        let mut state = self.0.state();
+        state.unread_bytes = state.sending_bytes;
+        state.is_incomplete = true;
+        drop(take(&mut state.results));
+        self.0.dropped.notify_waiters();
+    }
+}
+
+impl Drop for DeliveryQueue {
+    fn drop(&mut self) {
+        self.0.state().is_closed = true;
+        self.0.changed.notify_one();
+    }
 }
 
 impl Deliveries {
-    /// Waits for deliveries, and returns up to `limit` of them: none if there will be no more.
-    pub async fn next(&mut self, limit: usize) -> Vec<ToAttached> {
-        let mut deliveries = Vec::new();
-        self.queue.recv_many(&mut deliveries, limit).await;
-        deliveries
+    /// The next message to the client; the one before has been sent. `None` if there will be no more. Cancelling this
+    /// future loses nothing.
+    pub async fn next(&mut self) -> Option<ToClient> {
+        loop {
+            {
+                let mut state = self.0.state();
+                state.unread_bytes -= take(&mut state.sending_bytes);
+                let next = state.next();
+                if next.is_some() || state.is_closed {
+                    return next;
+                }
+            }
+            self.0.changed.notified().await;
+        }
     }
 
-    /// The client has read deliveries of this size.
-    pub fn were_read(&self, size_bytes: u64) {
-        self.unread_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
+    /// Returns when the client has had time to read what is being sent, after the results behind it were dropped.
+    pub async fn patience_ends(&self) {
+        loop {
+            let dropped = self.0.dropped.notified();
+            if self.0.state().is_incomplete {
+                break;
+            }
+            dropped.await;
+        }
+        tokio::time::sleep(DROPPED_PATIENCE).await;
+    }
+}
+
+impl Drop for Deliveries {
+    fn drop(&mut self) {
+        *self.0.state() = QueueState { is_closed: true, ..QueueState::default() };
     }
 }
 
 /// The attached jobs that have not ended, with the connections of those whose clients are there.
-#[derive(Default)]
 pub(crate) struct AttachedClients {
     clients: BTreeMap<JobId, Option<DeliveryQueue>>,
+    max_unread_bytes: u64,
+    max_unread_by_all_bytes: u64,
+}
+
+impl Default for AttachedClients {
+    fn default() -> Self {
+        let (max_unread_bytes, max_unread_by_all_bytes) = (MAX_UNREAD_BYTES, MAX_UNREAD_BY_ALL_BYTES);
+        AttachedClients { clients: BTreeMap::new(), max_unread_bytes, max_unread_by_all_bytes }
+    }
 }
 
 impl AttachedClients {
@@ -80,15 +178,45 @@ impl AttachedClients {
         !self.clients.is_empty()
     }
 
-    /// Sends something to the client of a job, if it is there. Returns the size of what the client has not read.
-    fn send(&self, job: JobId, delivery: ToAttached) -> u64 {
-        let Some(Some(client)) = self.clients.get(&job) else { return 0 };
-        let size_bytes = delivery.size_bytes();
-        // Before the delivery can be read.
-        let unread_bytes = client.unread_bytes.fetch_add(size_bytes, Ordering::Relaxed) + size_bytes;
-        // The client may have gone away.
-        let _ = client.queue.send(delivery);
-        unread_bytes
+    /// The clients that are there.
+    fn present(&self) -> impl Iterator<Item = (JobId, &DeliveryQueue)> {
+        self.clients.iter().filter_map(|(job, client)| Some((*job, client.as_ref()?)))
+    }
+
+    fn client_of(&self, job: JobId) -> Option<&DeliveryQueue> {
+        self.clients.get(&job)?.as_ref()
+    }
+
+    /// Sends results to the client of a job, if it is there. Drops the results of a client that has read too few, and
+    /// tells it why. Returns its job, which has to end.
+    fn send(&mut self, job: JobId, results: Vec<TaskResult>) -> Option<JobId> {
+        let client = self.client_of(job)?;
+        client.add(results);
+        let (slow, bound, of) = if client.unread_bytes() > self.max_unread_bytes {
+            (job, self.max_unread_bytes, "")
+        } else if self.present().map(|(_, client)| client.unread_bytes()).sum::<u64>() > self.max_unread_by_all_bytes {
+            let (slow, _) = self.present().max_by_key(|(_, client)| client.unread_bytes())?;
+            (slow, self.max_unread_by_all_bytes, ", with those of other clients,")
+        } else {
+            return None;
+        };
+        let why = format!(
+            "the client of job {slow} has not read its results, which{of} have more than {}: it was stopped or is too \
+             slow; keep large results in files",
+            units::format_bytes(bound)
+        );
+        tracing::warn!("{why}");
+        let client = self.clients.get_mut(&slow)?.take()?;
+        client.drop_results();
+        client.end_with(ToClient::Refused(why));
+        Some(slow)
+    }
+
+    /// Sends something after all results to the client of a job, if it is there.
+    fn end_with(&self, job: JobId, last: ToClient) {
+        if let Some(client) = self.client_of(job) {
+            client.end_with(last);
+        }
     }
 }
 
@@ -139,29 +267,106 @@ impl DispatcherCore {
         }
     }
 
-    /// Sends results to a client. The job of one that does not read them ends.
+    /// Sends results to a client. A job whose client does not read them ends.
     pub(super) fn deliver(&mut self, job: JobId, results: Vec<TaskResult>) {
-        let unread_bytes = self.attached.send(job, ToAttached::Results(results));
-        if unread_bytes > MAX_UNREAD_BYTES {
-            let why = format!(
-                "the client of job {job} has not read its results, which have more than {}: it was stopped or is too \
-                 slow; keep large results in files",
-                units::format_bytes(MAX_UNREAD_BYTES)
-            );
-            tracing::warn!("{why}");
-            self.attached.send(job, ToAttached::Refused(why));
+        if let Some(job) = self.attached.send(job, results) {
             self.detach(job);
         }
     }
 
     pub(super) fn refuse_extension(&self, job: JobId, why: &jobs::SpecError) {
-        self.attached.send(job, ToAttached::Refused(why.to_string()));
+        self.attached.end_with(job, ToClient::Refused(why.to_string()));
     }
 
     pub(super) fn detached(&mut self, summary: &JobSummary) {
         let progress = self.progress_of_archived(summary);
-        self.attached.send(summary.job, ToAttached::Over(Box::new(progress.view.clone())));
+        self.attached.end_with(summary.job, ToClient::Over(Box::new(progress.view.clone())));
         self.attached.clients.remove(&summary.job);
         self.replies.show_last(summary.job, progress);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::{Outcome, Status};
+
+    use super::*;
+
+    fn result(bytes: usize) -> TaskResult {
+        let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
+        TaskResult { index: 0, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome }
+    }
+
+    /// Three clients, each with a bound of 100 kB, and all together with one of 200 kB.
+    fn clients() -> (AttachedClients, [Deliveries; 3]) {
+        let mut clients =
+            AttachedClients { max_unread_bytes: 100_000, max_unread_by_all_bytes: 200_000, ..Default::default() };
+        let ends = [1, 2, 3].map(|job| {
+            let (queue, end) = deliveries();
+            clients.clients.insert(JobId(job), Some(queue));
+            end
+        });
+        (clients, ends)
+    }
+
+    /// What a client reads until there is no more: the number of results, and the last message.
+    async fn read(deliveries: &mut Deliveries) -> (usize, Option<String>) {
+        let mut count = 0;
+        loop {
+            match deliveries.next().await {
+                Some(ToClient::Results(results)) => count += results.len(),
+                Some(ToClient::Refused(why)) => return (count, Some(why)),
+                Some(other) => panic!("{other:?}"),
+                None => return (count, None),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_results_of_a_client_that_does_not_read_are_dropped_with_its_job() {
+        let (mut clients, [mut stopped, mut reader, _other]) = clients();
+        assert_eq!(clients.send(JobId(1), vec![result(60_000)]), None);
+        for _ in 0..10 {
+            assert_eq!(clients.send(JobId(2), vec![result(60_000)]), None);
+            assert!(matches!(reader.next().await, Some(ToClient::Results(_))));
+            let more = tokio::time::timeout(Duration::ZERO, reader.next()).await;
+            assert!(more.is_err(), "it has read all");
+        }
+        assert_eq!(clients.send(JobId(1), vec![result(60_000)]), Some(JobId(1)));
+        assert!(stopped.0.state().results.is_empty());
+        let (count, why) = read(&mut stopped).await;
+        assert!(count == 0 && why.is_some_and(|why| why.contains("more than 100.0 kB")));
+        assert_eq!(clients.send(JobId(1), vec![result(60_000)]), None, "it is gone");
+    }
+
+    #[tokio::test]
+    async fn of_many_clients_that_do_not_read_the_one_with_the_most_makes_room() {
+        let (mut clients, mut ends) = clients();
+        let sent = |clients: &mut AttachedClients, job, bytes| clients.send(JobId(job), vec![result(bytes)]);
+        assert_eq!(sent(&mut clients, 1, 70_000), None);
+        assert_eq!(sent(&mut clients, 2, 90_000), None);
+        assert_eq!(sent(&mut clients, 3, 50_000), Some(JobId(2)));
+        assert_eq!(sent(&mut clients, 3, 40_000), None);
+        drop(clients);
+        let mut read_by = Vec::new();
+        for end in &mut ends {
+            let (count, why) = read(end).await;
+            read_by.push((count, why.is_some()));
+        }
+        assert_eq!(read_by, [(1, false), (0, true), (2, false)]);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_sent_counts_until_it_is_sent() {
+        let (queue, mut end) = deliveries();
+        queue.add(vec![result(1000), result(SENT_TOGETHER_BYTES as usize), result(10)]);
+        let all = queue.unread_bytes();
+        assert!(matches!(end.next().await, Some(ToClient::Results(results)) if results.len() == 2));
+        assert_eq!(queue.unread_bytes(), all);
+        assert!(matches!(end.next().await, Some(ToClient::Results(results)) if results.len() == 1));
+        assert_eq!(queue.unread_bytes(), size_bytes(&result(10)));
+        drop(end);
+        queue.add(vec![result(1000)]);
+        assert_eq!(queue.unread_bytes(), 0, "no session is there");
     }
 }
