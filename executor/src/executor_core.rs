@@ -92,6 +92,8 @@ struct TaskEntry {
     control: Option<Arc<ProcessControl>>,
     /// At its start, its inputs had gone from the store; they were fetched again.
     restaged: bool,
+    /// How it ended when it found the disk full; the node starts it again or refuses it.
+    ended: Option<Outcome>,
     /// It has left its slot, and delivers its outputs. The node has forgotten it.
     is_delivering: bool,
 }
@@ -222,6 +224,16 @@ impl ExecutorCore {
             self.tell(FromExecutor::Evicted { object: *object });
         }
         self.keep(task, &end.changes.kept, &mut end.outcome);
+        if let Some(written_bytes) = end.changes.out_of_disk.filter(|_| !run.control.is_cancelled()) {
+            self.measure_disk();
+            self.events.push_back(Event::OutOfDisk { task, written_bytes });
+            let entry = self.tasks.get_mut(&task).expect("a task is here until its end is reported");
+            (entry.control, entry.ended) = (None, Some(end.outcome));
+            return self.settle();
+        }
+        if self.node.is_short_of_disk() {
+            self.measure_disk();
+        }
         self.events.push_back(Event::Ended { task });
         // Once only: a node whose store loses objects again and again should not run the task.
         let again = !end.changes.missing.is_empty() && !run.control.is_cancelled() && !self.tasks[&task].restaged;
@@ -371,7 +383,7 @@ impl ExecutorCore {
         inputs.dedup();
         let (need, priority) = (task.template.resources.clone(), task.template.priority);
         self.events.push_back(Event::Assigned { task: task.id(), inputs: inputs.into(), need, priority });
-        self.tasks.insert(task.id(), TaskEntry { task, control: None, restaged, is_delivering: false });
+        self.tasks.insert(task.id(), TaskEntry { task, control: None, restaged, ended: None, is_delivering: false });
     }
 
     /// Lets the node decide until nothing is left to decide.
@@ -452,7 +464,8 @@ impl ExecutorCore {
             Effect::Refuse { task, for_now, reason } => {
                 let reason = format!("{} cannot take the task: {reason}", self.runner.name);
                 let kind = if for_now { FailureKind::NodeFull } else { FailureKind::Node };
-                self.report(task, Outcome::failed(kind, reason));
+                let ended = self.tasks.get_mut(&task).and_then(|entry| entry.ended.take());
+                self.report(task, ended.unwrap_or_else(|| Outcome::failed(kind, reason)));
             }
             Effect::Fail { task, object } => {
                 let unknown = || (FailureKind::Input, format!("{object} could not be fetched"));

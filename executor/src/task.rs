@@ -109,7 +109,7 @@ pub(crate) struct TaskRunner {
     pub gpus: Gpus,
     /// The order to this executor to stop.
     pub stop: StopSignal,
-    /// With less free space than this the node counts as short of disk.
+    /// With less free space than this, or than a fixed part of the disk, the node counts as short of disk.
     pub floor_bytes: u64,
     /// The runtime that moves bytes.
     pub movers: Handle,
@@ -149,6 +149,8 @@ pub(crate) struct StoreChanges {
     pub missing: Vec<ObjectId>,
     /// Outputs that the task has put into the store, with their sizes.
     pub kept: Vec<(ObjectId, u64)>,
+    /// Bytes that the task had written when it found the disk of the store full.
+    pub out_of_disk: Option<u64>,
 }
 
 /// A program that was just stored may still be open for writing in another thread's child, between fork and exec.
@@ -235,6 +237,7 @@ impl TaskRunner {
                 if let Some(status) = self.node_failure(&outcome, Instant::now(), || folders.written()) {
                     outcome.status = status;
                 }
+                changes.out_of_disk = self.out_of_disk(&outcome.status, &folders);
                 RunProgress::Ended(TaskEnd { outcome, changes })
             }
         };
@@ -262,6 +265,17 @@ impl TaskRunner {
             Ok(outputs) => outcome.outputs = outputs,
             Err(status) => outcome.status = status,
         }
+    }
+
+    /// The bytes that a task had written when it found the disk of the store full, if it did. Objects that leave the
+    /// store make room for the task.
+    fn out_of_disk(&self, status: &Status, folders: &TaskFolders) -> Option<u64> {
+        let is_full = matches!(status, Status::Failed(Failure { kind: FailureKind::NodeFull, .. }));
+        // The sandboxes are on the disk of the store; the temporary folder of a task may be on another one.
+        (is_full && disk_full::share_disk(&self.sandboxes, self.store.dir())).then(|| {
+            let sandbox = folders.sandbox.iter().map(|sandbox| disk_full::written_bytes(sandbox.folder()));
+            sandbox.sum()
+        })
     }
 
     /// The status that replaces a task's failure if the node has caused it: the node shut down, or the disk of a folder
@@ -292,7 +306,9 @@ impl TaskRunner {
             return None;
         }
         let printed = [&outcome.stdout[..], &outcome.stderr[..]];
-        let full = written().into_iter().find(|folder| disk_full::is_full(folder, self.floor_bytes, &printed))?;
+        let is_full =
+            |folder: &PathBuf| disk_full::is_full(folder, disk_full::short_bytes(folder, self.floor_bytes), &printed);
+        let full = written().into_iter().find(is_full)?;
         let reason = format!(
             "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
             self.name,

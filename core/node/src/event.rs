@@ -51,6 +51,14 @@ pub enum Event {
         /// The task.
         task: TaskId,
     },
+    /// A started task has failed because the disk was full. It starts again when there is more room, or is refused. The
+    /// free space was measured after the task.
+    OutOfDisk {
+        /// The task.
+        task: TaskId,
+        /// Bytes that the task had written to the disk.
+        written_bytes: u64,
+    },
     /// The store had this object when it was opened.
     Found {
         /// The object.

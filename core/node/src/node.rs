@@ -14,11 +14,14 @@ use crate::space::{Room, Space, StoreLimits};
 use crate::turns::Standing;
 
 mod admission;
+mod full_disk;
 mod hold;
 
 /// Number of tasks that may overtake a task that waits for room in the store: tasks that need no room, or have a higher
 /// priority. Then all tasks wait for it. Also the number of waiting tasks that one task may overtake at a time.
 const MAX_OVERTAKEN: u32 = 8;
+/// Number of starts of a task that finds the disk full each time.
+pub(crate) const STARTS_ON_FULL_DISK: u32 = 8;
 /// Number of tries to fetch an object that does not fit on the disk. Room is made before the second one.
 const FETCH_TRIES_ON_FULL_DISK: u32 = 2;
 
@@ -41,6 +44,8 @@ pub(crate) struct NodeTask {
     /// Number of tasks that became ready later and have started before it, or while it was suspended.
     pub passed: u32,
     pub suspensions: u32,
+    /// How often it has found the disk full.
+    found_full: u32,
     /// The node's `room_changes` when there was last no room for its inputs.
     no_room_at: u64,
 }
@@ -113,6 +118,9 @@ pub struct Node {
     space: Space,
     caching: bool,
     overlap: Overlap,
+    /// Room on the disk for what each task writes. 0 until a task has found the disk full, and again when no task is
+    /// left.
+    scratch_bytes: u64,
     pub(crate) tasks: BTreeMap<TaskId, NodeTask>,
     /// Tasks in `Queued`, by falling priority, then by arrival.
     queued: VecDeque<TaskId>,
@@ -157,6 +165,7 @@ impl Node {
             space: Space::new(limits, eviction, seed),
             caching,
             overlap,
+            scratch_bytes: 0,
             tasks: BTreeMap::new(),
             queued: VecDeque::new(),
             room_changes: 1,
@@ -198,6 +207,7 @@ impl Node {
                 let entry = self.forget(task, effects);
                 self.leave_slot(task, &entry);
             }
+            Event::OutOfDisk { task, written_bytes } => self.out_of_disk(task, written_bytes, effects),
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
             Event::Lost { object } => self.lost(object, effects),
             Event::Hold { object, size_bytes } => self.hold(object, size_bytes, effects),
@@ -207,6 +217,9 @@ impl Node {
             Event::Release { object } => self.release(object, effects),
             Event::Produced { task, object, size_bytes } => self.produced(task, object, size_bytes, effects),
             Event::FreeSpace { bytes, inodes } => self.free_space(bytes, inodes),
+        }
+        if self.tasks.is_empty() {
+            self.scratch_bytes = 0;
         }
         self.admit(effects);
         self.fetch_next(effects);
@@ -272,6 +285,7 @@ impl Node {
             jumped: false,
             passed: 0,
             suspensions: 0,
+            found_full: 0,
             no_room_at: 0,
         };
         self.awaited += entry.awaited();
@@ -388,15 +402,15 @@ impl Node {
         self.lost_hold(object, reason, effects);
         self.space.remove(object);
         for task in fetch.tasks {
-            self.forget(task, effects);
-            effects.push(match failure {
+            let entry = self.forget(task, effects);
+            match failure {
                 FetchFailure::Full => {
                     let reason =
                         format!("its disk is full: no room for {object} ({})", units::format_bytes(size_bytes));
-                    Effect::Refuse { task, for_now: true, reason }
+                    self.await_disk(task, entry, false, reason, effects);
                 }
-                FetchFailure::Unavailable => Effect::Fail { task, object },
-            });
+                FetchFailure::Unavailable => effects.push(Effect::Fail { task, object }),
+            }
         }
     }
 

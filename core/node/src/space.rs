@@ -137,8 +137,20 @@ impl Space {
     /// Makes room for `more`, within the limits and on the disk. Evicts idle objects if needed, and adds them to
     /// `evicted`. If evicting all idle objects would not suffice, evicts none and returns false.
     pub fn make_room(&mut self, more: Room, evicted: &mut Vec<ObjectId>) -> bool {
-        let nothing = more == Room::default();
-        self.evict_until(|space, less| nothing || space.is_within(more, less) && space.is_free(more, less), evicted)
+        self.make_room_beside(more, 0, evicted)
+    }
+
+    /// The same, and leaves further bytes of the disk free for other users.
+    pub fn make_room_beside(&mut self, more: Room, free_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
+        let nothing = more == Room::default() && free_bytes == 0;
+        let on_disk = Room { bytes: more.bytes.saturating_add(free_bytes), ..more };
+        self.evict_until(|space, less| nothing || space.is_within(more, less) && space.is_free(on_disk, less), evicted)
+    }
+
+    /// Evicts idle objects until this much of the disk is free beside the floor, or all of them have left.
+    pub fn free_up(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) {
+        let wanted = Room { bytes, objects: 0 };
+        self.evict_until(|space, less| space.idle == less || space.is_free(wanted, Room::default()), evicted);
     }
 
     /// Makes room as [`make_room`](Self::make_room) does, for an object that has an account already but did not fit on

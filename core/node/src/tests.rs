@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use crate::{Effect, Event, FetchFailure, Node, Overlap, StoreLimits};
 
+mod full_disk;
 mod hold;
 mod turns;
 
@@ -60,6 +61,7 @@ enum Step {
     Fetched { which: u8, from: u8 },
     FetchFailed { which: u8, full: bool },
     End { which: u8 },
+    RunOut { which: u8, written: u8 },
     Recall { which: u8 },
     Cancel { which: u8 },
     Free { bytes: u8 },
@@ -78,6 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (any::<u8>(), 0u8..3).prop_map(|(which, from)| Step::Fetched { which, from }),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(which, full)| Step::FetchFailed { which, full }),
         6 => any::<u8>().prop_map(|which| Step::End { which }),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(which, written)| Step::RunOut { which, written }),
         1 => any::<u8>().prop_map(|which| Step::Recall { which }),
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
         1 => (0u8..).prop_map(|bytes| Step::Free { bytes }),
@@ -221,6 +224,13 @@ impl World {
             Step::End { which } => {
                 let Some(task) = pick(&self.running, *which) else { return };
                 self.end(task);
+            }
+            Step::RunOut { which, written } => {
+                let Some(task) = pick(&self.running, *which) else { return };
+                self.suspended.remove(&task);
+                let (inputs, cpus, _) = self.running.remove(&task).expect("it was picked");
+                self.waiting.insert(task, (inputs, cpus));
+                self.run(Event::OutOfDisk { task, written_bytes: u64::from(*written) });
             }
             Step::Recall { which } => {
                 if let Some(task) = pick(&self.waiting, *which) {

@@ -96,6 +96,23 @@ fn a_node_with_a_full_disk_fails_no_task() {
 }
 
 #[test]
+fn cached_objects_leave_a_full_disk_to_what_tasks_write() {
+    let Some(disk) = SmallDisk::mount("size=12m") else { return };
+    let mut cluster = Cluster::start_in(Home::new(), &[]);
+    let folder = disk.path().join("n1");
+    let words = ["--folder", folder.to_str().unwrap(), "--cache", "1GB", "--keep-free", "0B", "--slots", "2"];
+    cluster.add_executor(&words);
+    cluster.wait_for_executors(1);
+    fs::create_dir(cluster.work().join("in")).unwrap();
+    for number in 0..60 {
+        fs::write(cluster.work().join(format!("in/{number}")), vec![number; 1_000_000]).unwrap();
+    }
+    let words = ["run", "--sandbox", "--each", "in/*", "--", "sh", "-c", "cat {} >copy && wc -c <copy"];
+    let done = cluster.run(&words).exits(0);
+    assert_eq!(done.stdout, "1000000\n".repeat(60));
+}
+
+#[test]
 fn a_node_that_fails_what_another_completes_is_set_aside() {
     let cluster = Cluster::start(&[&[], &[]]);
     // Tasks fail at once where n1 has its sandboxes.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{statfs, statvfs};
@@ -10,11 +11,17 @@ use rustix::io::Errno;
 
 /// Written to test the disk. A disk that takes this much was not full, unless the task's output says so.
 const PROBE_BYTES: usize = 64 << 10;
+/// Size of the blocks in which `stat(2)` counts.
+const BLOCK_BYTES: u64 = 512;
 /// The end of a task's output that is searched for [`FULL`].
 const TAIL_BYTES: usize = 4 << 10;
 
 /// Text that programs print when a disk or a quota is full: of the C library, of Rust, of Java.
 const FULL: [&str; 5] = ["No space left on device", "Disk quota exceeded", "ENOSPC", "(os error 28)", "(os error 122)"];
+
+/// A disk with less than one part in this many free is short: another task may have written to it a moment before, and
+/// has ended since.
+const SHORT_PART: u64 = 8;
 
 /// File systems on a node's own disks or in its memory, by their numbers in `statfs(2)`.
 const LOCAL: [u32; 8] = [
@@ -33,6 +40,29 @@ const LOCAL: [u32; 8] = [
 pub(crate) fn is_full(folder: &Path, floor_bytes: u64, printed: &[&[u8]]) -> bool {
     let is_short = || statvfs(folder).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < floor_bytes);
     (says_full(printed) && is_short()) || probe(folder).is_err_and(|e| is_no_room(&e))
+}
+
+/// A disk that has less free than this is short of space.
+pub(crate) fn short_bytes(folder: &Path, floor_bytes: u64) -> u64 {
+    let total = statvfs(folder).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    floor_bytes.max(total / SHORT_PART)
+}
+
+/// Whether two folders are on the same disk.
+pub(crate) fn share_disk(folder: &Path, other: &Path) -> bool {
+    let disk = |folder: &Path| fs::metadata(folder).map(|found| found.dev()).ok();
+    disk(folder).is_some_and(|here| disk(other) == Some(here))
+}
+
+/// Bytes on the disk of the files in a folder that have no name elsewhere. Files that cannot be looked at do not count.
+pub(crate) fn written_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => written_bytes(&entry.path()),
+        Ok(found) if found.is_file() && found.nlink() == 1 => found.blocks() * BLOCK_BYTES,
+        _ => 0,
+    });
+    bytes.sum()
 }
 
 /// Whether a folder is on a file system of this node alone.

@@ -78,8 +78,9 @@ impl Node {
     /// Reserves room for all inputs of a queued task at once; false if the task must wait. If no room can become free,
     /// the task is refused for now.
     fn admit_one(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
-        // Before this task pins anything: waiting helps only if other tasks hold pins.
-        let will_change = self.space.is_busy();
+        // Before this task pins anything: waiting helps only if other tasks hold pins, or write to a disk that is short.
+        let scratch_bytes = self.scratch_bytes.saturating_mul(self.admitted() as u64 + 1);
+        let will_change = self.space.is_busy() || (scratch_bytes > 0 && self.admitted() > 0);
         let inputs = &self.tasks[&task].inputs;
         // Pins known inputs first, so that they are not evicted to make room for the others.
         let (mut known, mut missing) = (Vec::new(), Room::default());
@@ -93,7 +94,10 @@ impl Node {
             }
         }
         let mut evicted = Vec::new();
-        if self.space.make_room(missing, &mut evicted) {
+        // If nothing else will leave, the task may write less than others did.
+        if self.space.make_room_beside(missing, scratch_bytes, &mut evicted)
+            || (scratch_bytes > 0 && !will_change && self.space.make_room(missing, &mut evicted))
+        {
             effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
             self.promise(task);
             return true;
