@@ -10,6 +10,7 @@ mod sink;
 
 pub use cluster::{ClusterFile, ClusterFiles, FileParts, FoundFile, StoredContent};
 pub use file::remove_copies;
+pub(crate) use file::{is_stream, output_mode};
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -218,7 +219,8 @@ impl Storage {
     }
 
     /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is on disk. A bucket has
-    /// no renames, so for a bucket [`publish`](Self::publish) does all of the work.
+    /// no renames, so for a bucket [`publish`](Self::publish) does all of the work; also for a device or a pipe, which is
+    /// written to and not replaced.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
@@ -227,6 +229,9 @@ impl Storage {
             (SourceUrl::Cluster(name), _) => {
                 let content = cluster::store(self.files(&spot.url)?.as_ref(), name, file).await?;
                 Ok(Copied(CopiedAt::Cluster { content, url: spot.url.clone() }))
+            }
+            (_, Some(path)) if file::is_stream(path) => {
+                Ok(Copied(CopiedAt::Stream { file: file.to_path_buf(), path: path.clone(), url: spot.url.clone() }))
             }
             (_, Some(path)) => {
                 let (from, path, url) = (file.to_path_buf(), path.clone(), spot.url.clone());
@@ -248,6 +253,7 @@ impl Storage {
         match copied.0 {
             CopiedAt::File(file) => here(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await,
             CopiedAt::S3 { file, url } => Ok(Prepared(At::S3 { file, url })),
+            CopiedAt::Stream { file, path, url } => Ok(Prepared(At::Stream { file, path, url })),
             CopiedAt::Cluster { content, url } => Ok(Prepared(At::Cluster { content, url })),
         }
     }
@@ -281,6 +287,14 @@ impl Storage {
             At::File(file) if may_appear() => here(move || file.publish()).await,
             At::Cluster { content, url } => Ok(cluster::object(&url, content.publish(&may_appear).await?, None)),
             At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
+            At::Stream { file, path, url } => {
+                // On this thread: it waits for the reader of a pipe.
+                let write = || file::write_to_stream(&file, &path, &url, &may_appear);
+                match Handle::current().runtime_flavor() {
+                    RuntimeFlavor::MultiThread => tokio::task::block_in_place(write),
+                    _ => write(),
+                }
+            }
             At::S3 { file, url } => self.0.remote.put(&file, &url, &self.0.limits, may_appear).await,
         }
     }
@@ -382,6 +396,12 @@ enum CopiedAt {
         file: PathBuf,
         url: String,
     },
+    /// A device or a pipe.
+    Stream {
+        file: PathBuf,
+        path: PathBuf,
+        url: Name,
+    },
     Cluster {
         content: Box<dyn StoredContent>,
         url: Name,
@@ -391,7 +411,7 @@ enum CopiedAt {
 impl Copied {
     /// Whether publishing it reads the task's file once more.
     pub fn needs_source(&self) -> bool {
-        matches!(self.0, CopiedAt::S3 { .. })
+        matches!(self.0, CopiedAt::S3 { .. } | CopiedAt::Stream { .. })
     }
 }
 
@@ -404,6 +424,12 @@ enum At {
     S3 {
         file: PathBuf,
         url: String,
+    },
+    /// A device or a pipe.
+    Stream {
+        file: PathBuf,
+        path: PathBuf,
+        url: Name,
     },
     Cluster {
         content: Box<dyn StoredContent>,

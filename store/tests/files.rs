@@ -1,8 +1,10 @@
 //! Persistent storage on a file system: any name, exactly the promised version, written whole or not at all.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use eyas_store::{
@@ -154,6 +156,81 @@ async fn what_cannot_be_written_leaves_nothing_behind() {
     assert!(!full.kind.is_retryable(), "{full}");
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[tokio::test]
+async fn devices_and_pipes_are_written_to_and_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, pipe) = (dir.path().join("result"), dir.path().join("pipe"));
+    fs::write(&from, vec![7; 1_000_000]).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink("pipe", dir.path().join("link")).unwrap();
+    for name in ["pipe", "link"] {
+        let place = dir.path().join(name);
+        // The reader comes when the output waits for it.
+        let reader = std::thread::spawn({
+            let place = place.clone();
+            move || fs::read(place).unwrap()
+        });
+        let spec = put(&storage(), &from, &url(&place)).await.unwrap();
+        assert_eq!((spec.size_bytes(), reader.join().unwrap().len()), (1_000_000, 1_000_000));
+        assert!(fs::metadata(&place).unwrap().file_type().is_fifo(), "{name}");
+    }
+    put(&storage(), &from, &"file:///dev/null".into()).await.unwrap();
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let full = put(&storage(), &from, &"file:///dev/full".into()).await.unwrap_err();
+    assert_eq!(full.kind, StorageErrorKind::NoSpace);
+    // Without a reader, it waits as long as it is wanted.
+    let store = storage();
+    let copied = store.copy(&from, &spot(&store, &url(&pipe)).await.unwrap()).await.unwrap();
+    assert!(copied.needs_source());
+    let looks = AtomicU32::new(0);
+    let prepared = store.sync(copied).await.unwrap();
+    let withdrawn = store.publish(prepared, || looks.fetch_add(1, Ordering::Relaxed) < 2).await.unwrap_err();
+    assert_eq!((withdrawn.kind, looks.into_inner()), (StorageErrorKind::Withdrawn, 3));
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    let socket = put(&storage(), &from, &url(&dir.path().join("socket"))).await.unwrap_err();
+    assert_eq!(socket.kind, StorageErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn no_output_is_open_to_more_users_than_its_file_or_the_file_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("result"), dir.path().join("out"));
+    let umask = 0o777
+        & !fs::metadata({
+            fs::create_dir(dir.path().join("made")).unwrap();
+            dir.path().join("made")
+        })
+        .unwrap()
+        .permissions()
+        .mode();
+    for (written, before, expected) in [
+        (0o600, None, 0o600),
+        (0o644, None, 0o644),
+        (0o750, None, 0o750),
+        (0o2755, None, 0o755),
+        // A copy of a staged input.
+        (0o444, None, 0o644),
+        (0o400, None, 0o400),
+        (0o644, Some(0o600), 0o600),
+        (0o666, Some(0o640), 0o640),
+        (0o755, Some(0o644), 0o755),
+        (0o755, Some(0o600), 0o700),
+        (0o600, Some(0o666), 0o600),
+    ] {
+        let _ = fs::remove_file(&from);
+        let _ = fs::remove_file(&to);
+        fs::write(&from, "x").unwrap();
+        fs::set_permissions(&from, fs::Permissions::from_mode(written)).unwrap();
+        if let Some(before) = before {
+            fs::write(&to, "old").unwrap();
+            fs::set_permissions(&to, fs::Permissions::from_mode(before)).unwrap();
+        }
+        put(&storage(), &from, &url(&to)).await.unwrap();
+        let mode = fs::metadata(&to).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, expected & !umask, "{written:o} over {before:?}: {mode:o}");
+    }
 }
 
 async fn spot(storage: &Storage, url: &Name) -> Result<Spot, StorageError> {

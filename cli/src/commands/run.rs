@@ -2,7 +2,7 @@
 //! writes the report, and stops the cluster that it started.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,7 @@ use eyas_client::{
     Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
     TaskFields, array, home,
 };
+use eyas_session::private::PrivateFolder;
 use eyas_session::{Access, trusted};
 use tokio::sync::Notify;
 
@@ -360,18 +361,24 @@ async fn cancel(access: &Access, job: JobId, output: &mut ResultPrinter) -> Resu
 }
 
 async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), CliError> {
-    let paths = report_paths(args, job)?;
-    if paths.is_empty() {
+    if args.report.iter().all(|path| path == "none") && !args.report.is_empty() {
         return Ok(());
     }
     // The connection of the watch may have been closed in the middle of an answer, so a new one is opened.
     let report = fetch_report(&mut Client::connect(access).await?, job).await?;
-    for path in paths {
-        pages::write(&path, &report, None)?;
+    for path in args.report.iter().filter(|path| *path != "none").map(Path::new) {
+        pages::write(path, &report, None)?;
         say!("report: {}", path.display());
     }
     if args.report.is_empty() {
-        remove_old_reports(&home()?.join("reports"));
+        let path = home()?.join("reports");
+        let name = format!("{}-{}-{job}.html", unix_s(), std::process::id());
+        // Command lines and paths are for their user alone.
+        let folder = PrivateFolder::make(&path)?;
+        folder.close()?;
+        folder.write_for_now(name.as_ref(), pages::html(&report, None).as_bytes())?;
+        say!("report: {}", path.join(name).display());
+        remove_old_reports(&path);
     }
     Ok(())
 }
@@ -413,13 +420,6 @@ fn where_results_are(args: &RunArgs) -> String {
 
 fn report_again(job: JobId) -> String {
     format!(" `eyas report {job} -o FILE` writes the report to another file.")
-}
-
-fn report_paths(args: &RunArgs, job: JobId) -> Result<Vec<PathBuf>, CliError> {
-    if args.report.is_empty() {
-        return Ok(vec![home()?.join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))]);
-    }
-    Ok(args.report.iter().filter(|path| *path != "none").map(PathBuf::from).collect())
 }
 
 fn unix_s() -> u64 {

@@ -5,12 +5,16 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use eyas_types::{Extent, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, Timespec};
+use rustix::io::Errno;
 
 use super::CHUNK_BYTES;
 use super::sink::Sink;
@@ -44,7 +48,7 @@ pub(super) fn read(
     let url = &spec.source;
     let failed = |error: io::Error| StorageError::file("read", url, &error);
     // Non-blocking: a pipe in place of the file must not block the thread.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let flags = OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = check(&file, spec)?;
     while into.written_bytes() < spec.size_bytes() {
@@ -122,6 +126,78 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The mode of a file that takes the place `path`, before the umask: that of the written file, without bits for other
+/// users that a file at the place denies them. A copy of an input has the input's mode, which nobody may write; its
+/// owner may.
+pub(crate) fn output_mode(written: u32, path: &Path) -> u32 {
+    let mode = written & 0o777;
+    let mode = if mode & 0o222 == 0 && mode & 0o444 == 0o444 { mode | 0o200 } else { mode };
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_file() => mode & (0o700 | there.mode() | (there.mode() & 0o044) >> 2),
+        _ => mode,
+    }
+}
+
+/// Whether `path` leads to a device or a pipe. Such a file is written to, and not replaced.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    let kind = fs::metadata(path).map(|there| there.file_type());
+    kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device() || kind.is_fifo())
+}
+
+/// Time between two looks whether an output that waits for the reader of its pipe is still wanted.
+const READER_CHECK_MS: i64 = 100;
+
+/// Writes an output into a device or a pipe. Waits for the reader of the pipe as long as the output `is_wanted`.
+pub(super) fn write_to_stream(
+    from: &Path,
+    path: &Path,
+    url: &Name,
+    is_wanted: &(dyn Fn() -> bool + Sync),
+) -> Result<ObjectSpec, StorageError> {
+    let failed = |error: io::Error| StorageError::file("write", url, &error);
+    let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
+    let pause = || match is_wanted() {
+        true => Ok(()),
+        false => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
+    };
+    let mut source = File::open(from).map_err(unreadable)?;
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let mut stream = loop {
+        pause()?;
+        match File::options().write(true).custom_flags(flags).open(path) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+                std::thread::sleep(Duration::from_millis(READER_CHECK_MS as u64));
+            }
+            opened => break opened.map_err(failed)?,
+        }
+    };
+    let (mut buffer, mut size_bytes) = (vec![0; CHUNK_BYTES], 0);
+    loop {
+        let count = source.read(&mut buffer).map_err(unreadable)?;
+        if count == 0 {
+            break;
+        }
+        size_bytes += count as u64;
+        let mut rest = &buffer[..count];
+        while !rest.is_empty() {
+            match stream.write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    pause()?;
+                    let timeout = Timespec { tv_sec: 0, tv_nsec: READER_CHECK_MS * 1_000_000 };
+                    // After an error, the next write says what is wrong.
+                    let _ = poll(&mut [PollFd::new(&stream, PollFlags::OUT)], Some(&timeout));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+    // What was written cannot be read again, so it has no version.
+    let version = Version::Modified { mtime_ns: 0, size_bytes };
+    Ok(ObjectSpec { source: url.clone(), version, executable: false })
+}
+
 /// The real location of `path`: symbolic links in its folder are resolved, and missing folders are created. An
 /// existing file or link at `path` itself will be replaced and not followed, so the last component is not resolved.
 /// `folders` caches resolved folders.
@@ -175,12 +251,17 @@ pub(super) fn copy(
     let mut source = File::open(from).map_err(unreadable)?;
     let metadata = source.metadata().map_err(unreadable)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    if fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()) {
-        let message = format!("cannot write `{url}`: it is a folder; name a file in it");
-        return Err(StorageError::new(StorageErrorKind::Invalid, message));
+    let there = fs::symlink_metadata(path).map(|there| there.file_type());
+    let what = there.ok().and_then(|kind| match kind {
+        kind if kind.is_dir() => Some("it is a folder; name a file in it"),
+        kind if kind.is_socket() => Some("it is a socket; name a file"),
+        _ => None,
+    });
+    if let Some(what) = what {
+        return Err(StorageError::new(StorageErrorKind::Invalid, format!("cannot write `{url}`: {what}")));
     }
-    let (temporary, mut file) =
-        Temporary::create(folder, metadata.permissions().mode() & 0o111 != 0, mark).map_err(failed)?;
+    let mode = output_mode(metadata.mode(), path);
+    let (temporary, mut file) = Temporary::create(folder, mode, mark).map_err(failed)?;
     if limits.storage.is_limited() || limits.link_out.is_limited() {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
@@ -276,9 +357,9 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn create(folder: &Path, executable: bool, mark: &str) -> io::Result<(Self, File)> {
+    /// Creates the file with a mode, less the umask.
+    fn create(folder: &Path, mode: u32, mark: &str) -> io::Result<(Self, File)> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mode = if executable { 0o777 } else { 0o666 };
         loop {
             // Processes on other nodes may have the same process id. The random part and `create_new` make names
             // unique.
