@@ -123,6 +123,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether this command lives longer than its caller may want: a process of a cluster, or one that serves programs.
+    pub fn is_daemon(&self) -> bool {
+        let serves = |command: &io::IoCommand| matches!(command, io::IoCommand::Serve(_) | io::IoCommand::Agent { .. });
+        self.is_process()
+            || matches!(self, Command::Guard { .. } | Command::GuardMount)
+            || matches!(self, Command::Io(command) if serves(command))
+    }
+
     /// Whether this command is a process of a cluster.
     pub fn is_process(&self) -> bool {
         matches!(self, Command::Start(_) | Command::Mount(_) | Command::Relay(_))

@@ -56,6 +56,9 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
         Ok(eyas) => eyas,
         Err(wrong) => return print::explain(&hints::with_hint(wrong, words)),
     };
+    if eyas.command.is_daemon() {
+        eyas_executor::close_inherited();
+    }
     // A guardian must outlive its executor; it needs neither log nor runtime.
     if let Command::Guard { executor, sandboxes } = &eyas.command {
         eyas_executor::guardian::run(executor, sandboxes);

@@ -55,17 +55,6 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Raises the soft limit of open files to the hard limit: connections of peers stay open, and the usual limit of 1,024
-/// descriptors is too low for them.
-pub(crate) fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!("cannot raise the limit of open files: {e}");
-    }
-}
-
 /// Refuses a folder that is to be removed at the end, but has other content than the access file of the cluster.
 /// Executors of the same cluster may have begun their folders in it, `n1`, `n2` and so on.
 pub(crate) fn refuse_used(folder: &Path, access: &Path) -> Result<(), CliError> {

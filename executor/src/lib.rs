@@ -18,7 +18,8 @@ mod cluster_files;
 mod config;
 mod executor_core;
 mod files_node;
-pub(crate) mod leftovers;
+pub(crate) mod inherited;
+mod leftovers;
 mod private_folder;
 mod process;
 mod resources;
@@ -29,6 +30,7 @@ mod storage_turns;
 mod task;
 
 pub use config::{ExecutorConfig, PoolNode, default_capacity};
+pub use inherited::{close_inherited, raise_descriptor_limit};
 pub use leftovers::guardian;
 pub use leftovers::incarnation::{Incarnation, NoIncarnation};
 pub use resources::gpus::{GpuVendor, Gpus};

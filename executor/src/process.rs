@@ -317,6 +317,8 @@ fn own_largest_kib() -> u64 {
 mod tests {
     use std::time::Instant;
 
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
     use super::oversight::GRACE;
     use super::*;
 
@@ -337,6 +339,29 @@ mod tests {
         assert_eq!(ran.end, ProcessEnd::Exited(3));
         assert_eq!((&ran.stdout.bytes[..], &ran.stderr.bytes[..]), (&b"out\n"[..], &b"err\n"[..]));
         assert_eq!(run_sh("kill -9 $$", 100, 60_000).end, ProcessEnd::Signalled(9));
+    }
+
+    #[test]
+    fn a_task_has_a_session_of_its_own_and_nothing_of_its_executors_caller() {
+        let leader = run_sh("read -r all </proc/$$/stat; set -- ${all##*)}; echo $4 $$; : </dev/tty", 100, 60_000);
+        let [session, leader_id] = [0, 1].map(|word| words(&leader)[word].clone());
+        assert_eq!(session, leader_id, "{leader:?}");
+        assert!(!leader.stderr.bytes.is_empty(), "it has no terminal");
+        // Without CLOEXEC, as a caller leaves it.
+        let left = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&left);
+        let open = run_sh(&format!("[ -e /proc/self/fd/{number} ] && echo open; echo end"), 100, 60_000);
+        assert_eq!(words(&open), ["end"]);
+        // The executor has raised its limit of open files.
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(777), ..before }).unwrap();
+        crate::inherited::raise_descriptor_limit();
+        assert_ne!(getrlimit(Resource::Nofile).current, Some(777));
+        assert_eq!(words(&run_sh("ulimit -Sn", 100, 60_000)), ["777"]);
+    }
+
+    fn words(ran: &ProcessResult) -> Vec<String> {
+        String::from_utf8_lossy(&ran.stdout.bytes).split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
-use crate::own_process::{READY, host_name, raise_descriptor_limit};
+use crate::own_process::{READY, host_name};
 use crate::print::{out, say};
 
 mod preload;
@@ -133,7 +133,7 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
             Ok(ExitCode::SUCCESS)
         }
         IoCommand::Agent { folder, here, detach: false } => {
-            raise_descriptor_limit();
+            eyas_executor::raise_descriptor_limit();
             let order = match here {
                 true => OrderedBy::Agent(rules(None)?),
                 false => OrderedBy::Coordinator(Access::load(&access_path(global)?)?),

@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
-use crate::own_process::{READY, own_path, raise_descriptor_limit};
+use crate::own_process::{READY, own_path};
 use crate::print::{out, say};
 
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub(crate) async fn mount(args: MountArgs, global: &GlobalArgs) -> Result<ExitCo
         say!("mounted on {}; log: {}", args.folder.display(), detached.log.display());
         return Ok(ExitCode::SUCCESS);
     }
-    raise_descriptor_limit();
+    eyas_executor::raise_descriptor_limit();
     let timeout = Duration::from_micros(args.timeout);
     let mut client = connect(global).await?;
     let waits = || say!("the dispatcher has just started; waiting for an executor that keeps files");

@@ -22,7 +22,7 @@ use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::interrupted;
 use crate::network_args::NetworkArgs;
-use crate::own_process::{READY, host_name, raise_descriptor_limit};
+use crate::own_process::{READY, host_name};
 use crate::print::{out, say};
 
 /// Time between two requests for the addresses of executors.
@@ -50,7 +50,7 @@ pub(crate) struct RelayArgs {
 }
 
 pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    raise_descriptor_limit();
+    eyas_executor::raise_descriptor_limit();
     let access = global.cluster()?.access()?;
     let mut client = connect_to(&access, global).await?;
     let inside = match args.network.address()? {

@@ -27,7 +27,7 @@ use crate::interrupt::interrupted;
 use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
 use crate::network_args::NetworkArgs;
 use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
-use crate::own_process::{READY, host_name, own_path, raise_descriptor_limit, refuse_used, remove_folder};
+use crate::own_process::{READY, host_name, own_path, refuse_used, remove_folder};
 use crate::print::{PrintError, out, say};
 use crate::{detach, show};
 
@@ -157,7 +157,7 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
 }
 
 async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), CliError> {
-    raise_descriptor_limit();
+    eyas_executor::raise_descriptor_limit();
     let cluster = global.cluster()?;
     let OwnedArgs { owned, ephemeral } = args.owned;
     if !owned {
@@ -273,7 +273,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     if let (Some(map), Some(access)) = (&users, &access) {
         own_by_map(map, access)?;
     }
-    raise_descriptor_limit();
+    eyas_executor::raise_descriptor_limit();
     check_store_size(&args.node, &folder);
     let (part, share) = (args.part as usize, args.share as usize);
     let gpus = gpus.await.unwrap_or_default().part(part, share);

@@ -1,11 +1,11 @@
 //! Clusters that are started and stopped repeatedly: none leaves anything that hinders the next.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::support::{Home, SmallDisk, finish, signal, wait_for, wait_until};
+use crate::support::{Home, SmallDisk, can_use, eyas, finish, signal, wait_for, wait_until};
 
 const START: [&str; 7] = ["--cluster", "test", "start", "local", "--detach", "--nodes", "2"];
 
@@ -45,6 +45,24 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
     let done = home.eyas(&START).exits(1).says(&["did not start", "journal"]);
     assert!(!done.stderr.contains("executors ready"), "{}", done.stderr);
     fs::write(&journal, sound).unwrap();
+}
+
+#[test]
+fn a_cluster_keeps_no_lock_of_its_caller() {
+    if !can_use(&["flock"]) {
+        return;
+    }
+    let home = Home::new();
+    let lock = home.write("lock", "");
+    let under_lock = |options: &[&str], words: &[&str]| {
+        let mut command = Command::new("flock");
+        command.args(options).arg(&lock).args(words);
+        home.finish(home.command_of(command, &[]))
+    };
+    let start: Vec<_> = [eyas().to_str().unwrap()].into_iter().chain(START).collect();
+    under_lock(&[], &start).exits(0);
+    under_lock(&["--nonblock"], &["true"]).exits(0);
+    home.eyas(&["--cluster", "test", "stop"]).exits(0);
 }
 
 #[test]

@@ -156,6 +156,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "executor/src/process/spawn.rs",
         "no safe wrapper starts a process that dies with this one without copying its page tables",
     ),
+    ("executor/src/inherited.rs", "no safe wrapper closes descriptors that no part of the process owns"),
     ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
     ("dfs/src/client/near/mapped.rs", "checks a chunk of a file in memory, without the copy that a read makes"),
     ("python/src/buffers.rs", "fills memory of Python objects without a copy"),

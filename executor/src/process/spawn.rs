@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use rustix::thread::CpuSet;
 
+use crate::inherited::{FIRST_OTHER, open_files};
+
 /// The child's stack until it executes its program: it makes a few system calls without nesting.
 const STACK_BYTES: usize = 64 << 10;
 /// Folders with programs if there is no `PATH`.
@@ -91,6 +93,8 @@ struct Plan {
     groups: Vec<RawFd>,
     /// Cores to which the child is pinned.
     cores: Option<CpuSet>,
+    /// The limit of open files, unless it is that of this process.
+    open_files: Option<libc::rlimit>,
     /// Signals whose handlers the child resets.
     handled: &'static [c_int],
     parent: libc::pid_t,
@@ -98,7 +102,7 @@ struct Plan {
     error: c_int,
 }
 
-/// Starts a command's program as the leader of a new process group, with this standard input or an empty one, and these
+/// Starts a command's program as the leader of a new session, without a terminal, with this standard input or an empty one, and these
 /// streams as its output, in the control groups with these member files and on these cores. Only the program,
 /// arguments, environment and folder of the command count. The process is killed if the calling thread ends first.
 ///
@@ -133,6 +137,7 @@ pub(crate) fn spawn(
         streams: [stdin.unwrap_or(null()?.as_fd()).as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
         groups: groups.iter().map(File::as_raw_fd).collect(),
         cores,
+        open_files: open_files(),
         handled: &HANDLED,
         parent: std::process::id() as libc::pid_t,
         error: 0,
@@ -190,17 +195,20 @@ fn execute(plan: &mut Plan) -> c_int {
     // `spawn`. A zeroed sigaction is the default one. Nothing here allocates, locks, or touches memory that other
     // threads use.
     unsafe {
-        let failed = libc::setpgid(0, 0) != 0
+        let failed = libc::setsid() < 0
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
             // The executor may have died just before; then no signal comes.
             || libc::getppid() != plan.parent
             // 0 means the writing process.
             || plan.groups.iter().any(|group| libc::write(*group, c"0".as_ptr().cast(), 1) != 1)
             || (0..).zip(plan.streams).any(|(number, stream)| libc::dup2(stream, number) < 0)
-            || plan.folder.as_ref().is_some_and(|folder| libc::chdir(folder.as_ptr()) != 0);
+            || plan.folder.as_ref().is_some_and(|folder| libc::chdir(folder.as_ptr()) != 0)
+            || plan.open_files.as_ref().is_some_and(|limit| libc::setrlimit(libc::RLIMIT_NOFILE, limit) != 0);
         if failed {
             return errno();
         }
+        // Descriptors that other code of this process has left open. Kernels before 5.11 do not know the flag.
+        libc::syscall(libc::SYS_close_range, FIRST_OTHER, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
         if let Some(cores) = &plan.cores {
             // Fails if none of the cores is available any longer; then the child may use those of the executor.
             let _ = rustix::thread::sched_setaffinity(None, cores);
