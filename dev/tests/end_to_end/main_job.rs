@@ -21,7 +21,8 @@ fn files_of_any_name_reach_their_tasks() {
         home.write(&format!("survey/{name}"), format!("<{name}>"));
     }
     let done = home.eyas(&["run", "-k", "--each", "survey/*.fits", "--", "cat", "{}"]).exits(0);
-    let mut expected: Vec<_> = ODD_NAMES.map(|name| format!("<{name}>")).to_vec();
+    // The output of each task begins a line.
+    let mut expected: Vec<_> = ODD_NAMES.map(|name| format!("<{name}>\n")).to_vec();
     expected.sort();
     assert_eq!(done.stdout, expected.concat());
     // In a sandbox the names have no folder before them, so a leading dash is visible to programs.
@@ -111,7 +112,7 @@ fn inputs_are_staged_and_named_to_the_command() {
     let words = ["run", "-k", "--sandbox", "--each", "frames/*", "-i", "objects.csv", "-i", "dark-{/}"];
     let done = home.eyas(&[&words[..], &command].concat()).exits(0);
     // The template's inputs first, then the item's own.
-    assert_eq!(done.stdout, "objects one one objects two two ");
+    assert_eq!(done.stdout, "objects one one \nobjects two two \n");
     let command = ["--", "sh", "-c", "cat objects.csv {/} dark-{/}; ls | wc -l; touch ../../here 2>/dev/null; pwd"];
     let done = home.eyas(&[&words[..], &command].concat()).exits(0);
     let lines: Vec<_> = done.stdout.lines().collect();
