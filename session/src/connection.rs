@@ -3,7 +3,7 @@
 //! Over TCP, frames are inside TLS. Over a [local socket](crate::local_socket), TLS ends with the greetings.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use eyas_types::access::Principal;
@@ -193,7 +193,11 @@ async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
         let stream = dial_through(relay.inside, address).await.map_err(|e| unreachable(address, e))?;
         return greet(access, role, stream).await?.over_tcp();
     }
-    let found = tokio::net::lookup_host(address).await.map_err(|e| unreachable(address, e))?.collect::<Vec<_>>();
+    let found = match tokio::net::lookup_host(address).await {
+        Ok(found) => found.collect::<Vec<_>>(),
+        // No name service knows the host. If it is this one, its processes still meet.
+        Err(error) => return connect_here(access, role).await.ok_or_else(|| unreachable(address, error)),
+    };
     for remote in &found {
         let Some(stream) = local_socket::connect(*remote).await else { continue };
         match greet(access, role, RecordStream::new(stream)).await {
@@ -205,6 +209,15 @@ async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
     }
     let stream = TcpStream::connect(&found[..]).await.map_err(|e| unreachable(address, e))?;
     greet(access, role, stream).await?.over_tcp()
+}
+
+/// Connects by the local socket of a dispatcher on this host that listens on all of its addresses.
+async fn connect_here(access: &Access, role: Role) -> Option<Session> {
+    let port = access.dispatcher.rsplit_once(':')?.1.parse().ok()?;
+    let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let stream = local_socket::connect(remote).await?;
+    let greeted = greet(access, role, RecordStream::new(stream)).await.ok()?;
+    Some(greeted.over_local_socket(local_socket::far_end(remote), remote))
 }
 
 /// Greets the peer over a new connection.

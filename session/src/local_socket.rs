@@ -222,6 +222,19 @@ mod tests {
         }
     }
 
+    /// No name service asks for a part of a name that has over 63 letters.
+    #[tokio::test]
+    async fn processes_meet_if_the_name_of_their_host_is_unknown() {
+        let (tcp, access) = listener_at("0.0.0.0:0").await;
+        let port = tcp.local_addr().unwrap().port();
+        let listener = Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
+        let at = |port| access.clone().moved_to("test", &format!("{}:{port}", "x".repeat(64)));
+        let (client, _) = meet(&listener, &at(port)).await;
+        assert!(client.is_local);
+        let nobody = dial(&at(1), Role::Client).await.err().expect("no listener is there");
+        assert!(matches!(nobody, SessionError::Unreachable { .. }), "{nobody}");
+    }
+
     #[tokio::test]
     async fn frames_that_follow_the_greeting_at_once_are_not_lost() {
         let (tcp, access) = listener_at("127.0.0.1:0").await;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -136,6 +136,23 @@ pub fn interface_address(name: &str) -> Result<IpAddr, InterfaceError> {
         known.dedup();
         InterfaceError::Unknown { name: name.to_owned(), known: known.join(", ") }
     })
+}
+
+/// The address of this host in its network: the one from which it sends to other networks, else the first that is not
+/// a loopback address, else that. Nothing is sent.
+pub fn own_address() -> IpAddr {
+    // An address for documentation, to which the default route leads.
+    const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+    let routed = || -> io::Result<IpAddr> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(ELSEWHERE)?;
+        Ok(socket.local_addr()?.ip())
+    };
+    let first = || {
+        let mut addresses = getifaddrs().ok()?.filter_map(|interface| interface.address);
+        addresses.find_map(|address| Some(IpAddr::V4(address.as_sockaddr_in()?.ip())).filter(|ip| !ip.is_loopback()))
+    };
+    routed().ok().or_else(first).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 #[cfg(test)]

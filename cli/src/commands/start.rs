@@ -1,6 +1,6 @@
 //! `eyas start …`: starts a dispatcher, an executor, or a local cluster.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use eyas_client::types::{GPU, Resources};
 use eyas_client::{Cluster, ClusterError};
 use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
-use eyas_session::{Access, AccessError, Relay};
+use eyas_session::{Access, AccessError, Relay, own_address};
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{oneshot, watch};
@@ -163,6 +163,12 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
     if !owned {
         detach::refuse_if_running(&cluster, global).await?;
     }
+    let own = args.network.address()?.map(|address| address.to_string());
+    let advertise = match own.or(args.advertise) {
+        Some(name) => Some(name).inspect(|name| warn_if_unknown(name)),
+        None if args.listen.ip().is_unspecified() => Some(name_for_others(host_name())),
+        None => None,
+    };
     if args.detach {
         let Detached { log, messages } = detach::detach(&cluster, "the dispatcher").await?;
         detach::print_messages(&messages);
@@ -173,8 +179,6 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
     if ephemeral {
         refuse_used(cluster.folder(), cluster.access_path())?;
     }
-    let own = args.network.address()?.map(|address| address.to_string());
-    let advertise = own.or(args.advertise).or_else(|| args.listen.ip().is_unspecified().then(host_name));
     let config = eyas_dispatcher::DispatcherConfig {
         cluster: global.cluster_name(),
         folder: cluster.folder().to_owned(),
@@ -214,6 +218,30 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         remove_folder(cluster.folder()).await;
     }
     Ok(ended?)
+}
+
+/// The name of this host, or an address if no name service knows the name. Other hosts ask the same services.
+fn name_for_others(host: String) -> String {
+    let Err(error) = resolve(&host) else { return host };
+    let address = own_address();
+    say!(
+        "the name of this host, `{host}`, does not resolve ({error}): executors and clients reach the dispatcher at \
+         {address}. `--advertise NAME` names another address"
+    );
+    address.to_string()
+}
+
+fn warn_if_unknown(name: &str) {
+    if let Err(error) = resolve(name) {
+        say!(
+            "`{name}` does not resolve on this host ({error}): where it does not resolve either, executors and clients \
+             cannot reach the dispatcher. `--advertise ADDRESS` with the address of this host avoids that"
+        );
+    }
+}
+
+fn resolve(host: &str) -> std::io::Result<()> {
+    (host, 0).to_socket_addrs().map(drop)
 }
 
 /// Prints messages for the user, and then the line that says that this process is ready.
@@ -464,4 +492,16 @@ fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation, gpus: Gpus) ->
         named,
     };
     Ok((resources, gpus))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_whose_name_is_unknown_is_reached_at_an_address() {
+        // No name service asks for a part of a name that has over 63 letters.
+        assert!(name_for_others("x".repeat(64)).parse::<std::net::IpAddr>().is_ok());
+        assert_eq!(name_for_others("localhost".into()), "localhost");
+    }
 }

@@ -78,6 +78,17 @@ fn a_dispatcher_can_be_detached() {
 }
 
 #[test]
+fn a_dispatcher_whose_name_is_unknown_is_reached_on_its_own_host() {
+    let home = Home::new();
+    // No name service asks for a part of a name that has over 63 letters.
+    let name = "x".repeat(64);
+    let start = ["--cluster", "test", "start", "dispatcher", "--listen", "0.0.0.0:0", "--advertise", &name, "--detach"];
+    home.eyas(&start).exits(0).says(&["does not resolve on this host", "--advertise ADDRESS"]);
+    home.eyas(&["--cluster", "test", "stop"]).exits(0);
+    assert_eq!(home.processes(), []);
+}
+
+#[test]
 fn a_run_that_is_killed_as_soon_as_it_has_begun_leaves_no_folder() {
     for how in [Signal::KILL, Signal::TERM] {
         for number in 0..4 {
