@@ -46,6 +46,12 @@ pub enum DraftError {
         /// Number of columns of the item.
         columns: usize,
     },
+    /// A word has a placeholder for the item of a task that has none.
+    #[error("`{word}` asks for the item, but the task has none: {NO_ITEM}")]
+    NoItem {
+        /// The word, as it was written.
+        word: Template,
+    },
     /// A word has a placeholder for an input that the task does not have.
     #[error("`{word}` asks for input {input}, but the task has {inputs}")]
     Input {
@@ -108,6 +114,10 @@ pub(crate) enum DraftTasks {
 
 /// Maximum number of chunks of a file that the dispatcher is told.
 const CHUNKS_OF_FILE: usize = 512;
+
+/// What to do if a placeholder has no item.
+pub(crate) const NO_ITEM: &str = "give it items (each, each_line or array; in `eyas run` --each, --each-line or \
+                                  --array), or write `\\{}` for the braces themselves";
 
 /// Number of tasks after which a draft reports its progress and yields to other work.
 const STEP: usize = 1024;
@@ -464,7 +474,13 @@ impl Draft {
         self.folder.as_ref().map(name_of).ok_or(DraftError::NoFolder)
     }
 
-    fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
+    /// The inputs, of those given, that are sources, by their URLs. Any way to write a path leads to its URL.
+    pub(crate) fn by_url(&self, inputs: &[Input]) -> HashMap<Name, u32> {
+        let source = |input: &Input| Some(self.objects[input.from.object()? as usize].source.clone());
+        (0..).zip(inputs).filter_map(|(place, input)| Some((source(input)?, place))).collect()
+    }
+
+    pub(crate) fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
         if is_kept_name(path_or_url) {
             return Ok(path_or_url.clone());
         }
@@ -492,6 +508,9 @@ fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) ->
     let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
     for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
         let (column, input) = (word.highest_column(), word.highest_input());
+        if columns == 0 && word.has_value() {
+            return Err(DraftError::NoItem { word: word.clone() });
+        }
         if usize::from(column) > columns {
             return Err(DraftError::Column { word: word.clone(), column, columns });
         }
@@ -531,5 +550,10 @@ mod tests {
         let value = Value { text: "x".into(), input: None };
         let item = TaskItem { template, values: vec![value], inputs: Vec::new() };
         assert!(draft.task(item).unwrap_err().to_string().contains("column 2"));
+        for (word, is_refused) in [("a{}", true), ("{2}", true), ("{//}", true), (r"\{} {x} {#}", false)] {
+            let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse(word)]))).unwrap();
+            let added = draft.task(TaskItem { template, values: Vec::new(), inputs: Vec::new() });
+            assert_eq!(added.is_err(), is_refused, "{word}");
+        }
     }
 }

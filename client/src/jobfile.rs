@@ -19,14 +19,16 @@
 //! outputs = [{ file = "stacked.fits" }]
 //! ```
 //!
-//! A word of the command that is the path of an input becomes the path where the input is staged. An input is a path or
+//! A word of the command, or a column of an item, that is the path of an input becomes the path where the input is
+//! staged. An input is a path or
 //! URL, a table `{ path = "…", name = "…" }`, or an output of another task, `{ task = "ID", output = "sum.fits" }`. If
 //! that task is an array, `index = 3` chooses one of its tasks; without `index`, all of them are meant.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use eyas_store::{Glob, path_of};
+use eyas_types::task::TEMPLATE_INPUT;
 use eyas_types::template::Expansion;
 use eyas_types::{
     Input, InputFrom, Name, Numbers, OutputSpec, PartOfFile, Program, Resources, TaskItem, TaskTemplate, Template,
@@ -40,6 +42,8 @@ use crate::sources::{ListLine, array, lines_of};
 mod error;
 mod output;
 mod read;
+#[cfg(test)]
+mod tests;
 mod values;
 
 pub use error::{JobFileError, TaskFieldsError};
@@ -168,6 +172,13 @@ enum Items {
     Numbers(Numbers),
 }
 
+/// What the tasks of an array have in common.
+struct Array {
+    template: u16,
+    /// The template's inputs, by their URLs.
+    declared: HashMap<Name, u32>,
+}
+
 /// Tasks with an id so far: index of the first, their number, and the template.
 #[derive(Default)]
 pub(crate) struct Known(HashMap<String, (u32, u32, u16)>);
@@ -190,13 +201,19 @@ impl TaskFields {
             self.add_input(draft, known, fields, &mut [], &mut template.inputs).await?;
             named.extend(fields.path().map(|path| (path, first..template.inputs.len() as u32)));
         }
+        let declared = draft.by_url(&template.inputs);
         if let Program::Command(words) = &mut template.program {
             // A word that names inputs becomes their paths on the node.
             let parsed = std::mem::take(words).into_iter().zip(&self.command.0);
-            words.extend(parsed.flat_map(|(word, written)| match named.iter().find(|(path, _)| same(written, path)) {
-                Some((_, inputs)) => inputs.clone().map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
-                None => vec![word],
+            let inputs_of = |written: &Name| match named.iter().find(|(path, _)| same(written, path)) {
+                Some((_, inputs)) => inputs.clone(),
+                None => declared_as(draft, &declared, written).map_or(0..0, |place| place..place + 1),
+            };
+            words.extend(parsed.flat_map(|(word, written)| match inputs_of(written) {
+                inputs if inputs.is_empty() => vec![word],
+                inputs => inputs.map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
             }));
+            self.warn_of_paths(words, &named, template.folder == WorkingFolder::Sandbox);
         }
         if let Program::Command(words) = &mut template.program
             && self.is_item_appended()
@@ -204,43 +221,60 @@ impl TaskFields {
         {
             words.push(Template::parse("{}"));
         }
-        let place = draft.template(template)?;
+        let place = Array { template: draft.template(template)?, declared };
         let first = draft.len() as u32;
         match items {
-            Items::One => self.add_task(draft, known, place, Vec::new(), None).await?,
+            Items::One => self.add_task(draft, known, &place, Vec::new(), None).await?,
             Items::Files(files) => {
                 draft.look_up(&files).await?;
                 for file in files {
                     let input = draft.input(&file).await?;
-                    self.add_task(draft, known, place, vec![file], Some(input)).await?;
+                    self.add_task(draft, known, &place, vec![file], Some(input)).await?;
                 }
             }
             Items::Blocks(blocks) => {
                 for (file, block) in blocks {
-                    self.add_task(draft, known, place, vec![file], Some(block)).await?;
+                    self.add_task(draft, known, &place, vec![file], Some(block)).await?;
                 }
             }
             Items::Lines(lines) => {
                 for line in lines {
-                    self.add_task(draft, known, place, line.columns, None).await?;
+                    self.add_task(draft, known, &place, line.columns, None).await?;
                 }
             }
             Items::Numbers(numbers) if !self.inputs.iter().any(InputFields::is_of_item) => {
-                draft.tasks_of_numbers(place, numbers)?;
+                draft.tasks_of_numbers(place.template, numbers)?;
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
-                    self.add_task(draft, known, place, vec![number.to_string().into()], None).await?;
+                    self.add_task(draft, known, &place, vec![number.to_string().into()], None).await?;
                 }
             }
         }
         if let Some(id) = &self.id {
-            let entry = (first, draft.len() as u32 - first, place);
+            let entry = (first, draft.len() as u32 - first, place.template);
             if known.0.insert(id.clone(), entry).is_some() {
                 return Err(TaskFieldsError::SameId(id.clone()));
             }
         }
         Ok(())
+    }
+
+    /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program would read the file where
+    /// it is, from each task, and not the copy on the node.
+    fn warn_of_paths(&self, words: &[Template], named: &[(&Name, Range<u32>)], is_sandbox: bool) {
+        for (path, inputs) in named.iter().filter(|(path, inputs)| !path.is_empty() && inputs.len() == 1) {
+            // A name without a folder is the name of the copy in the sandbox.
+            let is_copy = is_sandbox && !path.contains(&b'/');
+            let is_path = |part: &TemplatePart| matches!(part, TemplatePart::Literal(text) if mentions(text, path));
+            if let Some(word) = words.iter().find(|word| !is_copy && word.0.iter().any(is_path)) {
+                tracing::warn!(
+                    "`{word}` has the path of the input `{path}` in it, so each task reads that file where it is and \
+                     not its copy on the node: write {{input:{}}} in place of the path",
+                    inputs.start + 1
+                );
+            }
+        }
     }
 
     /// Whether a command without a placeholder for the item gets one. Numbers are never added: most commands would take
@@ -373,11 +407,11 @@ impl TaskFields {
         &self,
         draft: &mut Draft,
         known: &Known,
-        template: u16,
+        array: &Array,
         columns: Vec<Name>,
         input: Option<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let item = self.item(draft, known, template, columns, input).await?;
+        let item = self.item(draft, known, array, columns, input).await?;
         draft.task(item)?;
         draft.pause().await;
         Ok(())
@@ -387,7 +421,7 @@ impl TaskFields {
         &self,
         draft: &mut Draft,
         known: &Known,
-        template: u16,
+        array: &Array,
         columns: Vec<Name>,
         input: Option<Input>,
     ) -> Result<TaskItem, TaskFieldsError> {
@@ -399,7 +433,10 @@ impl TaskFields {
         for fields in self.inputs.iter().filter(|fields| fields.is_of_item()) {
             self.add_input(draft, known, fields, &mut values, &mut inputs).await?;
         }
-        Ok(TaskItem { template, values, inputs })
+        for value in values.iter_mut().filter(|value| value.input.is_none()) {
+            value.input = declared_as(draft, &array.declared, &value.text).map(|place| TEMPLATE_INPUT | place);
+        }
+        Ok(TaskItem { template: array.template, values, inputs })
     }
 
     async fn add_input(
@@ -443,6 +480,9 @@ impl TaskFields {
             }
         };
         let parsed = Template::parse(path);
+        if parsed.has_value() && values.is_empty() {
+            return Err(TaskFieldsError::NoItem(path.clone()));
+        }
         if usize::from(parsed.highest_column()) > values.len() {
             return Err(TaskFieldsError::Column {
                 path: path.clone(),
@@ -480,13 +520,30 @@ impl TaskFields {
             }
             let place = inputs.len() as u32;
             inputs.push(input);
-            // From now on, the column that names this file stands for its staged path.
-            if let Some(value) = values.iter_mut().find(|value| value.text == found && value.input.is_none()) {
+            // From now on, a column that names this file stands for its staged path.
+            for value in values.iter_mut().filter(|value| same(&value.text, &found) && value.input.is_none()) {
                 value.input = Some(place);
             }
         }
         Ok(())
     }
+}
+
+/// The input that a word names, in any way to write its path.
+fn declared_as(draft: &Draft, declared: &HashMap<Name, u32>, word: &Name) -> Option<u32> {
+    if declared.is_empty() || word.is_empty() {
+        return None;
+    }
+    declared.get(&draft.url(word).ok()?).copied()
+}
+
+/// Whether `text` has `path` in it, and not as a part of a longer path.
+fn mentions(text: &[u8], path: &[u8]) -> bool {
+    let is_of_path =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(byte));
+    let ends = |at: usize| !is_of_path(text.get(at + path.len()));
+    let mut starts = (0..(text.len() + 1).saturating_sub(path.len())).filter(|at| text[*at..].starts_with(path));
+    starts.any(|at| (at == 0 || !is_of_path(text.get(at - 1))) && ends(at))
 }
 
 /// The part of a file that a task reads; `None` for the whole file.

@@ -45,6 +45,9 @@ pub enum SourceError {
     /// There are more items than a job can have tasks.
     #[error("`{0}` has more than {MAX_TASKS} items: submit it in parts")]
     TooMany(String),
+    /// The list begins with the byte order mark of UTF-16.
+    #[error("{0} is text in UTF-16: convert it first, with `iconv -f UTF-16 -t UTF-8 {0}`")]
+    Utf16(Name),
     /// A line is too long for a message.
     #[error(
         "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and use the \
@@ -60,6 +63,9 @@ pub enum SourceError {
 
 /// Maximum length of a line that is an item. The dispatcher gets a line in one message.
 pub(crate) const MAX_LINE_BYTES: usize = 64_000_000;
+
+/// The byte order mark in UTF-8.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// One line of a list, split into columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +122,11 @@ pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<ListLine>, 
             break;
         }
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        if number == 1 && (line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff")) {
+            return Err(SourceError::Utf16(file.clone()));
+        }
+        // Some editors write the mark before UTF-8, too.
+        let line = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         if line.len() > MAX_LINE_BYTES {
             return Err(SourceError::LongLine { file: file.clone(), line: number });
         }
@@ -205,6 +216,13 @@ mod tests {
         let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
         let line = |number, columns: [&str; 2]| ListLine { number, columns: columns.map(Name::from).to_vec() };
         assert_eq!(lines, [line(1, ["a", "1"]), line(3, ["b", "2"]), line(4, [" c ", ""])]);
+        std::fs::write(&file, "\u{feff}a,1\n\u{feff}b,2\n").unwrap();
+        let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
+        assert_eq!(lines, [line(1, ["a", "1"]), line(2, ["\u{feff}b", "2"])], "a mark is only at the beginning");
+        for utf16 in [b"\xff\xfea\0\n\0", b"\xfe\xff\0a\0\n"] {
+            std::fs::write(&file, utf16).unwrap();
+            assert!(lines_of(&name_of(&file), None).unwrap_err().to_string().contains("iconv"));
+        }
         std::fs::write(&file, b"ok\n\xff\n").unwrap();
         let odd = ListLine { number: 2, columns: vec![Name::from(&b"\xff"[..])] };
         assert_eq!(lines_of(&name_of(&file), None).unwrap()[1], odd);

@@ -13,7 +13,7 @@ use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, WorkingFolder};
+use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, Value, WorkingFolder};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -398,7 +398,13 @@ impl TaskRunner {
         changes: &mut StoreChanges,
     ) -> Result<(Outcome, Option<Delivery>), Status> {
         let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) else { return Ok((outcome, None)) };
-        match self.copy_outputs(run, with, sandbox, &mut changes.kept) {
+        // In the names of outputs, an item that names an input of all tasks stands for itself.
+        let own = |value: &Value| match value.template_input() {
+            Some(_) => Value { text: value.text.clone(), input: None },
+            None => value.clone(),
+        };
+        let values: Vec<_> = with.values.iter().map(own).collect();
+        match self.copy_outputs(run, &Expansion { values: &values, ..*with }, sandbox, &mut changes.kept) {
             Ok(delivery) => Ok((outcome, Some(delivery))),
             Err(status) => Ok((Outcome { status, ..outcome }, None)),
         }

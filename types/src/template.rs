@@ -10,7 +10,8 @@
 //! | `{inputs}` `{inputs0}` | a file with the staged paths of all inputs, one on each line, or each before a NUL byte |
 //! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
 //!
-//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A word is parsed once, where
+//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A backslash before a placeholder
+//! makes it text: `\{}` is `{}`, and `\\{}` is a backslash and the item. Other backslashes stay. A word is parsed once, where
 //! the job is submitted, and expanded on the node that runs the task.
 
 use alloc::borrow::Cow;
@@ -130,8 +131,8 @@ impl Template {
     /// path in it, which a value that names an input becomes as a whole.
     pub fn is_known(&self, values: &[Value]) -> bool {
         let is_staged = |column: u16| match usize::from(column) {
-            0 => values.iter().any(|value| value.input.is_some()),
-            column => values.get(column - 1).is_some_and(|value| value.input.is_some()),
+            0 => values.iter().any(|value| value.own_input().is_some()),
+            column => values.get(column - 1).is_some_and(|value| value.own_input().is_some()),
         };
         !self.0.iter().any(|piece| match piece {
             TemplatePart::Slot | TemplatePart::Input(_) | TemplatePart::InputList(_) => true,
@@ -155,13 +156,17 @@ impl Template {
         while let Some(open) = position(rest, b'{') {
             literal.push(&rest[..open]);
             rest = &rest[open..];
-            match position(rest, b'}').and_then(|close| Some((placeholder(&rest[1..close])?, close))) {
-                Some((piece, close)) => {
+            match placeholder_at(rest) {
+                Some((_, end)) if unescape(&mut literal) => {
+                    literal.push(&rest[..end]);
+                    rest = &rest[end..];
+                }
+                Some((piece, end)) => {
                     if !literal.is_empty() {
                         pieces.push(TemplatePart::Literal(core::mem::take(&mut literal)));
                     }
                     pieces.push(piece);
-                    rest = &rest[close + 1..];
+                    rest = &rest[end..];
                 }
                 None => {
                     literal.push(b"{");
@@ -179,9 +184,14 @@ impl Template {
     /// The word as the user would write it.
     pub fn written(&self) -> Name {
         let mut word = Name::default();
-        for piece in &self.0 {
+        for (index, piece) in self.0.iter().enumerate() {
             match piece {
-                TemplatePart::Literal(text) => word.push(text),
+                TemplatePart::Literal(text) => {
+                    push_escaped(&mut word, text);
+                    if self.0.get(index + 1).is_some_and(|next| !matches!(next, TemplatePart::Literal(_))) {
+                        word.push(backslashes_before_end(text));
+                    }
+                }
                 TemplatePart::Value { column, part } => {
                     let column = if *column == 0 { "".into() } else { column.to_string() };
                     word.push(alloc::format!("{{{column}{}}}", part.written()));
@@ -250,7 +260,8 @@ impl Expansion<'_> {
     }
 
     fn staged_path<'a>(&'a self, value: &'a Value) -> &'a [u8] {
-        let place = value.input.map(|input| self.template_inputs + input as usize);
+        let own = value.own_input().map(|input| self.template_inputs + input);
+        let place = own.or(value.template_input().filter(|input| *input < self.template_inputs));
         place.and_then(|place| self.staged.get(place)).unwrap_or(&value.text)
     }
 }
@@ -287,6 +298,41 @@ impl PathPart {
 
 fn position(text: &[u8], wanted: u8) -> Option<usize> {
     text.iter().position(|byte| *byte == wanted)
+}
+
+/// The placeholder at the beginning of `text`, which is a brace, and its length.
+fn placeholder_at(text: &[u8]) -> Option<(TemplatePart, usize)> {
+    let close = position(text, b'}')?;
+    Some((placeholder(&text[1..close])?, close + 1))
+}
+
+/// The backslashes at the end of `text`.
+fn backslashes_before_end(text: &[u8]) -> &[u8] {
+    &text[text.iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1)..]
+}
+
+/// Replaces each two backslashes before a placeholder by one. Returns whether another one is left, which is removed and
+/// makes the placeholder text.
+fn unescape(literal: &mut Name) -> bool {
+    let backslashes = backslashes_before_end(literal).len();
+    let kept = literal.len() - backslashes.div_ceil(2);
+    *literal = Name::from(&literal[..kept]);
+    backslashes % 2 == 1
+}
+
+/// Adds text, so that no placeholder is found in it.
+fn push_escaped(word: &mut Name, text: &[u8]) {
+    let mut rest = text;
+    while let Some(open) = position(rest, b'{') {
+        word.push(&rest[..open]);
+        if placeholder_at(&rest[open..]).is_some() {
+            word.push(backslashes_before_end(&rest[..open]));
+            word.push(b"\\");
+        }
+        word.push(b"{");
+        rest = &rest[open + 1..];
+    }
+    word.push(rest);
 }
 
 /// The placeholder between two braces, if it is one.
@@ -328,6 +374,7 @@ impl core::fmt::Display for Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::TEMPLATE_INPUT;
     use alloc::vec;
 
     fn expand(text: &str, values: &[&str]) -> Name {
@@ -354,6 +401,9 @@ mod tests {
             ("awk {print $1} {} {", "awk {print $1} sky/a b.fits.gz {"),
             ("{{}}", "{sky/a b.fits.gz}"),
             ("{0} {é}", "{0} {é}"),
+            (r"\{} \{1/} x\{#}", "{} {1/} x{#}"),
+            (r"\\{#} \\\{#} \\\\{#}", r"\7 \{#} \\7"),
+            (r"a\{2\} \{x} \n{#}\", r"a\{2\} \{x} \n7\"),
             ("@{inputs} {inputs0} {inputs1}", "@/s/7.inputs /s/7.inputs0 {inputs1}"),
         ] {
             assert_eq!(expand(text, &["sky/a b.fits.gz"]), expected, "{text}");
@@ -375,6 +425,10 @@ mod tests {
         assert_eq!(expand("{}"), "/s/a.fits 3");
         assert_eq!(expand("{1/.}.out"), "a.out");
         assert_eq!(expand("{input:1}"), "/s/objects.csv");
+        let shared = [Value { text: "objects.csv".into(), input: Some(TEMPLATE_INPUT) }];
+        let with = Expansion { values: &shared, ..with };
+        assert_eq!(Template::parse("{1} {/}").expand(&with), "/s/objects.csv objects.csv");
+        assert!(Template::parse("{1}").is_known(&shared));
         for (text, is_known) in
             [("{1}", false), ("{2}-{#}", true), ("{}", false), ("{1/.}", true), ("{%}", false), ("{inputs}", false)]
         {
@@ -384,9 +438,12 @@ mod tests {
 
     #[test]
     fn a_template_prints_as_it_was_written() {
-        for text in ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", "{inputs}{inputs0}{input:70000}", ""] {
+        for text in
+            ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", "{inputs}{inputs0}{input:70000}", "", r"\{} \\\{1} \\{#}\ \{x}\\"]
+        {
             assert_eq!(Template::parse(text).written(), text);
         }
+        assert_eq!(Template::literal(r"rm {} \;").written(), r"rm \{} \;");
     }
 
     #[test]

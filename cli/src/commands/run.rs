@@ -155,7 +155,8 @@ pub(crate) struct RunArgs {
     reconnect: ReconnectArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{} is {}
+    /// itself
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop", value_parser = words::name())]
     command: Vec<Name>,
 }

@@ -4,7 +4,7 @@ use eyas_types::task::MAX_REPLICAS;
 use eyas_types::{Name, PolicyError};
 use thiserror::Error;
 
-use crate::draft::DraftError;
+use crate::draft::{DraftError, NO_ITEM};
 use crate::jobfile::values::{ByteRangeError, RecordRangeError};
 use crate::sources::{MAX_LINE_BYTES, SourceError};
 
@@ -136,6 +136,9 @@ pub enum TaskFieldsError {
         /// Number of tasks in the array.
         count: u32,
     },
+    /// An input asks for the item of a task that has none.
+    #[error("input `{0}` asks for the item, but the task has none: {NO_ITEM}")]
+    NoItem(Name),
     /// An input asks for a column that the item does not have.
     #[error("input `{path}` asks for column {column}, but the item has {columns}")]
     Column {

@@ -114,6 +114,7 @@ pub async fn draft_job(name: &str, tasks: &[TaskFields], cluster: &Cluster) -> R
 }
 
 fn read_lines(text: &str) -> Result<LocatedTasks, Mistake> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let tasks = lines.map(|(index, line)| {
         if line.len() > MAX_LINE_BYTES {

@@ -325,7 +325,10 @@ impl JobSpec {
         if inputs > MAX_INPUTS {
             return Err(TaskError::TooManyInputs(inputs));
         }
-        let is_missing = |value: &&Value| value.input.is_some_and(|input| input as usize >= item.inputs.len());
+        let is_missing = |value: &&Value| {
+            value.own_input().is_some_and(|input| input >= item.inputs.len())
+                || value.template_input().is_some_and(|input| input >= template.inputs.len())
+        };
         if let Some(value) = item.values.iter().find(is_missing) {
             return Err(TaskError::NoSuchInput(value.text.clone()));
         }

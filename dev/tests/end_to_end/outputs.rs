@@ -53,6 +53,21 @@ fn two_tasks_whose_destinations_are_one_through_a_link_are_told() {
 }
 
 #[test]
+fn items_that_name_an_input_of_all_tasks_are_its_copy_and_name_outputs_as_they_are_written() {
+    let home = Home::new();
+    home.write("data/db.fa", "ACGT");
+    home.write("list", "data/db.fa,1\nother,2\n");
+    let script = "echo \"$2 $1\" > out; [ $2 = 2 ] || cat \"$1\" >> out";
+    let words = ["run", "--each-line", "list", "--colsep", ",", "-i", "./data/db.fa", "-o", "out=got/{1}.out"];
+    home.eyas(&[&words[..], &["--", "sh", "-c", script, "sh", "{1}", "{2}"]].concat()).exits(0);
+    let (declared, other) = (home.read("got/data/db.fa.out"), home.read("got/other.out"));
+    assert!(declared.ends_with("ACGT") && !declared.contains("1 data/"), "{declared}");
+    assert_eq!(other, "2 other\n");
+    let done = home.eyas(&["run", "-i", "data/db.fa", "--", "sh", "-c", "cat data/db.fa"]).exits(0);
+    done.says(&["`cat data/db.fa`", "{input:1}"]);
+}
+
+#[test]
 fn two_inputs_of_one_name_are_staged_by_it_and_do_not_make_one_place() {
     let home = Home::new();
     home.write("in/1/a", "1");

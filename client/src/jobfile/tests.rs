@@ -1,0 +1,83 @@
+//! Words and items of a command that name files, and what they become on the node.
+
+use super::*;
+use crate::draft::DraftTasks;
+
+/// A file in the folder in which tests run.
+const FILE: &str = "Cargo.toml";
+
+fn absolute() -> String {
+    std::env::current_dir().unwrap().join(FILE).to_str().unwrap().to_owned()
+}
+
+fn fields(command: &[&str], lines: &[&[&str]]) -> TaskFields {
+    let line = |(number, columns): (usize, &&[&str])| ListLine {
+        number,
+        columns: columns.iter().map(|column| Name::from(*column)).collect(),
+    };
+    TaskFields {
+        command: CommandWords(command.iter().map(|word| Name::from(*word)).collect()),
+        items: (1..).zip(lines).map(line).collect(),
+        append: Some(false),
+        ..TaskFields::default()
+    }
+}
+
+async fn drafted(fields: TaskFields) -> Result<Draft, TaskFieldsError> {
+    let mut draft = Draft::new("test");
+    fields.draft(&mut draft).await.map(|()| draft)
+}
+
+#[tokio::test]
+async fn words_that_name_a_declared_file_are_its_copy_on_the_node() {
+    for input in [FILE, &format!("./{FILE}"), &absolute()] {
+        for word in [FILE, &format!(".//./{FILE}"), &absolute()] {
+            let mut fields = fields(&["wc", word, "other"], &[]);
+            fields.inputs = vec![InputFields::Path(input.into())];
+            let draft = drafted(fields).await.unwrap();
+            let Program::Command(words) = &draft.templates[0].program else { panic!("a command") };
+            let parts: Vec<_> = words.iter().map(|word| &word.0[0]).collect();
+            assert!(
+                matches!(parts[..], [TemplatePart::Literal(_), TemplatePart::Input(0), TemplatePart::Literal(_)]),
+                "{input} {word}: {parts:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn items_that_name_a_declared_file_are_its_copy_on_the_node() {
+    let path = absolute();
+    let columns: &[&str] = &["x", &path, FILE, "missing"];
+    let mut of_all = fields(&["grep", "{1}", "{2}", "{3}"], &[columns]);
+    of_all.inputs = vec![InputFields::Path("src/lib.rs".into()), InputFields::Path(FILE.into())];
+    let mut of_item = fields(&["grep", "{1}", "{2}", "{3}"], &[columns]);
+    of_item.inputs = vec![InputFields::Path("{3}".into()), InputFields::Path("{2}".into())];
+    let all = Some(TEMPLATE_INPUT | 1);
+    for (fields, expected) in [(of_all, [None, all, all, None]), (of_item, [None, Some(1), Some(0), None])] {
+        let draft = drafted(fields).await.unwrap();
+        let [DraftTasks::Items(items)] = &draft.tasks[..] else { panic!("one list of items") };
+        let inputs: Vec<_> = items[0].values.iter().map(|value| value.input).collect();
+        assert_eq!(inputs, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_placeholder_without_an_item_is_refused() {
+    let with_input = |path: &str| TaskFields { inputs: vec![InputFields::Path(path.into())], ..fields(&["true"], &[]) };
+    let with_env = TaskFields { env: [("X".into(), "{}".into())].into(), ..fields(&["true"], &[]) };
+    for wrong in [fields(&["echo", "{}"], &[]), fields(&["echo", "a{/.}"], &[]), with_input("{}"), with_env] {
+        let error = drafted(wrong).await.err().expect("it has no item").to_string();
+        assert!(error.contains("the task has none") && error.contains(r"`\{}`"), "{error}");
+    }
+    assert!(drafted(fields(&["find", "-exec", "rm", r"\{}", ";"], &[])).await.is_ok());
+}
+
+#[test]
+fn a_path_in_a_word_is_found() {
+    for (text, is_there) in
+        [("--db=a/b.fa", true), ("sh -c 'x <a/b.fa'", true), ("xa/b.fa", false), ("a/b.fai", false), ("a/b", false)]
+    {
+        assert_eq!(mentions(text.as_bytes(), b"a/b.fa"), is_there, "{text}");
+    }
+}
