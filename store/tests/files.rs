@@ -51,7 +51,8 @@ async fn a_version_has_nanoseconds_and_the_x_bit_comes_along() {
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
     fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     let spec = storage().stat(&url(&path), None).await.unwrap();
-    assert_eq!(spec.version, Version::Modified { mtime_ns: 1_700_000_000_123_456_789, size_bytes: 2 });
+    let Version::File { mtime_ns, size_bytes, .. } = spec.version else { panic!("{:?}", spec.version) };
+    assert_eq!((mtime_ns, size_bytes), (1_700_000_000_123_456_789, 2));
     assert!(spec.executable);
     assert!(!storage().stat(&url(&path), Some(false)).await.unwrap().executable);
 }
@@ -81,6 +82,52 @@ async fn a_file_that_changed_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_same_size_and_time_is_another_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let path = dir.path().join("input");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    // As `tar` does, and as a program that writes into the file.
+    let replace: [fn(&Path, &[u8]); 2] = [
+        |path, content| {
+            let _ = fs::remove_file(path);
+            fs::write(path, content).unwrap();
+        },
+        |path, content| fs::write(path, content).unwrap(),
+    ];
+    for replace in replace {
+        let write = |content: &[u8]| {
+            replace(&path, content);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        };
+        write(b"one");
+        let spec = storage().stat(&url(&path), None).await.unwrap();
+        assert_eq!(spec, storage().stat(&url(&path), None).await.unwrap());
+        // The clock of the file system may have ticks.
+        let replaced = loop {
+            write(b"two");
+            let now = storage().stat(&url(&path), None).await.unwrap();
+            if now != spec {
+                break now;
+            }
+        };
+        assert_ne!(replaced.id(), spec.id());
+        let error = fetch(&storage(), &store, &spec).await.unwrap_err();
+        assert_eq!(error.kind, StorageErrorKind::Changed);
+        assert!(error.message.contains("was replaced"), "{error}");
+        // A node that sees the file on another file system knows its time and size only.
+        let Version::File { mtime_ns, size_bytes, inode, system, .. } = replaced.version else { panic!() };
+        let elsewhere = Version::File { mtime_ns, size_bytes, inode: inode + 1, changed_ns: 0, system: !system };
+        for version in [elsewhere, Version::Modified { mtime_ns, size_bytes }] {
+            fetch(&storage(), &store, &ObjectSpec { version, ..replaced.clone() }).await.unwrap();
+        }
+        let older = Version::Modified { mtime_ns: mtime_ns - 1, size_bytes };
+        let error = fetch(&storage(), &store, &ObjectSpec { version: older, ..replaced.clone() }).await.unwrap_err();
+        assert_eq!(error.kind, StorageErrorKind::Changed);
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let missing = storage().stat(&url(&dir.path().join("no such")), None).await.unwrap_err();
@@ -91,6 +138,9 @@ async fn what_cannot_be_read_is_told_apart() {
     assert!(folder.message.contains("folder"), "{folder}");
     let pipe = storage().stat(&"file:///dev/null".into(), None).await.unwrap_err();
     assert_eq!(pipe.kind, StorageErrorKind::Invalid);
+    let without_size = storage().stat(&"file:///proc/version".into(), None).await.unwrap_err();
+    assert_eq!(without_size.kind, StorageErrorKind::Invalid);
+    assert!(without_size.message.contains("copy it"), "{without_size}");
 
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let path = dir.path().join("gone");

@@ -61,6 +61,12 @@ impl ObjectId {
                 hasher.update(&offset.to_le_bytes());
                 hasher.update(&size_bytes.to_le_bytes());
             }
+            Version::File { mtime_ns, size_bytes, inode, changed_ns, system } => {
+                hasher.update(b"f");
+                for number in [mtime_ns.cast_unsigned(), *size_bytes, *inode, changed_ns.cast_unsigned(), *system] {
+                    hasher.update(&number.to_le_bytes());
+                }
+            }
             Version::Chunk { .. } => unreachable!("it has an id"),
         }
         let mut id = [0; 16];

@@ -14,7 +14,8 @@ const CLUSTER: &str = "eyas://";
 /// Distinguishes the contents that one source has at different times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
-    /// Version of a file: modification time and size.
+    /// Version of a file on a web server, or on a file system without inodes that all nodes see: modification time and
+    /// size.
     Modified {
         /// Nanoseconds since 1970-01-01, rounded to seconds if the source knows no better.
         mtime_ns: i64,
@@ -47,16 +48,46 @@ pub enum Version {
         /// Number of bytes.
         size_bytes: u64,
     },
+    /// Version of any other file. An archive may give a new file the time and size of the old one, but not the inode
+    /// and the time of the last change.
+    File {
+        /// Nanoseconds since 1970-01-01.
+        mtime_ns: i64,
+        /// Size of the content.
+        size_bytes: u64,
+        /// Number of the inode.
+        inode: u64,
+        /// Time of the last change of content or attributes, nanoseconds since 1970-01-01.
+        changed_ns: i64,
+        /// The file system, by the number that its nodes know.
+        system: u64,
+    },
 }
 
 impl Version {
+    /// Whether this and another version of one source have the same content. A node that sees the source on another
+    /// file system, such as a copy on its own disk, sees other inodes: then only modification time and size count.
+    pub fn is_same(&self, other: &Version) -> bool {
+        let modified = |version: &Version| match version {
+            Version::Modified { mtime_ns, size_bytes } | Version::File { mtime_ns, size_bytes, .. } => {
+                Some((*mtime_ns, *size_bytes))
+            }
+            _ => None,
+        };
+        match (self, other) {
+            (Version::File { system: own, .. }, Version::File { system, .. }) if own == system => self == other,
+            _ => self == other || modified(self).is_some_and(|own| modified(other) == Some(own)),
+        }
+    }
+
     /// Size of the content at this version.
     pub fn size_bytes(&self) -> u64 {
         match self {
             Version::Modified { size_bytes, .. }
             | Version::Etag { size_bytes, .. }
             | Version::Chunk { size_bytes, .. }
-            | Version::Part { size_bytes, .. } => *size_bytes,
+            | Version::Part { size_bytes, .. }
+            | Version::File { size_bytes, .. } => *size_bytes,
         }
     }
 }

@@ -76,7 +76,7 @@ impl ExecutorCore {
             let mut is_unchanged = true;
             for object in &objects {
                 let now = runner.storage.stat(&object.source, None).await;
-                is_unchanged &= now.is_ok_and(|now| now.version == object.version);
+                is_unchanged &= now.is_ok_and(|now| now.version.is_same(&object.version));
             }
             if let Some(core) = core.upgrade() {
                 let mut core = core.lock();

@@ -9,11 +9,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use eyas_types::{Extent, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, Timespec};
+use rustix::fs::{OFlags, StatFs, StatVfs, Timespec, fstatfs, fstatvfs, statfs, statvfs};
 use rustix::io::Errno;
 
 use super::CHUNK_BYTES;
@@ -32,9 +33,21 @@ const CONCURRENT_RANGES: usize = 4;
 /// The current version of the object at `path`.
 pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
     let metadata = fs::metadata(path).map_err(|error| StorageError::file("read", url, &error))?;
-    let version = version(&metadata, url)?;
+    let version = version(&metadata, url, || Ok((statfs(path)?, statvfs(path)?)))?;
+    if metadata.len() == 0 && has_content(path) {
+        let message = format!(
+            "`{url}` has content, but the system says that its size is 0, as of files in /proc: copy it, and name the copy"
+        );
+        return Err(StorageError::new(StorageErrorKind::Invalid, message));
+    }
     let executable = executable.unwrap_or(metadata.mode() & 0o111 != 0);
     Ok(ObjectSpec { source: url.clone(), version, executable })
+}
+
+/// Whether the first byte of a file can be read.
+fn has_content(path: &Path) -> bool {
+    let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
+    opened.and_then(|mut file| file.read(&mut [0])).is_ok_and(|count| count > 0)
 }
 
 /// Reads the rest of the file at the version of `spec`. Each part waits for its turn, if there are turns.
@@ -288,7 +301,7 @@ impl CopiedFile {
         file.sync_all().map_err(failed)?;
         // Afterwards, because some servers set the time of a file when they write it.
         let written = file.metadata().map_err(failed)?;
-        let version = version(&written, &url)?;
+        let version = version(&written, &url, || Ok((fstatfs(&file)?, fstatvfs(&file)?)))?;
         let spec = ObjectSpec { source: url, version, executable: written.mode() & 0o111 != 0 };
         Ok(PreparedFile { temporary, place, spec })
     }
@@ -297,31 +310,100 @@ impl CopiedFile {
 impl PreparedFile {
     /// Renames the file to its final path.
     pub(super) fn publish(self) -> Result<ObjectSpec, StorageError> {
-        let PreparedFile { temporary, place, spec } = self;
+        let PreparedFile { temporary, place, mut spec } = self;
         temporary.rename(&place).map_err(|error| StorageError::file("write", &spec.source, &error))?;
+        if let Ok(found) = fs::symlink_metadata(&place)
+            && let Ok(now) = version(&found, &spec.source, || Ok((statfs(&place)?, statvfs(&place)?)))
+        {
+            spec.version = renamed(spec.version, now);
+        }
         // A published result must survive a power failure of the server. Some file systems cannot sync a folder.
         let _ = File::open(place.parent().unwrap_or(Path::new("/"))).and_then(|folder| folder.sync_all());
         Ok(spec)
     }
 }
 
-fn version(metadata: &fs::Metadata, url: &Name) -> Result<Version, StorageError> {
+/// The version of an output: the rename has changed its inode. If another program has replaced the file since, `now` is
+/// not the output's.
+fn renamed(before: Version, now: Version) -> Version {
+    let inode_of = |version: &Version| match version {
+        Version::File { mtime_ns, size_bytes, inode, system, .. } => Some((*mtime_ns, *size_bytes, *inode, *system)),
+        _ => None,
+    };
+    if inode_of(&before).is_some() && inode_of(&before) == inode_of(&now) { now } else { before }
+}
+
+/// The version of a file. `system` looks at its file system.
+fn version(
+    metadata: &fs::Metadata,
+    url: &Name,
+    system: impl FnOnce() -> rustix::io::Result<(StatFs, StatVfs)>,
+) -> Result<Version, StorageError> {
     if !metadata.is_file() {
         let what = if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
         return Err(StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is {what}")));
     }
-    let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
-    Ok(Version::Modified { mtime_ns, size_bytes: metadata.len() })
+    let ns = |seconds: i64, ns| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+    let (mtime_ns, size_bytes) = (ns(metadata.mtime(), metadata.mtime_nsec()), metadata.len());
+    Ok(match system_of(metadata.dev(), system) {
+        None => Version::Modified { mtime_ns, size_bytes },
+        Some(system) => {
+            let changed_ns = ns(metadata.ctime(), metadata.ctime_nsec());
+            Version::File { mtime_ns, size_bytes, inode: metadata.ino(), changed_ns, system }
+        }
+    })
+}
+
+/// File systems whose inodes are those of one node or one mount, by their numbers in `statfs(2)`.
+const OWN_INODES: [u32; 9] = [
+    0x6573_5546, // FUSE
+    0xff53_4d42, // CIFS
+    0xfe53_4d42, // SMB 2
+    0x0000_517b, // SMB
+    0x0102_1997, // 9p
+    0x5346_414f, // AFS
+    0x0000_4d44, // FAT
+    0x2011_bab0, // exFAT
+    0x7366_746e, // NTFS
+];
+
+/// File systems that are remembered; at this number all are forgotten.
+const MAX_REMEMBERED_SYSTEMS: usize = 256;
+
+/// The number of a file system if its inodes are the same for all nodes. To ask a server for it takes as long as to look
+/// at a file, so it is remembered by the number of the device.
+fn system_of(device: u64, look: impl FnOnce() -> rustix::io::Result<(StatFs, StatVfs)>) -> Option<u64> {
+    static KNOWN: LazyLock<Mutex<HashMap<u64, Option<u64>>>> = LazyLock::new(Mutex::default);
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(system) = known().get(&device) {
+        return *system;
+    }
+    let (found, numbered) = look().ok()?;
+    let kind = found.f_type as u32;
+    let system = (!OWN_INODES.contains(&kind)).then_some(numbered.f_fsid ^ u64::from(kind));
+    let mut known = known();
+    if known.len() >= MAX_REMEMBERED_SYSTEMS {
+        known.clear();
+    }
+    known.insert(device, system);
+    system
 }
 
 fn check(file: &File, spec: &ObjectSpec) -> Result<fs::Metadata, StorageError> {
     let metadata = file.metadata().map_err(|error| StorageError::file("read", &spec.source, &error))?;
-    let now = version(&metadata, &spec.source)?;
-    if now == spec.version {
+    let now = version(&metadata, &spec.source, || Ok((fstatfs(file)?, fstatvfs(file)?)))?;
+    if now.is_same(&spec.version) {
         return Ok(metadata);
     }
-    let (was, is) = (spec.size_bytes(), now.size_bytes());
-    let how = if was == is { "it was modified".into() } else { format!("it had {was} bytes, now {is}") };
+    let how = match (&spec.version, &now) {
+        (was, is) if was.size_bytes() != is.size_bytes() => {
+            format!("it had {} bytes, now {}", was.size_bytes(), is.size_bytes())
+        }
+        (Version::File { mtime_ns: was, .. }, Version::File { mtime_ns: is, .. }) if was == is => {
+            "it was replaced, or its name, mode or owner was changed".into()
+        }
+        _ => "it was modified".into(),
+    };
     Err(StorageError::changed(&spec.source, how))
 }
 
