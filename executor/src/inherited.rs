@@ -1,6 +1,6 @@
 //! What a process of eyas has from its caller: open files, and the limit of open files. A process of a cluster lives
-//! longer than its caller, and must not keep a lock or a pipe of the caller. Tasks get the limit of the caller: programs
-//! that close all possible descriptors, or use `select(2)`, cannot live with a limit of a million.
+//! longer than its caller, and must not keep a lock or a pipe of the caller. Tasks get the limit of the caller:
+//! programs that close all possible descriptors, or use `select(2)`, cannot live with a limit of a million.
 
 use std::sync::OnceLock;
 

@@ -14,8 +14,8 @@
 //!
 //! A task whose inputs exceed the store's limits is refused for good. If only the disk is too full, the task waits
 //! while other objects may still leave the store; when none can, the task is refused for now, and another node may take
-//! it. A task that has started and finds the disk full starts again after others have left room. So a full disk never fails
-//! a task.
+//! it. A task that has started and finds the disk full starts again after others have left room. So a full disk never
+//! fails a task.
 
 #![no_std]
 #![forbid(unsafe_code)]

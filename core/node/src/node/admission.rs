@@ -78,7 +78,8 @@ impl Node {
     /// Reserves room for all inputs of a queued task at once; false if the task must wait. If no room can become free,
     /// the task is refused for now.
     fn admit_one(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
-        // Before this task pins anything: waiting helps only if other tasks hold pins, or write to a disk that is short.
+        // Before this task pins anything: waiting helps only if other tasks hold pins, or write to a disk that is
+        // short.
         let scratch_bytes = self.scratch_bytes.saturating_mul(self.admitted() as u64 + 1);
         let will_change = self.space.is_busy() || (scratch_bytes > 0 && self.admitted() > 0);
         let inputs = &self.tasks[&task].inputs;

@@ -1,5 +1,5 @@
-//! Tasks that have found the disk full. What other tasks need will be free later, and idle objects can leave at once, so
-//! these tasks start again. From then on, each task has room for what it writes, and not only for its inputs.
+//! Tasks that have found the disk full. What other tasks need will be free later, and idle objects can leave at once,
+//! so these tasks start again. From then on, each task has room for what it writes, and not only for its inputs.
 
 use alloc::format;
 use alloc::string::String;
