@@ -32,6 +32,7 @@ mod jobfile;
 mod kept;
 mod map;
 mod output_file;
+mod retry;
 mod sources;
 mod users;
 
@@ -53,6 +54,7 @@ pub use map::{
     Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
 };
 pub use output_file::OutputFileError;
+pub use retry::ChangedInput;
 
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};
 pub use users::{FileOwner, UserMap, UserMapError, name_of_user};

@@ -8,8 +8,8 @@ mod results;
 mod views;
 
 use eyas_jobs::{self as jobs, Job};
-use eyas_types::{JobId, TaskId};
-use eyas_wire::client::{FromClient, ToClient};
+use eyas_types::{JobId, ObjectSpec, TaskId};
+use eyas_wire::client::{FromClient, InputsPart, ToClient};
 use thiserror::Error;
 
 pub(crate) use self::results::ResultReader;
@@ -26,7 +26,9 @@ const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Failures, Forget, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
+    use FromClient::{
+        Cancel, Explain, Failures, Forget, Inputs, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace,
+    };
     matches!(
         request,
         Jobs { .. }
@@ -39,6 +41,7 @@ pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
             | Retry { .. }
             | Release { .. }
             | Forget { .. }
+            | Inputs { .. }
             | Kept { .. }
             | Trace { .. }
     )
@@ -46,7 +49,9 @@ pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
 
 /// The job that a request is about, which is read if it is not in memory.
 fn read_job_of(request: &FromClient) -> Option<JobId> {
-    use FromClient::{Cancel, Explain, Failures, Forget, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
+    use FromClient::{
+        Cancel, Explain, Failures, Forget, Inputs, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace,
+    };
     match request {
         Jobs { job } => *job,
         Log { task } | Explain { task } => Some(task.job),
@@ -55,7 +60,8 @@ fn read_job_of(request: &FromClient) -> Option<JobId> {
         | Report { job }
         | Trace { job, .. }
         | Cancel { job, .. }
-        | Retry { job }
+        | Retry { job, .. }
+        | Inputs { job, .. }
         | Release { job }
         | Forget { job }
         | Kept { job, .. } => Some(*job),
@@ -78,6 +84,8 @@ pub(crate) enum AnswerError {
     StillReads(JobId),
     #[error("what job {0} kept in the cluster was released: submit the job again")]
     WasReleased(JobId),
+    #[error("job {0} has other inputs than the client says: look at it again")]
+    OtherObjects(JobId),
     #[error("executors that keep files are connected: stop all of them first, with `eyas executor stop NAME`")]
     FilesNodesConnected,
     #[error("a submission begins with `Submit` and ends with `Commit`")]
@@ -144,14 +152,28 @@ impl DispatcherCore {
                 self.tell_jobs(jobs::Event::Cancel { job, tasks });
                 ToClient::Done(count)
             }
-            FromClient::Retry { job } => {
+            FromClient::Inputs { job, from } => {
                 self.check_ended(job)?;
+                let job = self.job(job)?;
+                let (places, next) = job.objects_to_retry(from, MAX_TASKS_SHOWN as usize);
+                let objects = places.into_iter().map(|place| (place, job.spec.objects[place as usize].clone()));
+                ToClient::Inputs(InputsPart { objects: objects.collect(), next })
+            }
+            FromClient::Retry { job, current } => {
+                self.check_ended(job)?;
+                let objects = &self.job(job)?.spec.objects;
+                let is_of_job = |(place, object): &(u32, ObjectSpec)| {
+                    objects.get(*place as usize).is_some_and(|before| before.source == object.source)
+                };
+                if !current.iter().all(is_of_job) {
+                    return Err(AnswerError::OtherObjects(job));
+                }
                 if self.job(job)?.is_released {
                     return Err(AnswerError::WasReleased(job));
                 }
                 let count = self.job(job)?.retryable();
                 self.recall(job)?;
-                self.tell_jobs(jobs::Event::Retry { job });
+                self.tell_jobs(jobs::Event::Retry { job, current });
                 ToClient::Done(count)
             }
             FromClient::Release { job } => {

@@ -139,6 +139,7 @@ pub(crate) enum WrittenRecord {
     Job(JobId),
     /// All entries of the job before this number.
     Entries(JobId, u64),
+    Objects(JobId),
     Snapshot(JobId),
     Forgotten(JobId),
 }

@@ -68,6 +68,7 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Failures { job, .. }
         | FromClient::Report { job }
         | FromClient::Kept { job, .. }
+        | FromClient::Inputs { job, .. }
         | FromClient::Trace { job, .. } => Need::Job(*job),
         FromClient::Log { task } | FromClient::Explain { task } => Need::Job(task.job),
         FromClient::FilesNodes => Need::Files,

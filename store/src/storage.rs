@@ -219,8 +219,8 @@ impl Storage {
     }
 
     /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is on disk. A bucket has
-    /// no renames, so for a bucket [`publish`](Self::publish) does all of the work; also for a device or a pipe, which is
-    /// written to and not replaced.
+    /// no renames, so for a bucket [`publish`](Self::publish) does all of the work; also for a device or a pipe, which
+    /// is written to and not replaced.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.

@@ -122,6 +122,15 @@ pub enum FromClient {
     Retry {
         /// The job to retry.
         job: JobId,
+        /// Present versions of objects of the job, by their places, which the tasks read.
+        current: Vec<(u32, ObjectSpec)>,
+    },
+    /// Answered by `Inputs`: the objects that failed and cancelled tasks of an ended job read, a part at a time.
+    Inputs {
+        /// The job.
+        job: JobId,
+        /// First task.
+        from: u32,
     },
     /// Release the outputs that an ended job keeps in the cluster. Answered by `Done` once that is on disk.
     Release {
@@ -296,6 +305,8 @@ pub enum ToClient {
     Report(Box<JobReport>),
     /// A part of the outputs that a job keeps in the cluster.
     Kept(KeptPart),
+    /// A part of the objects that tasks read.
+    Inputs(InputsPart),
     /// A part of a job's trace.
     Trace(TracePart),
     /// The cluster's keys, without their secrets.
@@ -407,6 +418,15 @@ pub struct KeptPart {
     pub unfinished: u64,
     /// Tasks with kept outputs that did not succeed.
     pub unsuccessful: u64,
+    /// First task of the next request, if there are more.
+    pub next: Option<u32>,
+}
+
+/// Objects that tasks of a job read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputsPart {
+    /// The objects, by their places in the job. Parts of one job may have the same objects.
+    pub objects: Vec<(u32, ObjectSpec)>,
     /// First task of the next request, if there are more.
     pub next: Option<u32>,
 }

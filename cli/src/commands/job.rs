@@ -1,8 +1,10 @@
 //! `eyas job …`: manages submitted jobs.
 
 use clap::Subcommand;
+use eyas_client::ChangedInput;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
+use eyas_client::types::{JobId, ObjectSpec};
 
 use crate::connect::{connect, job_of, unexpected};
 use crate::error::CliError;
@@ -13,6 +15,9 @@ use crate::interrupt::Interrupt;
 use crate::print::say;
 use crate::show;
 use crate::waiting::{self, ProgressDisplay};
+
+/// Names of changed inputs in one message.
+const MAX_NAMES: usize = 5;
 
 #[derive(Subcommand)]
 pub(crate) enum JobCommand {
@@ -47,6 +52,9 @@ pub(crate) enum JobCommand {
     Retry {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
+        /// Read inputs that have changed since the submission as they are now
+        #[arg(long)]
+        current: bool,
     },
     /// Let executors evict the outputs that an ended job keeps in the cluster
     Release {
@@ -95,9 +103,15 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
                 say!("cancelled {} of job {job}", format_count(count, "task"));
             }
         }
-        JobCommand::Retry { job } => {
+        JobCommand::Retry { job, current } => {
             let job = job_of(&mut client, job).await?;
-            let count = done(client.ask(FromClient::Retry { job }).await?)?;
+            let changed = client.changed_inputs(job).await?;
+            let current = if current {
+                changed.into_iter().map(as_now).collect::<Result<_, _>>()?
+            } else {
+                unchanged(job, &changed)?
+            };
+            let count = done(client.ask(FromClient::Retry { job, current }).await?)?;
             if global.json {
                 show::json("tasks", &count)?;
             } else {
@@ -130,6 +144,29 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An input as it is now.
+fn as_now(ChangedInput { place, before, now }: ChangedInput) -> Result<(u32, ObjectSpec), CliError> {
+    let now = now.map_err(|e| format!("an input cannot be read as it is now: {e}"))?;
+    // The program may have said that the input is executable.
+    Ok((place, ObjectSpec { executable: now.executable || before.executable, ..now }))
+}
+
+/// No versions, if no input has changed.
+fn unchanged(job: JobId, changed: &[ChangedInput]) -> Result<Vec<(u32, ObjectSpec)>, CliError> {
+    if changed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = changed.iter().take(MAX_NAMES).map(|input| format!("`{}`", input.before.source)).collect();
+    let more = if changed.len() > MAX_NAMES { ", …" } else { "" };
+    Err(format!(
+        "{} of job {job} changed since the job was submitted: {}{more}. Nothing runs again. Add --current to read such \
+         inputs as they are now, or submit the job again",
+        format_count(changed.len() as u64, "input"),
+        names.join(", ")
+    )
+    .into())
 }
 
 fn print(jobs: &[eyas_client::view::JobView], global: &GlobalArgs) -> Result<(), CliError> {

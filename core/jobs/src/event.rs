@@ -199,6 +199,8 @@ pub enum Event {
     Retry {
         /// The job.
         job: JobId,
+        /// Present versions of some objects of the job, by their places. Tasks that run again read these.
+        current: Vec<(u32, ObjectSpec)>,
     },
     /// A client releases what an ended job keeps in the cluster.
     Release {

@@ -154,7 +154,7 @@ impl Jobs {
             Event::Claim { executor, task, places } => self.claim(executor, task, places),
             Event::Checked { executor, task, is_unchanged } => self.checked(executor, task, is_unchanged),
             Event::Cancel { job, tasks } => self.cancel(job, tasks),
-            Event::Retry { job } => self.retry(job),
+            Event::Retry { job, current } => self.retry(job, current),
             Event::Release { job } => self.release(job),
             Event::Forget { job } => self.forget(job),
             Event::Watched { job } => _ = self.watched.insert(job),

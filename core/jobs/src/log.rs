@@ -21,6 +21,13 @@ pub enum JournalRecord {
         /// The job.
         spec: Arc<JobSpec>,
     },
+    /// The same job with other versions of its objects. It replaces the job as it was submitted.
+    Objects {
+        /// The id of the job.
+        job: JobId,
+        /// The job.
+        spec: Arc<JobSpec>,
+    },
     /// What happened to a job.
     Entry {
         /// The job.

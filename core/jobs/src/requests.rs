@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use eyas_types::{JobId, ObjectId, Outcome, Status, TaskId};
+use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Status, TaskId};
 
 use crate::event::Effect;
 use crate::job::{Job, Phase, cut_output, output_bytes};
@@ -43,8 +43,8 @@ impl Jobs {
         }
     }
 
-    /// Runs failed and cancelled tasks of a job again.
-    pub(crate) fn retry(&mut self, id: JobId) {
+    /// Runs failed and cancelled tasks of a job again, with present versions of some objects.
+    pub(crate) fn retry(&mut self, id: JobId, current: Vec<(u32, ObjectSpec)>) {
         let now_us = self.now_us;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let tasks = job.failed_tasks();
@@ -54,6 +54,10 @@ impl Jobs {
         // Results before this entry are of earlier tries.
         self.flush();
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        if !current.is_empty() {
+            job.take_current(current);
+            self.effects.push(Effect::Write(JournalRecord::Objects { job: id, spec: job.spec.clone() }));
+        }
         let paused_us = job.paused_until(now_us);
         let ready = job.retry_these(&tasks, paused_us);
         self.borrow(id);

@@ -99,6 +99,9 @@ impl World {
                 self.log.insert(job, (spec, Vec::new()));
                 self.to_do.push_back(ToDo::Event(Event::Accepted { job }));
             }
+            Effect::Write(JournalRecord::Objects { job, spec }) => {
+                self.log.get_mut(&job).expect("a job is written before its objects").0 = spec;
+            }
             Effect::Write(JournalRecord::Entry { job, number, entry }) => {
                 let entries = &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
                 assert_eq!(entries.len() as u64, number, "entries have no gaps");
@@ -516,7 +519,9 @@ fn apply(world: &mut World, step: Step) {
             {
                 let job = job.id;
                 match step {
-                    Step::Retry(_) if !world.jobs.jobs[&job].is_released => world.tell(Event::Retry { job }),
+                    Step::Retry(_) if !world.jobs.jobs[&job].is_released => {
+                        world.tell(Event::Retry { job, current: Vec::new() })
+                    }
                     Step::Retry(_) => {}
                     _ => world.tell(Event::Release { job }),
                 }

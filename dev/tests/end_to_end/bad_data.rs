@@ -75,6 +75,32 @@ fn a_changed_file_is_another_object() {
 }
 
 #[test]
+fn a_retry_names_inputs_that_have_changed_and_reads_them_as_they_are_if_told() {
+    let mut cluster = Cluster::start(&[&[]]);
+    cluster.write("program", "cat $1 >&2; exit 1");
+    cluster.write("data", "data ");
+    let words = ["run", "--sandbox", "-i", "program", "--each", "data", "--", "sh", "program", "{}"];
+    cluster.run(&words).exits(1);
+    cluster.write("program", "cat $1; echo mended");
+    let refused = cluster.run(&["job", "retry", "1"]).exits(1);
+    refused.says(&["1 input of job 1 changed", "/program`", "--current"]);
+    assert_eq!(cluster.job("1")["state"], "failed", "nothing runs again");
+    cluster.run(&["job", "retry", "1", "--current"]).exits(0);
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "1.0"]).exits(0).stdout, "data mended\n");
+    // The journal has the new version, too.
+    cluster.write("program", "exit 1");
+    cluster.run(&words).exits(1);
+    cluster.write("program", "exit 2");
+    cluster.run(&["job", "retry", "2", "--current"]).exits(0);
+    cluster.run(&["job", "wait", "2"]).exits(1);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    cluster.run(&["job", "retry", "2"]).exits(0);
+    cluster.run(&["job", "wait", "2"]).exits(1).says(&["exit code 2"]);
+}
+
+#[test]
 fn an_unreadable_input_is_an_error_that_says_so() {
     let home = Home::new();
     let secret = home.write("secret", "secret");

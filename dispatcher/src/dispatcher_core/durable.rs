@@ -71,7 +71,7 @@ impl DispatcherCore {
     /// Gives a record to the journal.
     pub(super) fn write(&mut self, record: JournalRecord) {
         match &record {
-            JournalRecord::Job { .. } => {}
+            JournalRecord::Job { .. } | JournalRecord::Objects { .. } => {}
             JournalRecord::Entry { job, number, entry } => {
                 self.unwritten.insert((*job, *number), entry.clone());
                 self.writing = true;
@@ -117,7 +117,7 @@ impl DispatcherCore {
                         self.unwritten.remove(&entry);
                     }
                 }
-                WrittenRecord::Snapshot(_) | WrittenRecord::Forgotten(_) => {}
+                WrittenRecord::Objects(_) | WrittenRecord::Snapshot(_) | WrittenRecord::Forgotten(_) => {}
             }
         }
         self.replies.on_disk(written.len());

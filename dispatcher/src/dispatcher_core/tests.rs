@@ -265,7 +265,7 @@ async fn what_was_said_to_be_run_again_is_after_a_kill() {
     dispatcher.end(executor, task(job, 0), Outcome::of(Status::Exited(1)));
     dispatcher.end(executor, task(job, 1), wrote(1));
     assert_eq!(dispatcher.view(job).state, JobState::Failed);
-    assert_eq!(dispatcher.answer(FromClient::Retry { job }), ToClient::Done(1));
+    assert_eq!(dispatcher.answer(FromClient::Retry { job, current: Vec::new() }), ToClient::Done(1));
     dispatcher.restart();
     assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Succeeded]);
 }
@@ -299,7 +299,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     dispatcher.store(executor, &object);
     dispatcher.settle();
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
-    assert_eq!(dispatcher.answer(FromClient::Retry { job: second }), ToClient::Done(1));
+    assert_eq!(dispatcher.answer(FromClient::Retry { job: second, current: Vec::new() }), ToClient::Done(1));
     assert_eq!(dispatcher.phases(second), [Phase::Assigned]);
     // After a start there is no executor for the push: tasks continue, and read on demand.
     dispatcher.restart();
@@ -568,7 +568,7 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
         dispatcher.join(1);
     }
     // One that goes on is in memory again.
-    assert_eq!(dispatcher.answer(FromClient::Retry { job: jobs[0] }), ToClient::Done(1));
+    assert_eq!(dispatcher.answer(FromClient::Retry { job: jobs[0], current: Vec::new() }), ToClient::Done(1));
     assert_eq!(dispatcher.phases(jobs[0]), [Phase::Succeeded, Phase::Assigned]);
     let ToClient::Refused(why) = dispatcher.answer(FromClient::Forget { job: jobs[0] }) else { panic!("forgotten") };
     assert!(why.contains("still running") && why.contains("cancel"), "{why}");

@@ -49,7 +49,7 @@ impl RecentEntries {
                     recent.entries.retain(|entry| entry.job != job);
                     recent.bytes = recent.entries.iter().map(|entry| entry.bytes).sum();
                 }
-                JournalRecord::Job { .. } | JournalRecord::Snapshot { .. } => {}
+                JournalRecord::Job { .. } | JournalRecord::Objects { .. } | JournalRecord::Snapshot { .. } => {}
             }
         }
         while recent.bytes > MAX_RECENT_BYTES && recent.entries.len() > 1 {

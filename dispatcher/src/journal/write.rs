@@ -82,6 +82,10 @@ impl JournalWriter {
                 }
                 Ok(WrittenRecord::Job(*job))
             }
+            JournalRecord::Objects { job, spec } => {
+                put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
+                Ok(WrittenRecord::Objects(*job))
+            }
             JournalRecord::Entry { job, number, entry } => {
                 write.open_table(SUMMARIES)?.remove(job.0)?;
                 let large = appending.take_large(*job, entry, &mut write.open_table(OUTPUTS)?)?;

@@ -102,9 +102,10 @@ struct Plan {
     error: c_int,
 }
 
-/// Starts a command's program as the leader of a new session, without a terminal, with this standard input or an empty one, and these
-/// streams as its output, in the control groups with these member files and on these cores. Only the program,
-/// arguments, environment and folder of the command count. The process is killed if the calling thread ends first.
+/// Starts a command's program as the leader of a new session, without a terminal, with this standard input or an empty
+/// one, and these streams as its output, in the control groups with these member files and on these cores. Only the
+/// program, arguments, environment and folder of the command count. The process is killed if the calling thread ends
+/// first.
 ///
 /// # Errors
 /// The system's error; the process is gone then.

@@ -109,7 +109,7 @@ impl Run<'_> {
                 if let Some(audit) = &mut self.audit {
                     audit.retried(number);
                 }
-                self.tell_jobs(number, JobsEvent::Retry { job: JOB });
+                self.tell_jobs(number, JobsEvent::Retry { job: JOB, current: Vec::new() });
             }
         }
         retries

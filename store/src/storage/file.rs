@@ -36,7 +36,8 @@ pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<
     let version = version(&metadata, url, || Ok((statfs(path)?, statvfs(path)?)))?;
     if metadata.len() == 0 && has_content(path) {
         let message = format!(
-            "`{url}` has content, but the system says that its size is 0, as of files in /proc: copy it, and name the copy"
+            "`{url}` has content, but the system says that its size is 0, as of files in /proc: copy it, and name the \
+             copy"
         );
         return Err(StorageError::new(StorageErrorKind::Invalid, message));
     }
@@ -370,8 +371,8 @@ const OWN_INODES: [u32; 9] = [
 /// File systems that are remembered; at this number all are forgotten.
 const MAX_REMEMBERED_SYSTEMS: usize = 256;
 
-/// The number of a file system if its inodes are the same for all nodes. To ask a server for it takes as long as to look
-/// at a file, so it is remembered by the number of the device.
+/// The number of a file system if its inodes are the same for all nodes. To ask a server for it takes as long as to
+/// look at a file, so it is remembered by the number of the device.
 fn system_of(device: u64, look: impl FnOnce() -> rustix::io::Result<(StatFs, StatVfs)>) -> Option<u64> {
     static KNOWN: LazyLock<Mutex<HashMap<u64, Option<u64>>>> = LazyLock::new(Mutex::default);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

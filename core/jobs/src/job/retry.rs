@@ -1,7 +1,10 @@
 //! Running failed and cancelled tasks again: which ones may, and their moves.
 
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use eyas_types::{Input, InputFrom, ObjectSpec};
 
 use super::{Job, Phase, producer};
 
@@ -19,6 +22,34 @@ impl Job {
         }
         failed.retain(|index| !never.contains(index));
         failed
+    }
+
+    /// Places of the submitted objects that tasks read which may run again: of up to `most` such tasks, from the task
+    /// `from` on. Also the first task of the next part.
+    pub fn objects_to_retry(&self, from: u32, most: usize) -> (BTreeSet<u32>, Option<u32>) {
+        let mut tasks = self.failed_tasks().into_iter().filter(|index| *index >= from);
+        let (mut places, mut templates) = (BTreeSet::new(), BTreeSet::new());
+        let place = |input: &Input| match input.from {
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => Some(object),
+            InputFrom::Output { .. } | InputFrom::OutputPart { .. } => None,
+        };
+        for index in tasks.by_ref().take(most) {
+            let item = self.spec.items.get(index);
+            places.extend(item.inputs.iter().filter_map(place));
+            if templates.insert(item.template) {
+                places.extend(self.template_of(&item).inputs.iter().filter_map(place));
+            }
+        }
+        (places, tasks.next())
+    }
+
+    /// Takes other versions of objects, by their places.
+    pub(crate) fn take_current(&mut self, current: Vec<(u32, ObjectSpec)>) {
+        let spec = Arc::make_mut(&mut self.spec);
+        for (place, object) in current {
+            self.object_ids[place as usize] = object.id();
+            spec.objects[place as usize] = object;
+        }
     }
 
     fn lacks_for_good(&self, index: u32) -> bool {
