@@ -148,7 +148,7 @@ pub unsafe extern "C" fn eyas_task_add_input_of(
         let (id, file) =
             unsafe { (pointers::text(id, "the id")?.into(), pointers::optional_text(file, "the output")?) };
         let (output, index, name, range, records) = (file.map(Name::from), None, None, None, None);
-        fields.inputs.push(InputFields::Output { task: id, output, index, name, range, records });
+        fields.inputs.push(InputFields::Output { task: id, output, index, name, into: None, range, records });
         Ok(())
     })
 }

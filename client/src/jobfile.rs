@@ -40,6 +40,7 @@ use crate::draft::Draft;
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
+mod names;
 mod output;
 mod read;
 #[cfg(test)]
@@ -141,6 +142,8 @@ pub enum InputFields {
         index: Option<u32>,
         /// Name in the sandbox.
         name: Option<Name>,
+        /// The same for an array: `{index}` in it stands for the index of the task that writes the output.
+        into: Option<Name>,
         /// The bytes of the output that the task reads, such as `0-1GiB`; all if missing.
         range: Option<String>,
         /// The records of the output that the task reads, such as `1000-2000`; all if missing.
@@ -221,6 +224,7 @@ impl TaskFields {
         {
             words.push(Template::parse("{}"));
         }
+        names::check(draft, &template)?;
         let place = Array { template: draft.template(template)?, declared };
         let first = draft.len() as u32;
         match items {
@@ -452,7 +456,10 @@ impl TaskFields {
             InputFields::Named { path, name, range, records, broadcast } => {
                 (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
             }
-            InputFields::Output { task, output, index, name, range, records } => {
+            InputFields::Output { task, output, index, name, into, range, records } => {
+                if name.is_some() && into.is_some() {
+                    return Err(TaskFieldsError::NameAndInto(task.clone()));
+                }
                 let part = part_of(range.as_deref(), records.as_deref())?;
                 let (first, count, template) =
                     *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
@@ -475,7 +482,8 @@ impl TaskFields {
                     None => InputFrom::Output { task, output },
                     Some(part) => InputFrom::OutputPart { task, output, part },
                 };
-                inputs.extend(indices.map(|task| Input { from: from(task), name: name.clone() }));
+                let named = |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
+                inputs.extend(indices.map(|task| Input { from: from(task), name: named(task) }));
                 return Ok(());
             }
         };

@@ -139,6 +139,16 @@ pub enum TaskFieldsError {
     /// An input asks for the item of a task that has none.
     #[error("input `{0}` asks for the item, but the task has none: {NO_ITEM}")]
     NoItem(Name),
+    /// Outputs of several tasks would have one name in the sandbox of their reader.
+    #[error(
+        "the task reads several outputs that are all named `{0}`, and a pattern in its command would find one of them: \
+         give them different names, as with `into = \"parts/{{index}}\"`, or let the command read `{{inputs}}`, the \
+         list of all inputs"
+    )]
+    SameName(Name),
+    /// An input has both a name and a place.
+    #[error("the input from task `{0}` has both `name` and `into`: write one of them")]
+    NameAndInto(String),
     /// An input asks for a column that the item does not have.
     #[error("input `{path}` asks for column {column}, but the item has {columns}")]
     Column {

@@ -8,6 +8,40 @@ fn dispatcher() -> Cluster {
 }
 
 #[test]
+fn outputs_of_one_name_do_not_hide_each_other_from_their_reader() {
+    let cluster = Cluster::start(&[&[]]);
+    let array = |id: &str| {
+        format!(
+            r#"
+            [[task]]
+            id = "{id}"
+            array = "1-3"
+            command = ["sh", "-c", "echo $1 >cut.txt", "sh", "{{}}"]
+            outputs = [{{ file = "cut.txt", keep = "until-read" }}]
+            "#
+        )
+    };
+    let submit = |inputs: &str, script: &str, word: &str| {
+        let command = format!(r#"["sh", "-c", '{script}', "sh", "{word}"]"#);
+        let reader = format!("[[task]]\ninputs = [{inputs}]\nfolder = \"sandbox\"\ncommand = {command}\n");
+        let file = cluster.write("merge.toml", array("a") + &array("b") + &reader);
+        cluster.run(&["submit", "--wait", file.to_str().unwrap()])
+    };
+    let (all, two) = (r#"{ task = "a" }, { task = "b" }"#, r#"{ task = "a", index = 0 }, { task = "b", index = 2 }"#);
+    for (inputs, word) in [(all, ""), (two, ""), (two, "{input:1}")] {
+        submit(inputs, "cat *.txt", word).exits(1).says(&["all named `cut.txt`", "into", "{inputs}"]);
+    }
+    let into = r#"{ task = "a", into = "a/{index}.txt" }, { task = "b", into = "b/{index}.txt" }"#;
+    let cases = [(into, "cat */*.txt", ""), (all, "xargs cat <$1", "{inputs}"), (two, "cat $1", "{input:1} {input:2}")];
+    for (number, (inputs, script, word)) in cases.into_iter().enumerate() {
+        submit(inputs, script, word).exits(0);
+        let printed = cluster.run(&["task", "log", &format!("{}.6", number + 1)]).exits(0).stdout;
+        let expected = if inputs == two { "1\n3\n" } else { "1\n2\n3\n1\n2\n3\n" };
+        assert_eq!(printed, expected, "{inputs}");
+    }
+}
+
+#[test]
 fn mistakes_are_found_with_their_line() {
     let cluster = dispatcher();
     let tasks = "name = \"survey\"\n\n[[task]]\ncommand = [\"true\"]\n\n[[task]]\n";
