@@ -56,6 +56,19 @@ pub enum ClusterError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// The stores cannot be moved to where files of the cluster are safe.
+    #[error(
+        "the stores of the cluster are in {from}, which may be removed as a cache, and cannot be moved to {to} for \
+         files of the cluster: {source}. Move the folders n1, n2 and so on, or start the cluster without --dfs"
+    )]
+    Stores {
+        /// Where the stores are.
+        from: PathBuf,
+        /// Where they should be.
+        to: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// The access file is missing or cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -132,6 +145,30 @@ impl Cluster {
         }
     }
 
+    /// The folder for stores of a local cluster that is about to start. A cluster has one place for its stores, because
+    /// jobs keep outputs in them. It is the cache folder until the cluster is started with a file system; then the
+    /// stores move beside the access file, and stay there: users may remove a cache folder.
+    ///
+    /// # Errors
+    /// If the stores cannot be moved, or no variable says where the cache folder is.
+    pub fn stores_at_start(&self, has_files: bool) -> Result<PathBuf, ClusterError> {
+        let (own, cache) = (self.folder.clone(), self.stores()?);
+        if own == cache || !stores_in(&own).is_empty() {
+            return Ok(own);
+        }
+        if !has_files {
+            return Ok(cache);
+        }
+        for name in stores_in(&cache) {
+            std::fs::rename(cache.join(&name), own.join(&name)).map_err(|source| ClusterError::Stores {
+                from: cache.clone(),
+                to: own.clone(),
+                source,
+            })?;
+        }
+        Ok(own)
+    }
+
     /// The log of the cluster's processes that run in the background.
     pub fn log_path(&self) -> PathBuf {
         self.folder.join("log")
@@ -154,6 +191,13 @@ impl Cluster {
     pub fn access(&self) -> Result<Access, ClusterError> {
         Ok(Access::load(&self.access)?)
     }
+}
+
+/// Names of the folders of executors of a local cluster: `n1`, `n2` and so on.
+fn stores_in(folder: &Path) -> Vec<std::ffi::OsString> {
+    let is_of_executor = |name: &str| name.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_str().is_some_and(is_of_executor)).collect()
 }
 
 #[cfg(test)]

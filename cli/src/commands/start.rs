@@ -11,6 +11,7 @@ use eyas_client::types::{GPU, Resources};
 use eyas_client::{Cluster, ClusterError};
 use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
+use eyas_session::private::PrivateFolder;
 use eyas_session::{Access, AccessError, Relay, own_address};
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
@@ -141,11 +142,12 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
         say!("{executors} ready; log: {}", log.display());
         return Ok(());
     }
-    // Files of the cluster's file system must not be in a cache folder, which users may remove.
     if owned.ephemeral {
         refuse_used(cluster.folder(), cluster.access_path())?;
     }
-    let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
+    // The folder of a cluster may not exist yet.
+    PrivateFolder::make(cluster.folder())?;
+    let stores = cluster.stores_at_start(shape.node.dfs)?;
     let ephemeral = owned.ephemeral;
     let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;

@@ -66,6 +66,26 @@ fn a_cluster_keeps_no_lock_of_its_caller() {
 }
 
 #[test]
+fn a_cluster_finds_what_it_keeps_with_and_without_a_file_system() {
+    let home = Home::new();
+    let cluster = |words: &[&str]| home.eyas(&[&["--cluster", "test"][..], words].concat());
+    let ran = home.work().join("ran");
+    let command = format!(r#"["sh", "-c", 'echo ran >>"$1"; echo kept >out', "sh", "{}"]"#, ran.display());
+    home.write("job.toml", format!("[[task]]\ncommand = {command}\noutputs = [{{ file = \"out\", keep = true }}]\n"));
+    for (number, has_files) in [false, true, false, true].into_iter().enumerate() {
+        let start = ["start", "local", "--detach", "--nodes", "1", "--dfs"];
+        cluster(if has_files { &start } else { &start[..5] }).exits(0);
+        if number == 0 {
+            cluster(&["submit", "--wait", "job.toml"]).exits(0);
+        }
+        cluster(&["job", "get", "1", "--to", "got", "--force"]).exits(0);
+        assert_eq!(home.read("got/0/out"), "kept\n");
+        cluster(&["stop"]).exits(0);
+    }
+    assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n", "the task ran once");
+}
+
+#[test]
 fn a_dispatcher_can_be_detached() {
     let home = Home::new();
     let start = ["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0", "--detach"];
