@@ -240,7 +240,7 @@ impl ExecutorCore {
         if again {
             self.add_task(run.task, true);
         } else {
-            self.conclude(task, end.outcome);
+            self.report(task, end.outcome);
         }
         self.settle();
     }
@@ -262,16 +262,8 @@ impl ExecutorCore {
         let entry = self.tasks.get(&task).expect("a task is here until its end is reported");
         self.delivering_milli -= u64::from(entry.task.template.resources.cpus_milli);
         self.claims.remove(&task);
-        self.conclude(task, outcome);
+        self.report(task, outcome);
         self.settle();
-    }
-
-    /// Reports the end of a task. A task that was killed because this executor leaves goes back to the dispatcher.
-    fn conclude(&mut self, task: TaskId, outcome: Outcome) {
-        match outcome.status {
-            Status::Cancelled if self.leaving => self.give_back(task),
-            _ => self.report(task, outcome),
-        }
     }
 
     /// Measures the disk's free space, and sends a heartbeat if the last one was sent about `heartbeat` ago. Time is

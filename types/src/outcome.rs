@@ -365,6 +365,8 @@ pub enum Ended {
     Finished,
     /// The task is retried, on any executor.
     Again,
+    /// The task had started, and its executor was ended before it could end. It is tried again, behind other tasks.
+    Interrupted,
     /// The executor gave the task back before it started.
     Returned,
     /// The task failed quickly on this executor. The retry goes to an executor that has not tried the task, if there is

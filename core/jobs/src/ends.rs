@@ -26,7 +26,7 @@ impl Jobs {
     }
 
     /// The executor has done with a task, which goes back to waiting.
-    fn put_back(&mut self, executor: ExecutorId, task: TaskId, ended: Ended, ran_us: Option<u64>) {
+    pub(crate) fn put_back(&mut self, executor: ExecutorId, task: TaskId, ended: Ended, ran_us: Option<u64>) {
         if let Some(job) = self.jobs.get_mut(&task.job) {
             job.unassigned(task.index);
         }
@@ -62,7 +62,7 @@ impl Jobs {
         let is_cancelling = self.is_cancelling(task);
         if outcome.status == Status::Cancelled && !is_cancelling {
             // No user cancelled it: its executor has stopped or was killed with it, and another will run it.
-            return self.put_back(executor, task, Ended::Again, None);
+            return self.interrupted(executor, task, attempt, outcome.ran_us);
         }
         let is_lost = matches!(&outcome.status, Status::Failed(Failure { kind: FailureKind::Lost, .. }));
         if is_lost && !is_cancelling {

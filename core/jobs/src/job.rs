@@ -47,11 +47,12 @@ use crate::spec::JobSpec;
 const MAX_FAILURES: usize = 100;
 
 /// The phase of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Waits for an output of another task.
     Blocked,
     /// Waits for an executor.
+    #[default]
     Waiting,
     /// Assigned to an executor.
     Assigned,
@@ -87,8 +88,8 @@ impl Phase {
     }
 }
 
-/// The state of a task in memory. Its result is in the journal.
-#[derive(Clone, Copy, Debug)]
+/// The state of a task in memory; by default, of one that has not run. Its result is in the journal.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TaskState {
     /// The phase of the task.
     pub phase: Phase,
@@ -100,26 +101,14 @@ pub struct TaskState {
     pub recomputed: u16,
     /// Attempts that failed because an executor could not get a kept input.
     pub starved: u8,
+    /// Attempts that ended with their executors, which were ended in good order.
+    pub interrupted: u8,
     /// The executor that has it, or had it last.
     pub executor: Option<ExecutorId>,
     /// When it could first run, microseconds from the job's submission.
     pub ready_us: u64,
     /// When it was assigned. After its end, the number of the journal entry with its result.
     pub assigned_us: u64,
-}
-
-impl TaskState {
-    /// A task that has not run.
-    const NEW: TaskState = TaskState {
-        phase: Phase::Waiting,
-        failures: 0,
-        losses: 0,
-        recomputed: 0,
-        starved: 0,
-        executor: None,
-        ready_us: 0,
-        assigned_us: 0,
-    };
 }
 
 /// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
@@ -218,7 +207,7 @@ impl Job {
         let mut job = Job {
             id,
             object_ids: spec.objects.iter().map(ObjectSpec::id).collect(),
-            tasks: vec![TaskState::NEW; count],
+            tasks: vec![TaskState::default(); count],
             counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
             spec,
             retried: 0,

@@ -55,6 +55,6 @@ pub use job::{Job, JobSnapshot, JobSummary, Phase, RetainedOutput, TaskState, ou
 pub use jobs::{Config, Jobs};
 pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
 pub use log::{Entry, JobEnd, JournalRecord, Replay};
-pub use losses::MAX_LOSSES;
+pub use losses::{MAX_INTERRUPTIONS, MAX_LOSSES};
 pub use retention::MAX_UNCOVERED;
 pub use spec::{Compile, Extension, InvalidExpression, JobSpec, MAX_TERMS, SpecError, TaskError};

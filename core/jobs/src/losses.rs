@@ -1,4 +1,4 @@
-//! An executor is gone: for which of its tasks the loss counts, and which tasks run again.
+//! An executor is gone, or is ended: for which of its tasks that counts, and which tasks run again.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -6,7 +6,7 @@ use alloc::string::String;
 use core::cmp::Reverse;
 
 use eyas_types::outcome::FailureKind;
-use eyas_types::{ExecutorId, Outcome, Resources, Status, TaskId};
+use eyas_types::{Ended, ExecutorId, Outcome, Resources, Status, TaskId, units};
 
 use crate::event::Effect;
 use crate::job::Job;
@@ -14,6 +14,8 @@ use crate::jobs::Jobs;
 
 /// A task fails after this many executors were lost while it may have run on them.
 pub const MAX_LOSSES: u16 = 5;
+/// A task fails after this many executors were ended in good order while it ran on them.
+pub const MAX_INTERRUPTIONS: u8 = 8;
 
 impl Jobs {
     /// An executor is gone. If it was lost, with the resources `lost_with`, one of its tasks may be the cause.
@@ -51,6 +53,29 @@ impl Jobs {
             self.end(*task, 0, name.clone(), outcome);
         }
         self.effects.push(Effect::Left { executor });
+    }
+
+    /// A task has ended because its executor was ended. It starts again where it has more time than it has run.
+    pub(crate) fn interrupted(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, ran_us: u64) {
+        // Its end leaves room there, which is not to be filled.
+        self.effects.push(Effect::Drain { executor });
+        let Some(job) = self.jobs.get_mut(&task.job) else { return };
+        let state = &mut job.tasks[task.index as usize];
+        // What had not begun was not interrupted.
+        state.interrupted += u8::from(ran_us > 0);
+        let ran_us = Some(ran_us).filter(|ran_us| *ran_us > 0);
+        if state.interrupted < MAX_INTERRUPTIONS {
+            return self.put_back(executor, task, Ended::Interrupted, ran_us);
+        }
+        let name = self.name_of(executor);
+        let reason = format!(
+            "it was started {MAX_INTERRUPTIONS} times, and its node was ended each time, the last time {name} after {} \
+             of the task: a node of a pool ends at its --time-limit, so give the pool a longer one, or make the task \
+             shorter",
+            units::format_duration_us(ran_us.unwrap_or_default())
+        );
+        self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
+        self.end(task, attempt, name, Outcome::failed(FailureKind::Node, reason));
     }
 
     /// Which of an executor's tasks may have run. In the order of priority, then of assignment, these are the tasks

@@ -59,8 +59,10 @@ impl Scheduler {
             Event::TasksWithdrawn { tasks } => tasks.iter().for_each(|task| self.task_withdrawn(*task)),
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
-                if let (Some(executor), Some(ran_us)) = (self.state.executors.find(executor), ran_us) {
-                    self.state.learn_run_time(executor, task.job, ran_us);
+                match (ended, self.state.executors.find(executor), ran_us) {
+                    (Ended::Interrupted, _, Some(ran_us)) => self.state.note_interrupted(task, ran_us),
+                    (_, Some(executor), Some(ran_us)) => self.state.learn_run_time(executor, task.job, ran_us),
+                    _ => {}
                 }
                 self.task_ended(executor, task, ended, effects);
             }
@@ -309,6 +311,8 @@ impl Scheduler {
         match ended {
             Ended::Finished => self.state.forget(task),
             Ended::Again => self.enqueue(task, true),
+            // In front, it would be the first on the next node too, and keep the others from that.
+            Ended::Interrupted => self.enqueue(task, false),
             Ended::Returned => {
                 self.state.note_returned(task);
                 self.enqueue(task, true);

@@ -312,6 +312,7 @@ impl World {
                     0 => Ended::Again,
                     1 => Ended::Returned,
                     2 => Ended::Refused,
+                    3 => Ended::Interrupted,
                     _ => Ended::Finished,
                 };
                 self.end(executor, task, ended);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use eyas_jobs::{Job, Phase, RetainedOutput};
+use eyas_jobs::{Job, MAX_INTERRUPTIONS, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, ObjectLocations, WaitReason};
 use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
@@ -30,6 +30,7 @@ impl DispatcherCore {
             if scheduled.executor.is_none() {
                 because.extend(self.why_no_node_comes(&scheduled.need));
             }
+            because.extend(interruptions(job.tasks[task.index as usize].interrupted));
             if let Some(executor) = self.suspended_on(job, task.index) {
                 let name = &executor.name;
                 because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
@@ -218,6 +219,17 @@ impl DispatcherCore {
         });
         job.waits_for(index).into_iter().filter_map(why).chain(of_others).take(MAX_NAMES).collect()
     }
+}
+
+/// What it means that nodes were ended while a task ran on them.
+fn interruptions(times: u8) -> Option<String> {
+    (times > 0).then(|| {
+        format!(
+            "Of {MAX_INTERRUPTIONS} starts after which it fails, {times} were in vain: its node was ended before the \
+             task could end. It starts only where more time is left than it has run; if that is nowhere, give the pool \
+             a longer --time-limit."
+        )
+    })
 }
 
 /// A reason why a task cannot run on some executors, and their number.

@@ -1,5 +1,4 @@
-//! The core with a journal of its own, told by hand what happens; a kill is the end of one core, and a second that
-//! takes up the same journal.
+//! The core with a journal of its own, told by hand what happens. After a kill, another core takes up the journal.
 
 use std::sync::mpsc as std_mpsc;
 
@@ -19,6 +18,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
 use crate::journal::JournalOptions;
+mod interrupted;
 
 struct Dispatcher {
     core: DispatcherCore,

@@ -18,7 +18,7 @@ impl Job {
         let (first, had_objects) = (self.tasks.len() as u32, self.object_ids.len());
         Arc::make_mut(&mut self.spec).extend(extension)?;
         self.object_ids.extend(self.spec.objects[had_objects..].iter().map(ObjectSpec::id));
-        self.tasks.resize(self.spec.items.len(), TaskState::NEW);
+        self.tasks.resize(self.spec.items.len(), TaskState::default());
         self.counts.waiting += self.tasks.len() as u64 - u64::from(first);
         let freed = self.find_dependencies(first);
         self.count_unread(first);

@@ -257,7 +257,7 @@ impl Job {
         for index in again {
             let state = &mut self.tasks[*index as usize];
             state.recomputed += 1;
-            (state.failures, state.losses) = (0, 0);
+            (state.failures, state.losses, state.interrupted) = (0, 0, 0);
             self.enter(*index, Phase::Waiting);
             for dependent in self.dependents.get(index).cloned().unwrap_or_default() {
                 if matches!(self.tasks[dependent as usize].phase, Phase::Waiting | Phase::Blocked) {

@@ -70,7 +70,7 @@ impl Job {
             let unmet: BTreeSet<u32> =
                 producers.filter(|task| self.tasks[*task as usize].phase != Phase::Succeeded).collect();
             let state = &mut self.tasks[*index as usize];
-            (state.failures, state.losses) = (0, 0);
+            (state.failures, state.losses, state.interrupted) = (0, 0, 0);
             if unmet.is_empty() {
                 self.enter(*index, Phase::Waiting);
                 ready.push(*index);

@@ -87,8 +87,8 @@ impl<'a> Pairing<'a> {
         self.input_bytes().saturating_add(self.need.resources.disk_bytes) <= self.executor.free_disk_bytes
     }
 
-    /// Whether the task can end before the executor is ended, by the mean of its job or its own timeout, whichever is
-    /// shorter. `is_behind`: behind the tasks that are there. A task whose run time is not known may start.
+    /// Whether the task can end before the executor is ended, by its [expected](SchedulerState::expected_seconds) time.
+    /// `is_behind`: behind the tasks that are there. A task whose run time is not known may start.
     fn has_time(&self, is_behind: bool) -> bool {
         if self.executor.left_us == u64::MAX {
             return true;
@@ -188,12 +188,14 @@ impl Facts for Pairing<'_> {
 }
 
 impl SchedulerState {
-    /// Seconds that a task runs at most, on an executor with that slowness: the mean of its job, or its own timeout if
-    /// that is shorter. 0 if the mean is not known.
+    /// Seconds that a task runs on an executor with that slowness: the mean of its job, or its own timeout if that is
+    /// shorter; but at least as long as it ran before it was interrupted. 0 if none of that is known.
     pub fn expected_seconds(&self, task: TaskKey, slowness: f64) -> f64 {
-        let usual = self.run_times.seconds(self.queue[task].id.job, slowness);
+        let id = self.queue[task].id;
+        let usual = self.run_times.seconds(id.job, slowness);
         let timeout_us = self.need_of(task).need.timeout_us;
-        timeout_us.map_or(usual, |timeout_us| usual.min(timeout_us as f64 / 1e6))
+        let at_most = timeout_us.map_or(usual, |timeout_us| usual.min(timeout_us as f64 / 1e6));
+        at_most.max(self.run_times.at_least(id))
     }
 
     /// Evaluates what is fixed between a new class and all executors.

@@ -277,6 +277,7 @@ impl SchedulerState {
     /// Forgets a task in transition.
     pub fn forget(&mut self, task: TaskKey) {
         let task = self.queue.remove(task);
+        self.run_times.forget_task(task.id);
         task.inputs.as_slice().iter().for_each(|input| self.catalog.release(*input));
     }
 
@@ -297,6 +298,13 @@ impl SchedulerState {
             let slowness = &mut self.executors.get_mut(executor).slowness;
             *slowness = run_times::moved_slowness(*slowness, ratio);
         }
+    }
+
+    /// A task had run for `ran_us` when its executor was ended.
+    pub fn note_interrupted(&mut self, task: TaskId, ran_us: u64) {
+        self.run_times.interrupted(task, ran_us as f64 / 1e6);
+        // Until the times left are reported again.
+        self.is_short_of_time = true;
     }
 
     /// An assigned task was returned without having been tried.

@@ -1,6 +1,7 @@
-//! How long the tasks of each job run, learned from those that have ended.
+//! How long the tasks of each job run, learned from those that have ended, and how long single tasks have run that were
+//! interrupted.
 
-use eyas_types::JobId;
+use eyas_types::{JobId, TaskId};
 
 use crate::hash::Map;
 
@@ -18,6 +19,8 @@ pub(crate) struct RunTimes {
     of_job: Map<JobId, f64>,
     /// No job has a longer mean, seconds.
     longest: f64,
+    /// The longest interrupted run of tasks that have not ended, seconds: they run longer than that.
+    interrupted: Map<TaskId, f64>,
 }
 
 impl RunTimes {
@@ -48,9 +51,24 @@ impl RunTimes {
         self.longest = self.of_job.values().copied().fold(0.0, f64::max);
     }
 
-    /// Seconds that no job's tasks exceed on average.
+    /// A task had run for `seconds` when its executor was ended.
+    pub(super) fn interrupted(&mut self, task: TaskId, seconds: f64) {
+        let longest = self.interrupted.entry(task).or_default();
+        *longest = longest.max(seconds);
+    }
+
+    pub(super) fn forget_task(&mut self, task: TaskId) {
+        self.interrupted.remove(&task);
+    }
+
+    /// Seconds that the task runs at least.
+    pub(super) fn at_least(&self, task: TaskId) -> f64 {
+        self.interrupted.get(&task).copied().unwrap_or_default()
+    }
+
+    /// Seconds that no job's tasks exceed on average, and that no task has run.
     pub fn longest(&self) -> f64 {
-        self.longest
+        self.interrupted.values().copied().fold(self.longest, f64::max)
     }
 
     /// Seconds that a task of the job computes on an executor whose tasks run `slowness` times as long as others'; 0

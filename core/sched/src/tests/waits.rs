@@ -361,6 +361,37 @@ fn no_task_starts_that_would_not_end_before_its_executor_does() {
 }
 
 #[test]
+fn a_task_that_was_interrupted_needs_more_time_than_it_has_run_and_goes_behind_others() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        scheduler.join(1, 1);
+        let times = |left_us: u64| Event::TimesLeft { executors: [(ExecutorId(1), left_us)].into() };
+        scheduler.run(times(60 * SECOND_US));
+        assert_eq!(assigned(&scheduler.submit(0, &[])), [(1, 0)], "{policy}");
+        scheduler.run(times(SECOND_US / 2));
+        // It has run for a second.
+        assert_eq!(assigned(&scheduler.end(1, 0, Ended::Interrupted)), [], "{policy}: it would be interrupted again");
+        assert_eq!(
+            scheduler.explain_task(task(0)).unwrap().waits,
+            Some(WaitReason::Unmatched(vec![(Mismatch::Time, 1)])),
+            "{policy}"
+        );
+        let waiting = |us: u64| scheduler.unstarted_by_need(us).iter().map(|class| class.tasks).sum::<u64>();
+        assert_eq!((waiting(2 * SECOND_US), waiting(SECOND_US / 2)), (1, 0), "{policy}");
+        assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}: nothing is known of other tasks");
+        scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) });
+        scheduler.submit(2, &[]);
+        assert_eq!(assigned(&scheduler.end(1, 1, Ended::Interrupted)), [], "{policy}");
+        scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) });
+        let mut order = assigned(&scheduler.join(2, 1));
+        for ended in 0..3 {
+            order.extend(assigned(&scheduler.finish(2, order[ended].1)));
+        }
+        assert_eq!(order, [(2, 0), (2, 2), (2, 1)], "{policy}");
+    }
+}
+
+#[test]
 fn tasks_start_again_where_there_is_time_again() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);

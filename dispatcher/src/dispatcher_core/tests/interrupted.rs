@@ -1,0 +1,26 @@
+//! Tasks whose nodes are ended while they run.
+
+use super::*;
+
+#[tokio::test]
+async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit(1);
+    for times in 1..=jobs::MAX_INTERRUPTIONS {
+        let executor = dispatcher.join(1);
+        assert_eq!(dispatcher.phases(job), [Phase::Assigned]);
+        let interrupted = Outcome { ran_us: 55_000_000, ..Outcome::of(Status::Cancelled) };
+        dispatcher.end(executor, task(job, 0), interrupted);
+        if times == 1 {
+            let asked = FromClient::Explain { task: task(job, 0) };
+            let ToClient::Explained(explained) = dispatcher.answer(asked) else { panic!("no explanation") };
+            let because = explained.because.join(" ");
+            assert!(because.contains("Of 8 starts after which it fails, 1 were in vain"), "{because}");
+        }
+        dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+    }
+    assert_eq!(dispatcher.phases(job), [Phase::Failed]);
+    let status = dispatcher.log(task(job, 0)).outcome.status.to_string();
+    assert!(status.contains("started 8 times") && status.contains("after 55.00 s"), "{status}");
+    assert!(status.contains("--time-limit"), "{status}");
+}
