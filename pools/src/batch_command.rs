@@ -17,6 +17,25 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 /// Most bytes of a message that are shown.
 const MAX_MESSAGE_BYTES: usize = 2_000;
 
+/// Words in the messages of commands that have lost the batch system, rather than were refused by it.
+const LOST_WORDS: &[&str] = &[
+    "timed out",
+    "timeout",
+    "time-out",
+    "contact",
+    "connect",
+    "communicat",
+    "commlib",
+    "receiv",
+    "transmi",
+    "reset by",
+    "closed by",
+    "broken pipe",
+    "end of file",
+    "protocol",
+    "commit",
+];
+
 /// A command of a batch system did not do its work.
 #[derive(Clone, Debug, Error)]
 pub enum BatchError {
@@ -46,6 +65,12 @@ pub enum BatchError {
         /// Name of the program.
         program: String,
         /// What it has printed.
+        says: String,
+    },
+    /// No host has started a node, and none will start one later.
+    #[error("`ssh` failed: {says}")]
+    NoHost {
+        /// The failures, by hosts.
         says: String,
     },
     /// Its output is not understood.
@@ -82,6 +107,24 @@ impl BatchError {
     /// A file or folder cannot be used.
     pub(crate) fn file(path: &std::path::Path, why: &io::Error) -> Self {
         BatchError::File { path: path.display().to_string(), why: why.to_string() }
+    }
+
+    /// Whether what was asked for may have been done, or may still be done: there was no answer, or none that is
+    /// understood.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            BatchError::Slow { .. } | BatchError::Unknown { .. } => true,
+            BatchError::Failed { says, .. } => {
+                let says = says.to_lowercase();
+                LOST_WORDS.iter().any(|word| says.contains(word))
+            }
+            BatchError::Kubernetes(why) => why.leaves_open(),
+            BatchError::Missing { .. }
+            | BatchError::NotStarted { .. }
+            | BatchError::NoHost { .. }
+            | BatchError::File { .. }
+            | BatchError::ForeignOptions { .. } => false,
+        }
     }
 
     /// The output of `program` is not understood.
@@ -182,6 +225,33 @@ mod tests {
         let error = run_ok("sh", &words).await.unwrap_err();
         assert_eq!(error.to_string(), "`sh` failed: b");
         assert!(matches!(run("no-such-program", &[]).await, Err(BatchError::Missing { .. })));
+    }
+
+    #[test]
+    fn only_a_refusal_says_that_nothing_was_done() {
+        let failed = |says: &str| BatchError::Failed { program: "sbatch".into(), says: says.into() }.leaves_open();
+        let slow = BatchError::Slow { program: "sbatch".into() };
+        assert!(slow.leaves_open() && BatchError::unknown("sbatch", "welcome").leaves_open());
+        for lost in [
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            "error: commlib error: got select error (Connection reset by peer)",
+            "qsub: End of File",
+            "qsub: Batch protocol error",
+            "ERROR: Failed to commit job submission into the queue.",
+            "Timeout, server node7 not responding.",
+        ] {
+            assert!(failed(lost), "{lost}");
+        }
+        for refused in [
+            "sbatch: error: Batch job submission failed: Invalid partition name specified",
+            "Unable to run job: unknown queue \"x\". Exiting.",
+            "qsub: Unknown queue MSG=cannot locate queue",
+            "ERROR: on Line 3 of submit file",
+        ] {
+            assert!(!failed(refused), "{refused}");
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! A batch job that runs one command and belongs to no pool: a dispatcher that must not run on a login node.
 
 use std::fmt::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +8,9 @@ use std::time::Duration;
 use eyas_wire::pool::PoolOptions;
 
 use crate::batch_command::BatchError;
-use crate::request::{BatchJob, RequestPlan, write_private};
+use crate::request::{BatchJob, MAX_UNKNOWN, RequestPlan, make_private_folder, new_mark, write_private};
 use crate::script::quoted;
-use crate::systems::{self, BatchState, BatchSystem};
+use crate::systems::{self, BatchState, BatchSystem, Submission};
 
 /// File in the job's folder with the exit code of the command.
 const STATUS: &str = "status";
@@ -28,10 +27,12 @@ pub struct LoneCommand {
     pub variables: Vec<(String, String)>,
 }
 
-/// A submitted job.
+/// A job, which may have been submitted.
 pub struct LoneJob {
     system: Arc<dyn BatchSystem>,
-    job: BatchJob,
+    plan: RequestPlan,
+    /// The job in the batch system, once that is known.
+    job: Option<BatchJob>,
 }
 
 /// The state of a job.
@@ -46,34 +47,63 @@ pub enum LoneState {
 }
 
 impl LoneJob {
-    /// Submits a job with the time limit, size and verbatim options of `options`. Script and output are in `folder`,
-    /// which the batch system's hosts must share.
+    /// Writes the script of a job with the time limit, size and verbatim options of `options`. Script and output are in
+    /// `folder`, which the batch system's hosts must share. Without the folder, a job that starts ends at once.
     ///
     /// # Errors
-    /// If a file cannot be written, or the batch system refuses the job.
-    pub async fn submit(folder: &Path, command: &LoneCommand, options: PoolOptions) -> Result<Self, BatchError> {
+    /// If a file cannot be written.
+    pub fn write(folder: &Path, command: &LoneCommand, options: PoolOptions) -> Result<Self, BatchError> {
         let unknown = || BatchError::Missing { program: options.system.clone() };
         let system = systems::of(&options).ok_or_else(unknown)?;
         let plan = RequestPlan {
             pool: command.name.clone(),
             number: 0,
             nodes: 1,
+            mark: new_mark(),
             options: Arc::new(options),
             excluded: Vec::new(),
             folder: folder.to_owned(),
             eyas: PathBuf::new(),
         };
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|why| BatchError::file(folder, &why))?;
+        make_private_folder(folder)?;
         let text = script(&plan, command, &*system);
         write_private(&plan.script(), text.as_bytes(), 0o700).map_err(|why| BatchError::file(&plan.script(), &why))?;
-        let job = system.submit(&plan).await?;
-        Ok(LoneJob { system, job })
+        Ok(LoneJob { system, plan, job: None })
     }
 
-    /// The batch system's id of the job.
-    pub fn id(&self) -> &str {
-        &self.job.id
+    /// Submits the job. If the batch system does not say what became of that, looks for the job until the batch system
+    /// has said three times in a row that it does not have it.
+    ///
+    /// # Errors
+    /// If the batch system refuses the job.
+    pub async fn submit(&mut self) -> Result<(), BatchError> {
+        let why = match systems::submit(&*self.system, &self.plan).await {
+            Submission::Accepted(job) => {
+                self.job = Some(job);
+                return Ok(());
+            }
+            Submission::Refused(why) => return Err(why),
+            Submission::Unclear(why) => why,
+        };
+        tracing::warn!("{why}: looking for the job {}", self.plan.name());
+        let mut absent = 0;
+        while absent < MAX_UNKNOWN {
+            tokio::time::sleep(self.ask_every()).await;
+            match self.system.find(&self.plan).await {
+                Ok(Some(job)) => {
+                    self.job = Some(job);
+                    return Ok(());
+                }
+                Err(silent) if silent.leaves_open() => absent = 0,
+                _ => absent += 1,
+            }
+        }
+        Err(why)
+    }
+
+    /// The batch system's id of the job, or its name while the id is not known.
+    pub fn id(&self) -> String {
+        self.job.as_ref().map_or_else(|| self.plan.name(), |job| job.id.clone())
     }
 
     /// Time between two questions for the state.
@@ -86,7 +116,8 @@ impl LoneJob {
     /// # Errors
     /// If the batch system does not answer.
     pub async fn state(&self) -> Result<LoneState, BatchError> {
-        let reports = self.system.states(std::slice::from_ref(&self.job)).await?;
+        let Some(job) = &self.job else { return Ok(LoneState::Waits(None)) };
+        let reports = self.system.states(std::slice::from_ref(job)).await?;
         Ok(match reports.into_iter().next().map(|report| report.state) {
             Some(BatchState::Pending(says)) => LoneState::Waits(says),
             Some(BatchState::Running | BatchState::Starting(_)) => LoneState::Runs,
@@ -95,27 +126,34 @@ impl LoneJob {
         })
     }
 
-    /// Ends the job.
+    /// Ends the job, if the batch system has it.
     ///
     /// # Errors
     /// If the batch system refuses, or does not answer.
     pub async fn withdraw(&self) -> Result<(), BatchError> {
-        self.system.withdraw(std::slice::from_ref(&self.job)).await
+        let job = match &self.job {
+            Some(job) => Some(job.clone()),
+            None => self.system.find(&self.plan).await?,
+        };
+        match job {
+            Some(job) => self.system.withdraw(&[job]).await,
+            None => Ok(()),
+        }
     }
 
     /// The exit code of the command, once it has ended.
     pub fn exit_code(&self) -> Option<u8> {
-        std::fs::read_to_string(self.job.folder.join(STATUS)).ok()?.trim().parse().ok()
+        std::fs::read_to_string(self.plan.folder.join(STATUS)).ok()?.trim().parse().ok()
     }
 
     /// File with the standard output of the command.
     pub fn stdout(&self) -> PathBuf {
-        self.job.folder.join("stdout")
+        self.plan.folder.join("stdout")
     }
 
     /// File with the standard error of the command.
     pub fn stderr(&self) -> PathBuf {
-        self.job.folder.join("stderr")
+        self.plan.folder.join("stderr")
     }
 }
 
@@ -123,6 +161,8 @@ fn script(plan: &RequestPlan, command: &LoneCommand, system: &dyn BatchSystem) -
     let mut script = String::from("#!/bin/sh\n");
     let mut line = |text: &str| _ = writeln!(script, "{text}");
     system.directives(plan).iter().for_each(|directive| line(directive));
+    // Without its folder, the job is no longer wanted.
+    line(&format!("test -e {} || exit 1", quoted(&plan.script().display().to_string())));
     let folder = quoted(&command.working_folder.display().to_string());
     line(&format!("cd {folder} || exit 1"));
     for (name, value) in &command.variables {

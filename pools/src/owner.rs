@@ -13,15 +13,15 @@ use eyas_wire::view::pool::PoolView;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::batch_command::BatchError;
 use crate::clock::PoolClock;
 use crate::cluster::{ClusterState, FittingWork, MAX_POOLS, PoolNodeState, PoolOrder};
-use crate::pool::{Pool, PoolAction, PoolStatus};
+use crate::pool::{Pool, PoolAction, PoolStatus, TRIED_MARK};
 use crate::request::{BatchJob, RequestPlan};
 use crate::store::{self, PoolFolder};
-use crate::systems::{self, BatchReport, BatchSystem};
+use crate::systems::{self, BatchReport, BatchSystem, Submission};
 
 mod answers;
 
@@ -33,8 +33,10 @@ const MAX_COMMANDS: usize = 4;
 const MAX_NAME: usize = 64;
 /// Bytes of a log that are sent, from its end.
 const MAX_LOG_BYTES: u64 = 1 << 20;
-/// Time to withdraw requests when the cluster stops.
-const STOP_DEADLINE: Duration = Duration::from_secs(30);
+/// Time to withdraw requests when the cluster stops. `eyas stop` waits 30 s.
+const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// Commands that run when the cluster stops are ended after this time. What they have submitted is looked for.
+const COMMANDS_DEADLINE: Duration = Duration::from_secs(5);
 /// Time between two looks whether all commands have ended, when the cluster stops.
 const COMMANDS_PAUSE: Duration = Duration::from_millis(10);
 /// Time after which deadlines of requests are checked.
@@ -163,7 +165,7 @@ enum Finished {
     Submitted {
         pool: String,
         number: u64,
-        answer: Result<BatchJob, BatchError>,
+        answer: Submission,
         /// Hosts that were passed over, and why.
         failed_hosts: Vec<(String, String)>,
     },
@@ -171,6 +173,8 @@ enum Finished {
         scope: Scope,
         asked: Vec<(String, u64)>,
         answer: Result<Vec<BatchReport>, BatchError>,
+        /// Pools and numbers of unclear requests that were looked for.
+        found: Vec<(String, u64, Result<Option<BatchJob>, BatchError>)>,
     },
     Tried {
         name: String,
@@ -196,11 +200,13 @@ struct OpenJobs {
     /// Pool and number of each request.
     asked: Vec<(String, u64)>,
     jobs: Vec<BatchJob>,
+    /// Unclear requests, which are looked for.
+    unclear: Vec<RequestPlan>,
 }
 
 impl OpenJobs {
     fn of(system: &Arc<dyn BatchSystem>) -> Self {
-        OpenJobs { system: system.clone(), asked: Vec::new(), jobs: Vec::new() }
+        OpenJobs { system: system.clone(), asked: Vec::new(), jobs: Vec::new(), unclear: Vec::new() }
     }
 }
 
@@ -264,7 +270,10 @@ impl Owner {
             self.act(actions).await;
         }
         if tokio::time::timeout(STOP_DEADLINE, self.withdraw_all(&mut results)).await.is_err() {
-            tracing::warn!("some requests for nodes are not withdrawn in time");
+            tracing::warn!(
+                "some requests for nodes are not withdrawn in time: their jobs end at once when they start, and they \
+                 are withdrawn when the cluster starts again"
+            );
         }
     }
 
@@ -300,7 +309,7 @@ impl Owner {
                     with(pool, actions, |pool, actions| pool.submitted(now_us, number, answer, actions));
                 }
             }
-            Finished::States { scope, asked, answer } => {
+            Finished::States { scope, asked, answer, found } => {
                 if let Some(ask) = self.asks.get_mut(&scope) {
                     ask.is_running = false;
                 }
@@ -318,6 +327,10 @@ impl Owner {
                             pool.states_unknown(now_us, &why);
                         }
                     }
+                }
+                for (name, number, answer) in found {
+                    let Some(pool) = self.pools.get_mut(&name) else { continue };
+                    with(pool, actions, |pool, actions| pool.looked_for(now_us, number, answer, actions));
                 }
             }
             Finished::Tried { name, options, answer, reply } => {
@@ -431,7 +444,7 @@ impl Owner {
         let now_us = self.clock.now_us();
         let (mut scopes, mut due) = (BTreeSet::new(), BTreeMap::<Scope, OpenJobs>::new());
         // This is called after every event, so requests are listed only when they are asked for.
-        for pool in self.pools.values().filter(|pool| pool.open_jobs().next().is_some()) {
+        for pool in self.pools.values().filter(|pool| pool.has_open()) {
             let scope = (pool.options.system.clone(), pool.system.scope(&pool.options));
             let next_us = now_us + pool.system.ask_every().as_micros() as u64;
             let ask = self.asks.entry(scope.clone()).or_insert(Ask { next_us, is_running: false });
@@ -441,17 +454,28 @@ impl Owner {
                     jobs.asked.push((pool.name.clone(), number));
                     jobs.jobs.push(job.clone());
                 }
+                jobs.unclear.extend(pool.unclear(now_us));
             }
             scopes.insert(scope);
         }
         self.asks.retain(|scope, ask| ask.is_running || scopes.contains(scope));
-        for (scope, OpenJobs { system, asked, jobs }) in due {
+        for (scope, OpenJobs { system, asked, jobs, unclear }) in due {
             let next_us = now_us + system.ask_every().as_micros() as u64;
             self.asks.insert(scope.clone(), Ask { next_us, is_running: true });
             let finished = self.finished.clone();
             tokio::spawn(async move {
-                let answer = system.states(&jobs).await;
-                let _ = finished.send(Finished::States { scope, asked, answer });
+                let answer = if jobs.is_empty() { Ok(Vec::new()) } else { system.states(&jobs).await };
+                let mut found = Vec::new();
+                for plan in unclear {
+                    let answer = system.find(&plan).await;
+                    // A batch system that is silent is not asked again for each request.
+                    let is_silent = answer.as_ref().is_err_and(BatchError::leaves_open);
+                    found.push((plan.pool, plan.number, answer));
+                    if is_silent {
+                        break;
+                    }
+                }
+                let _ = finished.send(Finished::States { scope, asked, answer, found });
             });
         }
     }
@@ -483,22 +507,50 @@ impl Owner {
     /// dispatcher.
     async fn withdraw_all(&mut self, results: &mut mpsc::UnboundedReceiver<Finished>) {
         self.commands.close();
-        while self.commands.available_permits() < MAX_COMMANDS {
-            tokio::time::sleep(COMMANDS_PAUSE).await;
-        }
+        self.pools.values_mut().for_each(Pool::unwant_all);
+        let commands_end = async {
+            while self.commands.available_permits() < MAX_COMMANDS {
+                tokio::time::sleep(COMMANDS_PAUSE).await;
+            }
+        };
+        let _ = tokio::time::timeout(COMMANDS_DEADLINE, commands_end).await;
         while let Ok(finished) = results.try_recv() {
             self.finished(finished, &mut Vec::new());
         }
-        for pool in self.pools.values_mut() {
-            let jobs = pool.jobs_without_nodes();
-            if !jobs.is_empty()
-                && let Err(why) = pool.system.withdraw(&jobs).await
-            {
-                tracing::warn!("requests of pool {} are not withdrawn: {why}", pool.name);
+        // A batch system that is silent must not keep others from being told.
+        let mut work = JoinSet::new();
+        for pool in self.pools.values() {
+            let (name, system, jobs) = (pool.name.clone(), pool.system.clone(), pool.jobs_without_nodes());
+            let unclear: Vec<_> = pool.unclear(self.clock.now_us()).collect();
+            work.spawn(async move { (name, withdraw_open(&*system, jobs, unclear).await) });
+        }
+        while let Some(Ok((name, answer))) = work.join_next().await {
+            let Some(pool) = self.pools.get_mut(&name) else { continue };
+            match answer {
+                Ok(()) => pool.end_all(),
+                Err(why) => tracing::warn!("requests of pool {name} are not withdrawn: {why}"),
             }
-            pool.end_all();
         }
     }
+}
+
+/// Ends requests that the batch system has, and those that it may have.
+async fn withdraw_open(
+    system: &dyn BatchSystem,
+    mut jobs: Vec<BatchJob>,
+    unclear: Vec<RequestPlan>,
+) -> Result<(), BatchError> {
+    let mut answer = Ok(());
+    if !jobs.is_empty() {
+        answer = system.withdraw(&std::mem::take(&mut jobs)).await;
+    }
+    for plan in unclear {
+        jobs.extend(system.find(&plan).await?);
+    }
+    if !jobs.is_empty() {
+        answer = answer.and(system.withdraw(&jobs).await);
+    }
+    answer
 }
 
 /// Has a pool do something, and collects what follows.
@@ -508,15 +560,21 @@ fn with(pool: &mut Pool, actions: &mut Vec<(String, PoolAction)>, work: impl FnO
     actions.extend(own.into_iter().map(|action| (pool.name.clone(), action)));
 }
 
-async fn submit_one(system: &dyn BatchSystem, plan: RequestPlan, issue: AccessIssuer) -> Result<BatchJob, BatchError> {
-    let (script, access) = (plan.script(), plan.access());
+async fn submit_one(system: &dyn BatchSystem, plan: RequestPlan, issue: AccessIssuer) -> Submission {
+    match write_files(system, &plan, issue).await {
+        Ok(()) => systems::submit(system, &plan).await,
+        Err(why) => Submission::Refused(why),
+    }
+}
+
+async fn write_files(system: &dyn BatchSystem, plan: &RequestPlan, issue: AccessIssuer) -> Result<(), BatchError> {
     // Keys are written to the disk.
     let issued = tokio::task::spawn_blocking(move || issue()).await;
+    let unusable = |path: PathBuf, why: String| BatchError::File { path: path.display().to_string(), why };
     let content = match issued {
         Ok(Ok(content)) => content,
-        Ok(Err(why)) => return Err(BatchError::File { path: access.display().to_string(), why: why.to_string() }),
-        Err(why) => return Err(BatchError::File { path: script.display().to_string(), why: why.to_string() }),
+        Ok(Err(why)) => return Err(unusable(plan.access(), why.to_string())),
+        Err(why) => return Err(unusable(plan.script(), why.to_string())),
     };
-    plan.write(system, &content)?;
-    system.submit(&plan).await
+    plan.write(system, &content)
 }

@@ -13,10 +13,11 @@ use eyas_wire::view::pool::{DepartedNodeView, PoolEventView};
 
 use crate::batch_command::BatchError;
 use crate::cluster::{FittingWork, NodeShape, PoolNodeState, PoolOrder};
-use crate::request::{BatchJob, HOST_FILE, PoolRequest, RequestPhase, RequestPlan};
+use crate::request::{BatchJob, HOST_FILE, MAX_UNKNOWN, PoolRequest, RequestPhase, RequestPlan, SCRIPT};
 use crate::store::{PoolCounts, PoolFolder, StoredPool};
-use crate::systems::{BatchReport, BatchState, BatchSystem};
+use crate::systems::{BatchReport, BatchState, BatchSystem, Submission};
 use hosts::FailedHosts;
+pub(crate) use requests::TRIED_MARK;
 
 mod hosts;
 mod requests;

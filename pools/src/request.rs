@@ -1,5 +1,7 @@
 //! A request for nodes, and its folder on disk: the script, what the nodes print, and the request's state.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,8 +15,14 @@ use crate::batch_command::BatchError;
 use crate::script;
 use crate::systems::BatchSystem;
 
+/// A request that the batch system does not know this many times in a row is over.
+pub(crate) const MAX_UNKNOWN: u32 = 3;
+
 /// File with the state of a request.
 const STATE: &str = "request.toml";
+
+/// File with the script of a request.
+pub(crate) const SCRIPT: &str = "script.sh";
 
 /// File with the name of the host of a request, which its script writes if the batch system does not name it.
 pub(crate) const HOST_FILE: &str = "host";
@@ -25,6 +33,8 @@ pub(crate) struct RequestPlan {
     pub pool: String,
     pub number: u64,
     pub nodes: u32,
+    /// The part of the request's name that no other request has, also none of another dispatcher or an earlier pool.
+    pub mark: String,
     pub options: Arc<PoolOptions>,
     /// Hosts that are not to be used, because requests have failed there.
     pub excluded: Vec<String>,
@@ -35,14 +45,14 @@ pub(crate) struct RequestPlan {
 }
 
 impl RequestPlan {
-    /// Name of the request in the batch system.
+    /// Name of the request in the batch system, by which the request is looked for. No option of the user replaces it.
     pub fn name(&self) -> String {
-        format!("eyas-{}-{}", self.pool, self.number)
+        format!("eyas-{}-{}-{}", self.pool, self.number, self.mark)
     }
 
     /// Path of the script.
     pub fn script(&self) -> PathBuf {
-        self.folder.join("script.sh")
+        self.folder.join(SCRIPT)
     }
 
     /// Path of the file with the name of the host.
@@ -61,11 +71,23 @@ impl RequestPlan {
             let path = path.to_owned();
             move |why| BatchError::file(&path, &why)
         };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(cannot(&self.folder))?;
+        make_private_folder(&self.folder)?;
         write_private(&self.access(), access.as_bytes(), 0o600).map_err(cannot(&self.access()))?;
         let text = script::text(self, system);
         write_private(&self.script(), text.as_bytes(), 0o700).map_err(cannot(&self.script()))
     }
+}
+
+/// Makes a folder that only its owner can use.
+pub(crate) fn make_private_folder(folder: &Path) -> Result<(), BatchError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|why| BatchError::file(folder, &why))
+}
+
+/// A mark for a new request.
+pub(crate) fn new_mark() -> String {
+    // Each `RandomState` has keys from the system's source of randomness.
+    format!("{:08x}", RandomState::new().hash_one(0) & 0xffff_ffff)
 }
 
 /// Writes a file that only the owner can read: all of it, or none.
@@ -128,6 +150,9 @@ pub(crate) struct PoolRequest {
     /// It ended before a node joined, and was not withdrawn.
     pub has_failed: bool,
     pub requested_unix_ms: u64,
+    /// See [`RequestPlan::mark`].
+    #[serde(default)]
+    pub mark: String,
     /// The request in the batch system, once it is submitted.
     pub job: Option<BatchJob>,
     /// What the batch system says of it.
@@ -143,6 +168,9 @@ pub(crate) struct PoolRequest {
     /// Number of times in a row that the batch system did not know it.
     #[serde(skip)]
     pub unknown: u32,
+    /// Whether its submission is over, and it is not known whether the batch system has the request.
+    #[serde(skip)]
+    pub is_unclear: bool,
 }
 
 impl PoolRequest {
@@ -154,12 +182,14 @@ impl PoolRequest {
             is_withdrawn: false,
             has_failed: false,
             requested_unix_ms: now_unix_ms,
+            mark: new_mark(),
             job: None,
             says: None,
             host: None,
             present: 0,
             waits_since_us: None,
             unknown: 0,
+            is_unclear: false,
         }
     }
 
@@ -172,8 +202,14 @@ impl PoolRequest {
         self.phase == RequestPhase::Ended && self.present == 0
     }
 
+    /// Whether a node that joins now is of no use.
+    pub fn is_unwanted(&self) -> bool {
+        (self.is_withdrawn || self.phase == RequestPhase::Ended) && self.present == 0
+    }
+
     /// Writes the state into the request's folder.
     pub fn save(&self, folder: &Path) -> Result<(), BatchError> {
+        make_private_folder(folder)?;
         let path = folder.join(STATE);
         let text = toml::to_string(self).map_err(|e| BatchError::file(&path, &io::Error::other(e)))?;
         write_private(&path, text.as_bytes(), 0o600).map_err(|why| BatchError::file(&path, &why))

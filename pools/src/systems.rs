@@ -8,7 +8,7 @@ mod sge;
 mod slurm;
 mod ssh;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +113,10 @@ pub(crate) trait BatchSystem: Send + Sync {
     /// Submits a request, whose script has been written.
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError>;
 
+    /// Looks for a request by its name, because it is not known whether its submission has succeeded. Has none of it if
+    /// only a part was submitted.
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError>;
+
     /// The states of requests of one scope, in the same order.
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError>;
 
@@ -132,6 +136,57 @@ pub(crate) trait BatchSystem: Send + Sync {
     async fn bring_log(&self, _job: &BatchJob) -> Result<(), BatchError> {
         Ok(())
     }
+}
+
+/// What became of a submission.
+#[derive(Debug)]
+pub(crate) enum Submission {
+    /// The batch system has the request.
+    Accepted(BatchJob),
+    /// The batch system does not have the request, and will not have it.
+    Refused(BatchError),
+    /// The batch system may have the request, or may have it later. [`BatchSystem::find`] tells.
+    Unclear(BatchError),
+}
+
+/// Submits a request, whose script has been written. If that fails, looks whether the batch system has it.
+pub(crate) async fn submit(system: &dyn BatchSystem, plan: &RequestPlan) -> Submission {
+    let why = match system.submit(plan).await {
+        Ok(job) => return Submission::Accepted(job),
+        // A batch system that is silent would not answer the next question either.
+        Err(why @ BatchError::Slow { .. }) => return Submission::Unclear(why),
+        Err(why) => why,
+    };
+    match system.find(plan).await {
+        Ok(Some(job)) => Submission::Accepted(job),
+        _ if why.leaves_open() => Submission::Unclear(why),
+        _ => Submission::Refused(why),
+    }
+}
+
+/// A request that is several jobs. If not all were submitted, they are withdrawn: part of a request is of no use,
+/// because its number of nodes would be wrong.
+async fn whole(system: &dyn BatchSystem, plan: &RequestPlan, ids: &[String]) -> Result<Option<BatchJob>, BatchError> {
+    let job = BatchJob { id: ids.join(","), cluster: None, folder: plan.folder.clone() };
+    if ids.len() == plan.nodes as usize {
+        return Ok(Some(job));
+    }
+    if !ids.is_empty() {
+        system.withdraw(&[job]).await?;
+    }
+    Ok(None)
+}
+
+/// A line of a script that writes the script's process and the time of its start into a file.
+fn process_line(file: &str) -> String {
+    format!("echo $$ $(cut -d ' ' -f 22 /proc/$$/stat) >{file}")
+}
+
+/// A process that [`process_line`] has written, as `PROCESS:START`.
+fn written_process(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let (process, start) = text.trim().split_once(' ')?;
+    Some(format!("{process}:{start}"))
 }
 
 /// What a batch system says of a request.

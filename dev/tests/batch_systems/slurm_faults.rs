@@ -1,7 +1,10 @@
 //! What goes wrong on a real Slurm: nodes that fail, are drained, preempted or out of time, and requests that fail.
 
+use rustix::process::Signal;
+
 use crate::harness::BatchBed;
 use crate::slurm::OnSlurm;
+use crate::support::signal;
 
 /// Writes `began-PROCESS`, then runs until there is a file `go`.
 const UNTIL_GO: &str = "echo > began-$$; until [ -e go ]; do sleep 0.02; done";
@@ -133,4 +136,42 @@ fn unknown_accounts_partitions_and_clusters_are_refused_in_the_words_of_slurm() 
             assert!(refused.stderr.to_lowercase().contains(says), "{option}: {}", refused.stderr);
         }
     }
+}
+
+/// The controller of a Slurm, stopped for a while.
+struct SilentController(u32);
+
+impl SilentController {
+    fn of(slurm: &OnSlurm) -> Self {
+        let file = slurm.configuration().with_file_name("slurmctld.pid");
+        let process = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        signal(process, Signal::STOP);
+        SilentController(process)
+    }
+}
+
+impl Drop for SilentController {
+    fn drop(&mut self) {
+        signal(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn a_submission_to_a_silent_controller_is_neither_lost_nor_made_twice() {
+    let Some(slurm) = OnSlurm::start("2") else { return };
+    slurm.add_pool(&["--cpus", "2", "--max-nodes", "1"]);
+    let silent = SilentController::of(&slurm);
+    slurm.home().write("job.jsonl", r#"{"array": "1-2", "command": ["true"]}"#);
+    slurm.run(&["submit", "job.jsonl"]).exits(0);
+    slurm.wait_until("the request is looked for", || {
+        let pool = slurm.pool();
+        let looks = |event: &serde_json::Value| event["text"].as_str().unwrap().contains("looked for by its name");
+        pool["events"].as_array().unwrap().iter().any(looks)
+    });
+    drop(silent);
+    slurm.run(&["job", "wait", "1"]).exits(0).says(&["2 of 2 tasks succeeded"]);
+    let pool = slurm.pool();
+    assert!(pool["failures"] == 0 && pool["requests"].as_array().unwrap().len() == 1, "{pool:#}");
+    slurm.run(&["pool", "remove", "batch"]).exits(0);
+    slurm.wait_until("nothing is left", || slurm.is_queue_empty());
 }

@@ -1,14 +1,32 @@
-//! Pools on PBS and HTCondor. Programs that answer as these systems do (`fake_batch.sh`) start nodes as processes on
-//! this machine.
+//! Pools on PBS, HTCondor, Grid Engine and Slurm. Programs that answer as these systems do (`fake_batch.sh`) start
+//! nodes as processes on this machine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Home, wait_until};
+use crate::support::{Home, is_alive, signal, wait_for, wait_until};
+
+/// The programs as which `fake_batch.sh` answers.
+const PROGRAMS: [&str; 13] = [
+    "qsub",
+    "qstat",
+    "qselect",
+    "qdel",
+    "qacct",
+    "sbatch",
+    "squeue",
+    "scancel",
+    "sacct",
+    "condor_submit",
+    "condor_q",
+    "condor_history",
+    "condor_rm",
+];
 
 /// A dispatcher that finds the programs of a batch system. It ends when this is dropped.
 struct OnFake(Home);
@@ -21,16 +39,40 @@ impl OnFake {
         fs::create_dir(&programs).unwrap();
         fs::create_dir(&jobs).unwrap();
         let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/fake_batch.sh");
-        for name in ["qsub", "qstat", "qdel", "condor_submit", "condor_q", "condor_history", "condor_rm"] {
+        for name in PROGRAMS {
             symlink(&fake, programs.join(name)).unwrap();
         }
+        let fake = OnFake(home);
+        fake.start_dispatcher(variables);
+        fake
+    }
+
+    #[track_caller]
+    fn start_dispatcher(&self, variables: &[(&str, &str)]) {
         let start = ["start", "dispatcher", "--cluster", "test", "--listen", "127.0.0.1:0", "--detach"];
-        let mut dispatcher = home.command(&start);
-        let path = std::env::var("PATH").unwrap_or_default();
-        dispatcher.env("PATH", format!("{}:{path}", programs.display())).env("FAKE_BATCH", &jobs);
+        let mut dispatcher = self.0.command(&start);
+        let (programs, path) = (self.0.path("programs"), std::env::var("PATH").unwrap_or_default());
+        dispatcher.env("PATH", format!("{}:{path}", programs.display())).env("FAKE_BATCH", self.0.path("jobs"));
         dispatcher.envs(variables.iter().copied());
-        home.finish(dispatcher).exits(0);
-        OnFake(home)
+        self.0.finish(dispatcher).exits(0);
+    }
+
+    /// From now on, this goes wrong with submissions.
+    fn fails(&self, fault: &str) {
+        fs::write(self.0.path("jobs.fault"), fault).unwrap();
+    }
+
+    /// The processes of all jobs that there ever were.
+    fn jobs(&self) -> Vec<u32> {
+        let jobs = fs::read_dir(self.0.path("jobs")).unwrap().map(|job| job.unwrap().path().join("process"));
+        jobs.filter_map(|process| fs::read_to_string(process).ok()?.trim().parse().ok()).collect()
+    }
+
+    /// Adds a pool of one node, which is requested at once.
+    #[track_caller]
+    fn add_one_node(&self, system: &str, pool: &str, words: &[&str]) {
+        let add = ["pool", "add", system, pool, "--min-nodes", "1", "--max-nodes", "1", "--cpus", "1"];
+        self.run(&[&add[..], &["--executor-option=--keep-free=10MB"], words].concat()).exits(0);
     }
 
     fn run(&self, words: &[&str]) -> crate::support::Done {
@@ -38,7 +80,11 @@ impl OnFake {
     }
 
     fn pool(&self) -> Value {
-        self.run(&["--json", "pool", "show", "batch"]).exits(0).json("pools")[0].take()
+        self.named_pool("batch")
+    }
+
+    fn named_pool(&self, pool: &str) -> Value {
+        self.run(&["--json", "pool", "show", pool]).exits(0).json("pools")[0].take()
     }
 
     /// A job scales out to several nodes of one request, and back.
@@ -162,4 +208,50 @@ fn a_job_scales_out_and_back_on_htcondor() {
     let add = ["pool", "add", "htcondor", "bad", "--min-nodes", "1", "--no-try", "--", "nonsense"];
     condor.run(&add).exits(0);
     wait_until("a request has failed", || condor.run(&["pool", "show", "bad"]).stdout.contains("ERROR: nonsense"));
+}
+
+#[test]
+fn a_submission_whose_answer_is_lost_is_found_by_its_name() {
+    let fake = OnFake::start(&[]);
+    for (system, fault) in [("pbs", "banner"), ("sge", "lost"), ("htcondor", "lost"), ("slurm", "banner")] {
+        fake.fails(fault);
+        fake.add_one_node(system, system, &[]);
+        wait_until((system, "has a node, of a request that is known"), || {
+            let pool = fake.named_pool(system);
+            assert_eq!(pool["failures"], 0, "{pool:#}");
+            pool["nodes"] == 1 && pool["requests"][0]["job"].is_string()
+        });
+    }
+    assert_eq!(fake.jobs().len(), 4, "each request was submitted once");
+}
+
+#[test]
+fn a_request_that_was_being_submitted_when_the_dispatcher_was_killed_is_taken_up() {
+    let fake = OnFake::start(&[]);
+    fake.fails("hang");
+    fake.add_one_node("pbs", "batch", &["--start-command", "sleep 1000"]);
+    let [job] = wait_for("the job has begun", || <[u32; 1]>::try_from(fake.jobs()).ok());
+    let is_dispatcher = |(_, command): &(u32, String)| command.contains("start dispatcher");
+    let (dispatcher, _) = fake.0.processes().into_iter().find(is_dispatcher).unwrap();
+    signal(dispatcher, Signal::KILL);
+    wait_until("the dispatcher is gone", || !is_alive(dispatcher));
+    fs::remove_file(fake.0.path("jobs.fault")).unwrap();
+    fake.start_dispatcher(&[]);
+    wait_until("the job is known", || fake.pool()["requests"][0]["job"] == "1.head");
+    fake.run(&["pool", "remove", "batch"]).exits(0);
+    wait_until("the job is withdrawn", || !is_alive(job));
+    assert_eq!(fake.jobs(), [job], "no other node was requested");
+}
+
+#[test]
+fn stop_withdraws_a_request_whose_submission_has_not_answered() {
+    let fake = OnFake::start(&[]);
+    fake.fails("hang");
+    fake.add_one_node("slurm", "batch", &["--start-command", "sleep 1000"]);
+    let [job] = wait_for("the job has begun", || <[u32; 1]>::try_from(fake.jobs()).ok());
+    fake.run(&["stop"]).exits(0);
+    wait_until("the job is withdrawn", || !is_alive(job));
+    fs::remove_file(fake.0.path("jobs.fault")).unwrap();
+    let request = fake.0.path("home/clusters/test/pools/batch/requests/0");
+    assert!(request.join("script.sh").exists() && !request.join("access.toml").exists());
 }

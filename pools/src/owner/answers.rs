@@ -78,6 +78,7 @@ impl Owner {
             pool: name.clone(),
             number: TRIED,
             nodes: 1,
+            mark: TRIED_MARK.into(),
             options: Arc::new((*options).clone()),
             excluded: Vec::new(),
             folder: PoolFolder::of(&self.config.folder, &name).request(TRIED),

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// A request that the batch system does not know this many times in a row is over.
-const MAX_UNKNOWN: u32 = 3;
 /// After its last node has left, the batch system has this time to end a request by itself.
 const END_GRACE_US: u64 = 30_000_000;
+/// The mark of a plan that is tried and never submitted.
+pub(crate) const TRIED_MARK: &str = "try";
 /// Bytes of a node's messages that are shown when it fails.
 const TAIL_BYTES: usize = 1_000;
 
@@ -16,6 +16,7 @@ impl Pool {
             pool: self.name.clone(),
             number,
             nodes,
+            mark: self.requests.get(&number).map_or_else(|| TRIED_MARK.into(), |request| request.mark.clone()),
             options: self.options.clone(),
             excluded: self.failed_hosts.excluded(now_us),
             folder: self.folder.request(number),
@@ -25,6 +26,10 @@ impl Pool {
 
     pub(super) fn save_request(&self, number: u64) {
         let Some(request) = self.requests.get(&number) else { return };
+        if request.is_unwanted() {
+            // A job of which the batch system does not tell ends at once if it starts.
+            let _ = std::fs::remove_file(self.plan(0, number, request.nodes).access());
+        }
         if let Err(why) = request.save(&self.folder.request(number)) {
             tracing::warn!("request {number} of pool {} is not kept on disk: {why}", self.name);
         }
@@ -34,6 +39,8 @@ impl Pool {
         self.requests.insert(number, PoolRequest::new(nodes, now_us / 1000));
         self.counts.nodes_requested += u64::from(nodes);
         self.counts.next_request = number + 1;
+        // After a crash, the request is looked for by the name that is written here.
+        self.save_request(number);
         let work = units::format_count(self.waiting, "waiting task");
         let text = format!("request {number} for {}: {work}", units::format_count(nodes.into(), "node"));
         self.note(now_us, text);
@@ -63,17 +70,12 @@ impl Pool {
         self.note(now_us, format!("request {number} is withdrawn: fewer nodes are enough for the work"));
     }
 
-    /// A request was submitted, or refused.
-    pub fn submitted(
-        &mut self,
-        now_us: u64,
-        number: u64,
-        answer: Result<BatchJob, BatchError>,
-        actions: &mut Vec<PoolAction>,
-    ) {
+    /// A request was submitted, or refused, or neither is known.
+    pub fn submitted(&mut self, now_us: u64, number: u64, submission: Submission, actions: &mut Vec<PoolAction>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
-        match answer {
-            Ok(job) => {
+        match submission {
+            Submission::Accepted(job) => {
+                request.is_unclear = false;
                 request.phase = if request.present > 0 { RequestPhase::Running } else { RequestPhase::Pending };
                 if request.is_withdrawn {
                     actions.push(PoolAction::Withdraw(vec![job.clone()]));
@@ -81,11 +83,58 @@ impl Pool {
                 request.job = Some(job);
                 self.save_request(number);
             }
-            Err(why) => {
+            Submission::Refused(why) => {
                 request.says = Some(why.to_string());
                 self.failed(now_us, number, why.to_string(), true, actions);
             }
+            Submission::Unclear(why) => {
+                (request.is_unclear, request.says) = (true, Some(why.to_string()));
+                let name = self.plan(now_us, number, 0).name();
+                let text = format!("request {number} is looked for by its name {name}, as it may have been submitted");
+                self.note(now_us, format!("{text}: {why}"));
+                self.save_request(number);
+            }
         }
+    }
+
+    /// Requests that the batch system may have, as far as is known. A request without a script was not submitted.
+    pub fn unclear(&self, now_us: u64) -> impl Iterator<Item = RequestPlan> {
+        let unclear = self.requests.iter().filter(|(_, request)| request.is_unclear);
+        let plans = unclear.map(move |(number, request)| self.plan(now_us, *number, request.nodes));
+        plans.filter(|plan| plan.script().exists())
+    }
+
+    /// The batch system was asked for an unclear request.
+    pub fn looked_for(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        answer: Result<Option<BatchJob>, BatchError>,
+        actions: &mut Vec<PoolAction>,
+    ) {
+        let Some(request) = self.requests.get_mut(&number).filter(|request| request.is_unclear) else { return };
+        match answer {
+            Ok(Some(job)) => {
+                self.note(now_us, format!("request {number} was submitted: it is job {}", job.id));
+                self.submitted(now_us, number, Submission::Accepted(job), actions);
+            }
+            Err(why) if why.leaves_open() => self.states_unknown(now_us, &why),
+            _ => {
+                request.unknown += 1;
+                if request.unknown >= MAX_UNKNOWN {
+                    request.is_unclear = false;
+                    let says = request.says.clone().unwrap_or_else(|| "it was not submitted".into());
+                    self.ended(now_us, number, says, true, actions);
+                }
+            }
+        }
+    }
+
+    /// Whether the batch system has requests, or may have them.
+    pub fn has_open(&self) -> bool {
+        self.requests
+            .values()
+            .any(|request| request.is_unclear || request.phase != RequestPhase::Ended && request.job.is_some())
     }
 
     /// Requests whose state the batch system is to be asked for.
@@ -117,6 +166,10 @@ impl Pool {
             BatchState::Pending(says) => {
                 (request.phase, request.says) = (RequestPhase::Pending, says);
                 request.waits_since_us = None;
+                if request.is_withdrawn {
+                    // The command may have failed.
+                    actions.extend(request.job.clone().map(|job| PoolAction::Withdraw(vec![job])));
+                }
             }
             BatchState::Running | BatchState::Starting(_) => {
                 let says = if let BatchState::Starting(says) = report.state { says } else { None };
@@ -149,20 +202,31 @@ impl Pool {
                 actions.push(PoolAction::Withdraw(vec![job]));
             }
         } else if request.joined == 0 && now_us >= since_us + self.options.join_timeout_us {
+            // It is asked for until the batch system has ended it.
+            (request.is_withdrawn, request.waits_since_us) = (true, Some(now_us));
             actions.push(PoolAction::Withdraw(vec![job]));
             let after = units::format_duration_us(self.options.join_timeout_us);
             let because = request.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
             let says = format!("no node joined within {after} after the request was granted{because}");
-            self.ended(now_us, number, says, true, actions);
+            let why = self.take_end(number, says);
+            self.count_failure(now_us, number, why, true, actions);
         }
+    }
+
+    /// Takes note of what a request says at its end. Returns that, with the last lines that its nodes have printed.
+    fn take_end(&mut self, number: u64, says: String) -> String {
+        let (tail, host) = (self.tail(number), self.written_host(number));
+        if let Some(request) = self.requests.get_mut(&number) {
+            request.host = request.host.take().or(host);
+            request.says = Some(says.clone());
+        }
+        if tail.is_empty() { says } else { format!("{says}; the node said: {tail}") }
     }
 
     /// The batch system has ended a request.
     fn ended(&mut self, now_us: u64, number: u64, says: String, counts: bool, actions: &mut Vec<PoolAction>) {
-        let (tail, host) = (self.tail(number), self.written_host(number));
+        let why = self.take_end(number, says.clone());
         let Some(request) = self.requests.get_mut(&number) else { return };
-        request.host = request.host.take().or(host);
-        request.says = Some(says.clone());
         if request.joined > 0 || request.is_withdrawn {
             let missing = request.missing();
             request.phase = RequestPhase::Ended;
@@ -173,23 +237,25 @@ impl Pool {
             }
             return;
         }
-        let why = match tail.is_empty() {
-            true => says,
-            false => format!("{says}; the node said: {tail}"),
-        };
         self.failed(now_us, number, why, counts, actions);
     }
 
-    /// A request failed before a node joined. Only failures that say something about the request lead to a pause.
+    /// A request is over before a node has joined.
     fn failed(&mut self, now_us: u64, number: u64, why: String, counts: bool, actions: &mut Vec<PoolAction>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.phase = RequestPhase::Ended;
-        request.has_failed = !request.is_withdrawn;
-        let (is_withdrawn, host) = (request.is_withdrawn, request.host.clone().filter(|_| counts));
-        self.save_request(number);
-        if is_withdrawn {
-            return;
+        if request.is_withdrawn {
+            return self.save_request(number);
         }
+        self.count_failure(now_us, number, why, counts, actions);
+    }
+
+    /// A request failed before a node joined. Only failures that say something about the request lead to a pause.
+    fn count_failure(&mut self, now_us: u64, number: u64, why: String, counts: bool, actions: &mut Vec<PoolAction>) {
+        let Some(request) = self.requests.get_mut(&number) else { return };
+        request.has_failed = true;
+        let host = request.host.clone().filter(|_| counts);
+        self.save_request(number);
         self.counts.failures += 1;
         let on_host = host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
         self.note(now_us, format!("request {number} failed{on_host}: {why}"));
@@ -223,17 +289,31 @@ impl Pool {
         self.requests.last_key_value().map(|(number, _)| *number)
     }
 
-    /// The cluster stops: all requests are over.
-    pub fn end_all(&mut self) {
-        let open: Vec<_> = self.requests.iter().filter(|(_, request)| request.phase != RequestPhase::Ended).collect();
-        for number in open.into_iter().map(|(number, _)| *number).collect::<Vec<_>>() {
+    /// The cluster stops: no request is wanted. What is not withdrawn now is withdrawn when the cluster starts again.
+    pub fn unwant_all(&mut self) {
+        for number in self.open_numbers() {
             let Some(request) = self.requests.get_mut(&number) else { continue };
-            request.phase = RequestPhase::Ended;
             request.is_withdrawn = true;
+            // Its command has ended, or will be ended.
+            request.is_unclear = request.phase == RequestPhase::Submitting;
             request.says = Some("the cluster was stopped".into());
             self.save_request(number);
         }
         self.save();
+    }
+
+    /// The cluster stops, and all requests are withdrawn.
+    pub fn end_all(&mut self) {
+        for number in self.open_numbers() {
+            let Some(request) = self.requests.get_mut(&number) else { continue };
+            request.phase = RequestPhase::Ended;
+            self.save_request(number);
+        }
+    }
+
+    fn open_numbers(&self) -> Vec<u64> {
+        let open = self.requests.iter().filter(|(_, request)| request.phase != RequestPhase::Ended);
+        open.map(|(number, _)| *number).collect()
     }
 
     /// Submitted requests that have not ended and of which no node is connected.
@@ -257,6 +337,7 @@ impl Pool {
         let (number, request) = self.requests.iter().find(|(_, request)| request.missing() > 0)?;
         let waited = units::format_duration_us(now_us.saturating_sub(request.requested_unix_ms * 1000));
         let phase = match request.phase {
+            RequestPhase::Submitting if request.is_unclear => "is looked for in the batch system",
             RequestPhase::Submitting => "is being submitted",
             RequestPhase::Running => "was granted, and its node has not joined",
             _ => "waits in the batch system",
@@ -290,9 +371,12 @@ impl Pool {
                 self.counts.nodes_granted = self.counts.nodes_granted.saturating_sub(joined.into());
             }
             if request.phase == RequestPhase::Submitting {
-                // Whether it was submitted is not known. Its nodes are welcome if they join.
-                request.phase = RequestPhase::Ended;
                 request.says = Some("the dispatcher ended during the submission".into());
+                // Without a script it was not submitted.
+                match self.folder.request(*number).join(SCRIPT).exists() {
+                    true => request.is_unclear = true,
+                    false => request.phase = RequestPhase::Ended,
+                }
             }
             let found = Event::RequestFound { request: NodeRequestId(*number), nodes: request.missing() };
             self.provisioner.handle(now_us, found, &mut Vec::new());

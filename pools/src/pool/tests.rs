@@ -25,6 +25,10 @@ impl BatchSystem for Silent {
         unreachable!("the pool itself runs no command")
     }
 
+    async fn find(&self, _: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        unreachable!("the pool itself runs no command")
+    }
+
     async fn states(&self, _: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
         unreachable!("the pool itself runs no command")
     }
@@ -96,7 +100,7 @@ impl World {
         std::fs::create_dir_all(&folder).unwrap();
         let job = BatchJob { id: format!("{}", 100 + number), cluster: None, folder };
         let mut actions = Vec::new();
-        self.pool.submitted(self.now_us, number, Ok(job), &mut actions);
+        self.pool.submitted(self.now_us, number, Submission::Accepted(job), &mut actions);
         actions
     }
 
@@ -290,6 +294,12 @@ fn a_node_that_does_not_join_is_given_up() {
     let given_up = world.state(0, BatchState::Running);
     assert!(matches!(&given_up[..], [PoolAction::Withdraw(_), ..]), "{given_up:?}");
     assert!(world.view().why.unwrap().contains("no node joined within"));
+    // The command may have failed.
+    world.now_us += 61 * SECOND_US;
+    let again = world.state(0, BatchState::Running);
+    assert!(matches!(&again[..], [PoolAction::Withdraw(_)]), "{again:?}");
+    world.state(0, ended("CANCELLED", false));
+    assert!(world.view().requests[0].state == "ended" && world.view().failures == 1, "{:?}", world.view());
 }
 
 #[test]
@@ -326,9 +336,7 @@ fn after_a_restart_requests_are_neither_forgotten_nor_made_twice() {
     (0..2).for_each(|number| _ = world.submitted(number));
     world.state(0, BatchState::Running);
     world.report(0, &[&node(0, 0)]);
-    let stored = world.pool.folder().load().unwrap();
-    let (folder, now_us) = (world.folder.path().to_owned(), world.now_us);
-    world.pool = Pool::load(&folder, "mine", stored, Arc::new(Silent), Path::new("/eyas"), now_us);
+    world.restart();
     assert_eq!(submissions(&world.report(0, &[])), [0_u64; 0], "one is pending, and the node of the other comes back");
     assert_eq!(submissions(&world.report(0, &[&node(7, 0)])), [0_u64; 0]);
     let view = world.view();
@@ -340,15 +348,86 @@ fn after_a_restart_requests_are_neither_forgotten_nor_made_twice() {
     assert!(world.pool.requests.contains_key(&2));
 }
 
+impl World {
+    /// The batch system did not answer a submission. The plan of the request, whose script is written.
+    fn unanswered(&mut self, number: u64) -> RequestPlan {
+        let plan = self.pool.plan(self.now_us, number, 1);
+        plan.write(&Silent, "").unwrap();
+        let slow = BatchError::Slow { program: "sbatch".into() };
+        self.pool.submitted(self.now_us, number, Submission::Unclear(slow), &mut Vec::new());
+        plan
+    }
+
+    fn looked_for(&mut self, plan: &RequestPlan, id: Option<&str>) -> Vec<PoolAction> {
+        let job = id.map(|id| BatchJob { id: id.into(), cluster: None, folder: plan.folder.clone() });
+        let mut actions = Vec::new();
+        self.pool.looked_for(self.now_us, plan.number, Ok(job), &mut actions);
+        actions
+    }
+
+    /// Numbers and names of the requests that are looked for.
+    fn unclear(&self) -> Vec<(u64, String)> {
+        self.pool.unclear(self.now_us).map(|plan| (plan.number, plan.name())).collect()
+    }
+
+    fn restart(&mut self) {
+        let stored = self.pool.folder().load().unwrap();
+        let folder = self.folder.path().to_owned();
+        self.pool = Pool::load(&folder, "mine", stored, Arc::new(Silent), Path::new("/eyas"), self.now_us);
+    }
+}
+
+#[test]
+fn a_request_of_unknown_outcome_is_looked_for_until_it_is_found() {
+    let mut world = World::new(1);
+    assert_eq!(submissions(&world.report(0, &[])), [0]);
+    let plan = world.unanswered(0);
+    let name = plan.name();
+    assert!(name.starts_with("eyas-mine-0-") && name.len() == "eyas-mine-0-".len() + 8, "{name}");
+    assert_eq!(submissions(&world.report(9, &[])), [1, 2, 3], "four nodes are the most, with the unclear one");
+    let silent = BatchError::Slow { program: "squeue".into() };
+    (0..9).for_each(|_| world.pool.looked_for(world.now_us, 0, Err(silent.clone()), &mut Vec::new()));
+    (0..2).for_each(|_| assert!(world.looked_for(&plan, None).is_empty()));
+    world.restart();
+    assert_eq!(world.unclear(), [(0, name)], "also after a restart");
+    world.looked_for(&plan, Some("7"));
+    assert_eq!(world.pool.open_jobs().map(|(_, job)| &*job.id).collect::<Vec<_>>(), ["7"]);
+    assert!(world.unclear().is_empty() && world.view().failures == 0);
+}
+
+#[test]
+fn a_request_that_the_batch_system_does_not_have_has_failed_and_starts_no_node_later() {
+    let mut world = World::new(1);
+    world.report(0, &[]);
+    let plan = world.unanswered(0);
+    assert!(plan.access().exists());
+    (0..3).for_each(|_| _ = world.looked_for(&plan, None));
+    assert!(!plan.access().exists(), "a job that starts later cannot join");
+    assert!(world.view().failures == 1 && world.view().why.unwrap().contains("`sbatch` did not answer"));
+    assert_eq!(submissions(&world.report(0, &[])), [1]);
+}
+
+#[test]
+fn an_unclear_request_that_is_no_longer_wanted_is_withdrawn_when_it_is_found() {
+    let mut world = World::new(1);
+    world.report(0, &[]);
+    let plan = world.unanswered(0);
+    world.pool.set_status(world.now_us, PoolStatus::Closing, &mut Vec::new());
+    assert!(!world.pool.is_closed() && !plan.access().exists());
+    assert!(matches!(&world.looked_for(&plan, Some("7"))[..], [PoolAction::Withdraw(jobs)] if jobs[0].id == "7"));
+    // The command may have failed.
+    assert!(matches!(&world.state(0, BatchState::Pending(None))[..], [PoolAction::Withdraw(_)]));
+    world.state(0, ended("CANCELLED", false));
+    assert!(world.pool.is_closed());
+}
+
 #[test]
 fn a_clock_that_was_set_back_before_a_restart_does_no_harm() {
     let mut world = World::new(1);
     world.report(0, &[]);
     world.submitted(0);
-    let stored = world.pool.folder().load().unwrap();
-    let folder = world.folder.path().to_owned();
     world.now_us = SECOND_US / 2;
-    world.pool = Pool::load(&folder, "mine", stored, Arc::new(Silent), Path::new("/eyas"), world.now_us);
+    world.restart();
     world.now_us = 0;
     assert_eq!(submissions(&world.report(0, &[])), [0_u64; 0], "the request of before still waits");
     assert!(world.view().waits.unwrap().starts_with("request 0, made 0"), "{:?}", world.view());

@@ -40,6 +40,14 @@ impl BatchSystem for HtCondor {
         Ok(BatchJob { id: submitted(&printed)?, cluster: None, folder: plan.folder.clone() })
     }
 
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let mut found = BTreeMap::new();
+        let which = ["-constraint".to_owned(), format!("JobBatchName == \"{}\"", plan.name())];
+        collect("condor_q", &which, &mut found).await?;
+        let id = found.into_keys().next();
+        Ok(id.map(|id| BatchJob { id, cluster: None, folder: plan.folder.clone() }))
+    }
+
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
         let mut listed: BTreeMap<String, Vec<BatchState>> = BTreeMap::new();
         for some in jobs.chunks(IDS_AT_ONCE) {
@@ -111,7 +119,6 @@ fn description(plan: &RequestPlan) -> String {
     line("output", &file("stdout"));
     line("error", &file("stderr"));
     line("log", &file("condor.log"));
-    line("batch_name", &plan.name());
     line("should_transfer_files", "NO");
     line("getenv", "False");
     line("environment", "EYAS_NODE=$(Process)");
@@ -132,6 +139,8 @@ fn description(plan: &RequestPlan) -> String {
     for word in &options.verbatim {
         let _ = writeln!(text, "{}", word.replace('\n', " "));
     }
+    // The last line with a name counts.
+    let _ = writeln!(text, "batch_name = {}", plan.name());
     if !plan.excluded.is_empty() {
         let _ = writeln!(text, "requirements = {}", requirements(&options.verbatim, &plan.excluded));
     }
@@ -171,14 +180,14 @@ struct CondorJob {
     exit_signal: Option<i64>,
 }
 
-/// Adds the states of jobs that a command lists, by the ids of their requests.
+/// Adds the states of jobs that a command lists, by the ids of their requests. `which` are ids, or a constraint.
 async fn collect(
     program: &str,
-    ids: &[String],
+    which: &[String],
     listed: &mut BTreeMap<String, Vec<BatchState>>,
 ) -> Result<(), BatchError> {
     let mut words: Vec<String> = ["-json", "-attributes", ATTRIBUTES].map(String::from).into();
-    words.extend(ids.iter().cloned());
+    words.extend(which.iter().cloned());
     let printed = batch_command::run_ok(program, &words).await?;
     for job in read_jobs(program, &printed)? {
         listed.entry(job.cluster_id.to_string()).or_default().push(state_of(&job));

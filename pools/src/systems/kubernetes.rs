@@ -18,8 +18,6 @@ mod tests;
 mod yaml;
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,7 +29,7 @@ use self::api::{ApiServer, KubeResource};
 use self::config::KubeEnvironment;
 pub use self::error::KubernetesError;
 use self::manifest::{CLUSTER_LABEL, FILES, STORE};
-use self::states::{KubeEvent, KubeJob, KubePod};
+use self::states::{KubeEvent, KubeJob, KubeMeta, KubePod};
 use super::{BatchReport, BatchState, BatchSystem, NodePaths};
 use crate::batch_command::BatchError;
 use crate::request::{BatchJob, RequestPlan, write_private};
@@ -174,17 +172,29 @@ impl BatchSystem for Kubernetes {
     }
 
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError> {
-        // Each `RandomState` has keys from the system's source of randomness.
-        let suffix = format!("{:06x}", RandomState::new().hash_one(plan.number) & 0xff_ffff);
-        let name = manifest::object_name(plan, &suffix);
+        let name = manifest::object_name(plan);
         if let Err(why) = self.make(plan, &name).await {
-            // The Job may have been made.
-            if let Err(also) = self.server.delete(KubeResource::Jobs, &name, false).await {
-                tracing::debug!("the Job {name} is not deleted: {also}");
-            }
-            return Err(why);
+            // The Job may have been made, without its Secret. It is looked for if this fails too.
+            return match self.server.delete(KubeResource::Jobs, &name, false).await {
+                Err(also) if !also.is_absent() => Err(also.into()),
+                _ => Err(why),
+            };
         }
         Ok(BatchJob { id: name, cluster: None, folder: plan.folder.clone() })
+    }
+
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let (cluster, name) = (cluster_of(&plan.folder), manifest::object_name(plan));
+        let selector = format!("{CLUSTER_LABEL}={cluster}");
+        let jobs: Vec<KubeJob> = self.server.list(KubeResource::Jobs, ("labelSelector", &selector)).await?;
+        let is_there = |job: &KubeMeta| job.name == name && job.deletion_timestamp.is_none();
+        let Some(job) = jobs.into_iter().find(|job| is_there(&job.metadata)) else { return Ok(None) };
+        // Its Pods wait for the Secret, which may be missing.
+        let secret = manifest::secret(plan, &cluster, &name, &job.metadata.uid, &files(plan)?);
+        match self.server.create(KubeResource::Secrets, &secret, false).await {
+            Err(why) if !why.is_present() => Err(why.into()),
+            _ => Ok(Some(BatchJob { id: name, cluster: None, folder: plan.folder.clone() })),
+        }
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
@@ -227,7 +237,7 @@ impl BatchSystem for Kubernetes {
     }
 
     async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError> {
-        let (cluster, name) = (cluster_of(&plan.folder), manifest::object_name(plan, "try"));
+        let (cluster, name) = (cluster_of(&plan.folder), manifest::object_name(plan));
         let server = &self.server;
         server.create(KubeResource::Jobs, &manifest::job(plan, &cluster, &name)?, true).await?;
         let secret = manifest::secret(plan, &cluster, &name, "try", &json!({}));

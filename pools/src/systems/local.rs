@@ -10,12 +10,16 @@ use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem};
+use super::{BatchEnd, BatchReport, BatchState, BatchSystem, process_line, written_process};
 use crate::batch_command::BatchError;
 use crate::request::{BatchJob, RequestPlan};
+use crate::script::quoted;
 
 /// File in a request's folder with the way in which its process ended.
 const ENDED: &str = "ended";
+
+/// File in a request's folder with its process.
+const PROCESS: &str = "process";
 
 pub(super) struct LocalSystem;
 
@@ -61,6 +65,10 @@ impl BatchSystem for LocalSystem {
         Duration::from_millis(500)
     }
 
+    fn directives(&self, plan: &RequestPlan) -> Vec<String> {
+        vec![process_line(&quoted(&plan.folder.join(PROCESS).display().to_string()))]
+    }
+
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError> {
         let mut command = Command::new("/bin/sh");
         command.arg(plan.script()).stdin(Stdio::null()).process_group(0);
@@ -78,6 +86,11 @@ impl BatchSystem for LocalSystem {
             }
         });
         Ok(BatchJob { id, cluster: None, folder: plan.folder.clone() })
+    }
+
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let id = written_process(&plan.folder.join(PROCESS));
+        Ok(id.map(|id| BatchJob { id, cluster: None, folder: plan.folder.clone() }))
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together};
+use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together, whole};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan};
 
@@ -35,13 +35,8 @@ impl BatchSystem for Pbs {
 
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
         let options = &plan.options;
-        // PBS cuts names of jobs at 15 characters in older versions, and refuses longer ones.
-        let mut words = vec![
-            format!("-N {}", plan.name().chars().take(15).collect::<String>()),
-            "-S /bin/sh".into(),
-            format!("-l walltime={}", time_limit(options.time_limit_us)),
-            "-r n".into(),
-        ];
+        let mut words =
+            vec!["-S /bin/sh".into(), format!("-l walltime={}", time_limit(options.time_limit_us)), "-r n".into()];
         // What the user says of the node replaces what the pool says.
         if !options.verbatim.iter().any(|word| word.contains("select=") || word.contains("nodes=")) {
             words.push(format!("-l nodes=1:ppn={}", options.cpus.unwrap_or(1)));
@@ -69,11 +64,7 @@ impl BatchSystem for Pbs {
             match submitted {
                 Ok(id) => ids.push(id),
                 Err(error) => {
-                    let begun = BatchJob { id: ids.join(","), cluster: None, folder: plan.folder.clone() };
-                    // Part of a request is of no use: its number of nodes would be wrong.
-                    if !ids.is_empty()
-                        && let Err(why) = self.withdraw(&[begun]).await
-                    {
+                    if let Err(why) = whole(self, plan, &ids).await {
                         tracing::warn!("jobs {} of a request that failed are not removed: {why}", ids.join(", "));
                     }
                     return Err(error);
@@ -81,6 +72,12 @@ impl BatchSystem for Pbs {
             }
         }
         Ok(BatchJob { id: ids.join(","), cluster: None, folder: plan.folder.clone() })
+    }
+
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let printed = batch_command::run_ok("qselect", &["-N".to_owned(), name(plan)]).await?;
+        let ids: Vec<_> = printed.split_whitespace().filter(|word| is_id(word)).map(String::from).collect();
+        whole(self, plan, &ids).await
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
@@ -150,8 +147,14 @@ fn submission(plan: &RequestPlan) -> Vec<String> {
     let file = |name: &str| plan.folder.join(name).display().to_string();
     let mut words = vec!["-o".into(), file("stdout"), "-e".into(), file("stderr")];
     words.extend(plan.options.verbatim.iter().cloned());
+    words.extend(["-N".into(), name(plan)]);
     words.push(plan.script().display().to_string());
     words
+}
+
+/// Older versions of PBS cut names of jobs at 15 characters, or refuse longer ones.
+fn name(plan: &RequestPlan) -> String {
+    format!("eyas-{}", plan.mark)
 }
 
 fn time_limit(us: u64) -> String {
@@ -162,8 +165,11 @@ fn time_limit(us: u64) -> String {
 /// What `qsub` prints: an id such as `12.server`, perhaps after warnings.
 fn submitted(printed: &str) -> Result<String, BatchError> {
     let line = printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let is_id = line.starts_with(|c: char| c.is_ascii_digit()) && !line.contains(char::is_whitespace);
-    if is_id { Ok(line.into()) } else { Err(BatchError::unknown("qsub", printed)) }
+    if is_id(line) { Ok(line.into()) } else { Err(BatchError::unknown("qsub", printed)) }
+}
+
+fn is_id(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains(char::is_whitespace)
 }
 
 /// The states in the JSON of `qstat`; `None` if it is not such JSON.

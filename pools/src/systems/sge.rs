@@ -25,7 +25,6 @@ impl BatchSystem for GridEngine {
 
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
         let mut words = vec![
-            format!("-N {}", plan.name()),
             "-S /bin/sh".into(),
             format!("-l h_rt={}", time_limit(plan.options.time_limit_us)),
             // A job is warned by a signal before it is ended.
@@ -55,10 +54,14 @@ impl BatchSystem for GridEngine {
         Ok(BatchJob { id: submitted(&printed)?, cluster: None, folder: plan.folder.clone() })
     }
 
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let (name, folder) = (plan.name(), plan.folder.clone());
+        let found = listed().await?.into_iter().find(|job| job.name == name);
+        Ok(found.map(|job| BatchJob { id: job.id, cluster: None, folder }))
+    }
+
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
-        // `$user` is the user of the command. A site's defaults may list the jobs of all users.
-        let printed = batch_command::run_ok("qstat", &["-xml", "-u", "$user"].map(String::from)).await?;
-        let mut listed = read_states(&printed)?;
+        let mut listed = by_id(listed().await?);
         let mut known = BTreeMap::new();
         let (mut vanished, mut stuck) = (Vec::new(), Vec::new());
         for job in jobs {
@@ -119,6 +122,7 @@ fn submission(plan: &RequestPlan, mode: &[&str]) -> Vec<String> {
     let folder = plan.folder.parent().unwrap_or(&plan.folder).display().to_string();
     words.extend(["-o".into(), file("stdout"), "-e".into(), file("stderr"), "-wd".into(), folder]);
     words.extend(plan.options.verbatim.iter().cloned());
+    words.extend(["-N".into(), plan.name()]);
     // It would replace hosts that the user names.
     if !plan.excluded.is_empty() && !names_hosts(&plan.options.verbatim) {
         let others: Vec<_> = plan.excluded.iter().map(|host| format!("!{host}")).collect();
@@ -149,11 +153,32 @@ fn submitted(printed: &str) -> Result<String, BatchError> {
     }
 }
 
-/// The states in the XML of `qstat`, by ids of jobs. Tasks of an array job that run are listed one by one.
-fn read_states(xml: &str) -> Result<BTreeMap<String, Vec<BatchState>>, BatchError> {
+/// A job, or some tasks of an array job, in the list of `qstat`.
+#[derive(Debug, Default, PartialEq)]
+struct ListedJob {
+    id: String,
+    name: String,
+    /// Letters, such as `qw`.
+    state: String,
+}
+
+/// The jobs of the user.
+async fn listed() -> Result<Vec<ListedJob>, BatchError> {
+    // `$user` is the user of the command. A site's defaults may list the jobs of all users.
+    read_list(&batch_command::run_ok("qstat", &["-xml", "-u", "$user"].map(String::from)).await?)
+}
+
+fn by_id(listed: Vec<ListedJob>) -> BTreeMap<String, Vec<BatchState>> {
+    let mut states = BTreeMap::<_, Vec<_>>::new();
+    listed.into_iter().for_each(|job| states.entry(job.id).or_default().push(parse_state(&job.state)));
+    states
+}
+
+/// The XML of `qstat`. Tasks of an array job that run are listed one by one.
+fn read_list(xml: &str) -> Result<Vec<ListedJob>, BatchError> {
     let unknown = || BatchError::unknown("qstat", xml);
     let mut reader = Reader::from_str(xml);
-    let (mut states, mut tag, mut id) = (BTreeMap::<String, Vec<BatchState>>::new(), String::new(), String::new());
+    let (mut listed, mut tag, mut job) = (Vec::new(), String::new(), ListedJob::default());
     let mut is_answer = false;
     loop {
         match reader.read_event().map_err(|_| unknown())? {
@@ -161,20 +186,22 @@ fn read_states(xml: &str) -> Result<BTreeMap<String, Vec<BatchState>>, BatchErro
                 tag = start.name().as_ref().to_owned();
                 is_answer |= tag == "job_info";
             }
+            Event::End(end) if end.name().as_ref() == "job_list" => listed.push(std::mem::take(&mut job)),
             Event::End(_) => tag.clear(),
             Event::Text(text) => {
-                let text: &str = &text;
-                match tag.as_str() {
-                    "JB_job_number" => text.trim().clone_into(&mut id),
-                    "state" => states.entry(id.clone()).or_default().push(parse_state(text.trim())),
-                    _ => {}
-                }
+                let field = match tag.as_str() {
+                    "JB_job_number" => &mut job.id,
+                    "JB_name" => &mut job.name,
+                    "state" => &mut job.state,
+                    _ => continue,
+                };
+                field.push_str(text.trim());
             }
             Event::Eof => break,
             _ => {}
         }
     }
-    if is_answer { Ok(states) } else { Err(unknown()) }
+    if is_answer { Ok(listed) } else { Err(unknown()) }
 }
 
 /// A state of Grid Engine: letters, such as `qw` or `Rr`.
@@ -220,16 +247,18 @@ mod tests {
         let xml = "<?xml version='1.0'?>\n<job_info xmlns:xsd=\"x\"><queue_info>\
                    <job_list state=\"running\"><JB_job_number>1</JB_job_number><JB_name>a&amp;b</JB_name>\
                    <state>r</state></job_list></queue_info><job_info>\
-                   <job_list state=\"pending\"><JB_job_number>5</JB_job_number><state>Eqw</state><tasks>1,2</tasks>\
+                   <job_list state=\"pending\"><JB_job_number>5</JB_job_number><JB_name>eyas-x-0-1a</JB_name><state>Eqw</state><tasks>1,2</tasks>\
                    </job_list><job_list state=\"pending\"><JB_job_number>1</JB_job_number><state>qw</state></job_list>\
                    </job_info></job_info>";
-        let mut states = read_states(xml).unwrap();
+        let listed = read_list(xml).unwrap();
+        assert_eq!((&*listed[1].id, &*listed[1].name), ("5", "eyas-x-0-1a"));
+        let mut states = by_id(listed);
         let first = states.remove("1").unwrap();
         assert_eq!(first, [BatchState::Running, BatchState::Pending(Some("qw".into()))]);
         assert_eq!(together(first), BatchState::Running);
         assert!(matches!(&states["5"][..], [BatchState::Ended(end)] if end.says.starts_with("Eqw")));
         for wrong in ["", "error: commlib error", "<html></html>", "<job_info><a>"] {
-            let read = read_states(wrong);
+            let read = read_list(wrong);
             assert!(read.is_err() || wrong.starts_with("<job_info"), "{wrong}");
         }
     }

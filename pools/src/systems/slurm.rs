@@ -33,7 +33,6 @@ impl BatchSystem for Slurm {
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
         let options = &plan.options;
         let mut words = vec![
-            format!("--job-name={}", plan.name()),
             format!("--nodes={}", plan.nodes),
             format!("--ntasks={}", plan.nodes),
             "--ntasks-per-node=1".into(),
@@ -59,6 +58,15 @@ impl BatchSystem for Slurm {
         let printed = batch_command::run_ok("sbatch", &submission(plan, "--parsable")).await?;
         let (id, cluster) = submitted(&printed)?;
         Ok(BatchJob { id, cluster, folder: plan.folder.clone() })
+    }
+
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let clusters = option(&plan.options.verbatim, "--clusters", "-M");
+        let of_plan = [format!("--user={}", user()), format!("--name={}", plan.name())];
+        let listed = ["--noheader", "--states=all", "--format=%i"].map(String::from);
+        let words: Vec<_> = of_cluster(clusters.as_deref()).chain(listed).chain(of_plan).collect();
+        let found = found(&batch_command::run_ok("squeue", &words).await?);
+        Ok(found.map(|(id, cluster)| BatchJob { id, cluster: cluster.or(clusters), folder: plan.folder.clone() }))
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
@@ -105,6 +113,7 @@ fn submission(plan: &RequestPlan, mode: &str) -> Vec<String> {
         format!("--chdir={}", plan.folder.parent().unwrap_or(&plan.folder).display()),
     ];
     words.extend(plan.options.verbatim.iter().cloned());
+    words.push(format!("--job-name={}", plan.name()));
     if !plan.excluded.is_empty() {
         // The last one counts, so it has what the user excludes too.
         let of_user = option(&plan.options.verbatim, "--exclude", "-x");
@@ -134,6 +143,24 @@ fn submitted(printed: &str) -> Result<(String, Option<String>), BatchError> {
         true => Err(BatchError::unknown("sbatch", printed)),
         false => Ok((id.into(), cluster)),
     }
+}
+
+/// The first job in a list of `squeue`, in which the name of a cluster stands before its jobs.
+fn found(printed: &str) -> Option<(String, Option<String>)> {
+    let mut cluster = None;
+    for line in printed.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("CLUSTER:") {
+            cluster = Some(name.trim().to_owned());
+        } else if line.starts_with(|c: char| c.is_ascii_digit()) {
+            return Some((line.into(), cluster));
+        }
+    }
+    None
+}
+
+/// Number of the user of the requests.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// The value of an option, which has a long and a short name.
@@ -166,7 +193,7 @@ fn of_cluster(cluster: Option<&str>) -> impl Iterator<Item = String> + use<> {
 async fn states_of(cluster: Option<&str>, jobs: &[&BatchJob]) -> Result<BTreeMap<String, BatchReport>, BatchError> {
     let which = match jobs.len() <= IDS_AT_ONCE {
         true => format!("--jobs={}", jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>().join(",")),
-        false => format!("--user={}", rustix::process::geteuid().as_raw()),
+        false => format!("--user={}", user()),
     };
     let queued = ["--noheader", "--states=all", "--format=%i|%T|%B|%r"].map(String::from);
     let words: Vec<_> = of_cluster(cluster).chain(queued).chain([which]).collect();
@@ -251,6 +278,9 @@ mod tests {
         assert_eq!(submitted("12\n").unwrap(), ("12".into(), None));
         assert_eq!(submitted("a warning\n12;far\n").unwrap(), ("12".into(), Some("far".into())));
         assert!(submitted("").is_err() && submitted("Submitted batch job 12").is_err());
+        assert_eq!(found("17\n18\n"), Some(("17".into(), None)));
+        assert_eq!(found("CLUSTER: a\n\nCLUSTER: b\n17\n"), Some(("17".into(), Some("b".into()))));
+        assert_eq!(found("CLUSTER: a\n"), None);
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let clusters = |text: &[&str]| option(&words(text), "--clusters", "-M");
         assert_eq!(clusters(&["-p", "x", "--clusters", "a,b"]).as_deref(), Some("a,b"));

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use eyas_wire::pool::PoolOptions;
 use tokio::task::JoinSet;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together};
+use super::{BatchEnd, BatchReport, BatchState, BatchSystem, process_line, together, whole, written_process};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::quoted;
@@ -20,6 +20,11 @@ const OPTIONS: &[&str] = &["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o
 
 /// Connections at the same time, when hosts are asked for the states of requests.
 const HOSTS_AT_ONCE: usize = 32;
+
+/// Beginning of the name of the file in a request's folder with its process on a host.
+const PROCESS: &str = "process-";
+/// Beginning of the name of the file in a request's folder that forbids to start a node on a host.
+const PASSED_OVER: &str = "passed-over-";
 
 #[derive(Default)]
 pub(super) struct Ssh {
@@ -61,6 +66,21 @@ impl Ssh {
         busy.insert(host.clone());
         Some(host.clone())
     }
+
+    /// Forbids a host to start a node for a request later on.
+    async fn pass_over(&self, host: &str, plan: &RequestPlan) -> Result<(), BatchError> {
+        let path = plan.folder.join(format!("{PASSED_OVER}{host}"));
+        std::fs::write(&path, "").map_err(|why| BatchError::file(&path, &why))?;
+        match started(host, plan) {
+            Some(id) => self.withdraw(&[BatchJob { id, cluster: None, folder: plan.folder.clone() }]).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The process of a request on a host, as far as the folder of the request tells.
+fn started(host: &str, plan: &RequestPlan) -> Option<String> {
+    Some(format!("{host}:{}", written_process(&plan.folder.join(format!("{PROCESS}{host}")))?))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -83,28 +103,31 @@ impl BatchSystem for Ssh {
         "$EYAS_NODE"
     }
 
+    /// The process is found by its file if the connection is lost while it starts. A host that was passed over may do
+    /// as it was told later: a file forbids that, which is read after the process was written.
+    fn directives(&self, plan: &RequestPlan) -> Vec<String> {
+        let file = |name: &str| format!("{}\"$EYAS_NODE\"", quoted(&plan.folder.join(name).display().to_string()));
+        vec![process_line(&file(PROCESS)), format!("[ ! -e {} ] || exit 1", file(PASSED_OVER))]
+    }
+
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError> {
         let (mut ids, mut failures) = (Vec::new(), Vec::new());
         let mut passed_over: BTreeSet<_> = plan.excluded.iter().cloned().collect();
         while ids.len() < plan.nodes as usize {
             let Some(host) = self.take(&plan.options.verbatim, &passed_over) else { break };
             passed_over.insert(host.clone());
-            match start(&host, plan).await {
+            match start(&host, plan).await.or_else(|error| started(&host, plan).ok_or(error)) {
                 Ok(id) => ids.push(id),
                 Err(error) => {
+                    self.pass_over(&host, plan).await?;
                     self.busy().remove(&host);
                     failures.push(format!("{host}: {error}"));
                     locked(&self.failed).insert(host, error.to_string());
                 }
             }
         }
-        let job = BatchJob { id: ids.join(","), cluster: None, folder: plan.folder.clone() };
-        if ids.len() == plan.nodes as usize {
+        if let Some(job) = whole(self, plan, &ids).await? {
             return Ok(job);
-        }
-        if !ids.is_empty() {
-            // Part of a request is of no use: its number of nodes would be wrong.
-            self.withdraw(&[job]).await?;
         }
         let says = match failures.is_empty() {
             true if plan.excluded.is_empty() => {
@@ -116,7 +139,14 @@ impl BatchSystem for Ssh {
             ),
             false => failures.join("; "),
         };
-        Err(BatchError::Failed { program: "ssh".into(), says })
+        Err(BatchError::NoHost { says })
+    }
+
+    async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
+        let is_passed_over = |host: &str| plan.folder.join(format!("{PASSED_OVER}{host}")).exists();
+        let hosts = plan.options.verbatim.iter().filter(|host| !is_passed_over(host));
+        let ids: Vec<_> = hosts.filter_map(|host| started(host, plan)).collect();
+        whole(self, plan, &ids).await
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
@@ -153,12 +183,13 @@ impl BatchSystem for Ssh {
     }
 
     async fn withdraw(&self, jobs: &[BatchJob]) -> Result<(), BatchError> {
+        let mut answer = Ok(());
         for process in jobs.iter().flat_map(|job| job.id.split(',')).filter_map(RemoteProcess::parse) {
-            // The number of the process is that of its group.
-            let end = format!("if {}; then kill -TERM -- -{}; fi", process.lives(), process.process);
-            run(process.host, &end).await?;
+            // The number of the process is that of its group. `dash` knows no `--` here.
+            let end = format!("if {}; then kill -TERM -{}; fi", process.lives(), process.process);
+            answer = answer.and(run(process.host, &end).await.map(|_| ()));
         }
-        Ok(())
+        answer
     }
 
     async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError> {

@@ -91,7 +91,16 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
         variables: VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect(),
         name: name.clone(),
     };
-    let job = LoneJob::submit(&folder, &command, options(pool.options, args)).await?;
+    let mut job = LoneJob::write(&folder, &command, options(pool.options, args))?;
+    let submitted = tokio::select! {
+        submitted = job.submit() => submitted.map(|()| true),
+        () = interrupt.received() => job.withdraw().await.map(|()| false),
+    };
+    if !matches!(submitted, Ok(true)) {
+        // A job that the batch system has all the same ends at once when it starts.
+        remove(&folder);
+        return Ok(submitted.map(|_| ExitCode::from(INTERRUPTED))?);
+    }
     say!(
         "the dispatcher's job is {}. If this command is killed, the job goes on: `eyas --cluster {name} job wait last` \
          waits for its tasks while it runs; its output and exit code stay in {}",
@@ -107,10 +116,14 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
             INTERRUPTED
         }
     };
-    if let Err(why) = std::fs::remove_dir_all(&folder) {
+    remove(&folder);
+    Ok(ExitCode::from(code))
+}
+
+fn remove(folder: &Path) {
+    if let Err(why) = std::fs::remove_dir_all(folder) {
         tracing::debug!("cannot remove {}: {why}", folder.display());
     }
-    Ok(ExitCode::from(code))
 }
 
 /// The options of the dispatcher's job: one processor, and the verbatim options of the pool.

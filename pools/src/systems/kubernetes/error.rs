@@ -105,6 +105,20 @@ pub enum KubernetesError {
 }
 
 impl KubernetesError {
+    /// Whether what was asked for may have been done, or may still be done.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            KubernetesError::NotReached { .. } | KubernetesError::Answer { .. } => true,
+            KubernetesError::Refused { status, .. } => *status >= 500,
+            _ => false,
+        }
+    }
+
+    /// Whether there is such an object already.
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self, KubernetesError::Refused { status: 409, .. })
+    }
+
     /// Whether there is no such object.
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, KubernetesError::Refused { status: 404, .. })

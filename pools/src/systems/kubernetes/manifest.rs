@@ -39,11 +39,11 @@ const MAX_POOL_PART: usize = 30;
 /// Ended Jobs are removed after this time if the dispatcher no longer does so, seconds.
 const KEPT_S: u64 = 600;
 
-/// The name of a request's Job and Secret. `suffix` tells apart dispatchers that use one namespace.
-pub(super) fn object_name(plan: &RequestPlan, suffix: &str) -> String {
+/// The name of a request's Job and Secret.
+pub(super) fn object_name(plan: &RequestPlan) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let pool: String = plan.pool.chars().map(plain).take(MAX_POOL_PART).collect();
-    format!("eyas-{}-{}-{suffix}", pool.trim_matches('-'), plan.number)
+    format!("eyas-{}-{}-{}", pool.trim_matches('-'), plan.number, plan.mark)
 }
 
 /// A text as the value of a label.
@@ -252,6 +252,7 @@ pub(super) fn check(options: &PoolOptions) -> Result<(), KubernetesError> {
         pool: "check".into(),
         number: 0,
         nodes: 1,
+        mark: "check".into(),
         excluded: Vec::new(),
         options: Arc::new(options.clone()),
         folder: PathBuf::new(),

@@ -46,6 +46,7 @@ fn plan(nodes: u32, kubernetes: KubernetesOptions) -> RequestPlan {
         pool: "My_Pool-".into(),
         number: 7,
         nodes,
+        mark: "abc".into(),
         excluded: vec!["bad".into()],
         options: Arc::new(options),
         folder: PathBuf::from("/home/clusters/test/pools/My_Pool-/requests/7"),
@@ -64,7 +65,7 @@ fn job(template: Option<&str>) -> Result<Value, KubernetesError> {
 
 #[test]
 fn names_and_labels_are_those_that_kubernetes_accepts() {
-    assert_eq!(manifest::object_name(&plan(1, with_image(None)), "abc"), "eyas-my-pool-7-abc");
+    assert_eq!(manifest::object_name(&plan(1, with_image(None))), "eyas-my-pool-7-abc");
     assert_eq!(manifest::label_value("_My pool-"), "My-pool");
     assert_eq!(manifest::label_value(&"a".repeat(80)).len(), 63);
 }
