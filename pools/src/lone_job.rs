@@ -9,7 +9,7 @@ use eyas_wire::pool::PoolOptions;
 
 use crate::batch_command::BatchError;
 use crate::request::{BatchJob, MAX_UNKNOWN, RequestPlan, make_private_folder, new_mark, write_private};
-use crate::script::quoted;
+use crate::script::{quoted, shell};
 use crate::systems::{self, BatchState, BatchSystem, Submission};
 
 /// File in the job's folder with the exit code of the command.
@@ -158,7 +158,7 @@ impl LoneJob {
 }
 
 fn script(plan: &RequestPlan, command: &LoneCommand, system: &dyn BatchSystem) -> String {
-    let mut script = String::from("#!/bin/sh\n");
+    let mut script = format!("#!{}\n", shell());
     let mut line = |text: &str| _ = writeln!(script, "{text}");
     system.directives(plan).iter().for_each(|directive| line(directive));
     // Without its folder, the job is no longer wanted.

@@ -1,6 +1,7 @@
 //! The script of a request: what runs on each node, readable, and kept in the request's folder.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use crate::request::RequestPlan;
 use crate::systems::{BatchSystem, NodePaths};
@@ -8,7 +9,7 @@ use crate::systems::{BatchSystem, NodePaths};
 /// The script's text.
 pub(crate) fn text(plan: &RequestPlan, system: &dyn BatchSystem) -> String {
     let options = &plan.options;
-    let mut script = String::from("#!/bin/sh\n");
+    let mut script = format!("#!{}\n", shell());
     let mut line = |text: &str| _ = writeln!(script, "{text}");
     system.directives(plan).iter().for_each(|directive| line(directive));
     line(&format!("# Request {} of the eyas pool {}.", plan.number, plan.pool));
@@ -75,6 +76,14 @@ fn one_node(plan: &RequestPlan, number: &str, paths: NodePaths) -> String {
         Some(wrap) => format!("{wrap} {command}"),
         None => command,
     }
+}
+
+/// The shell that runs scripts where the batch system passes on the environment of a submission. `bash` keeps variables
+/// that are no variables of a shell, such as the functions that it exports (`module` of environment modules); `dash`,
+/// which is `/bin/sh` of Debian, drops them.
+pub(crate) fn shell() -> &'static str {
+    const BASH: &str = "/bin/bash";
+    if Path::new(BASH).exists() { BASH } else { "/bin/sh" }
 }
 
 /// A word as a shell reads it.

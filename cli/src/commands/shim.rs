@@ -46,6 +46,8 @@ pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCod
     let access = fs::canonicalize(&access).unwrap_or(access);
     let words = [own_path()?, "--access".into(), utf8(&access)?, "shim-call".into(), utf8(&folder)?];
     let call = words.map(|word| quoted(&word)).join(" ");
+    // Others drop variables that they do not know, such as functions that `bash` exports.
+    let shell = ["/bin/bash", "/bin/sh"].into_iter().find(|shell| Path::new(shell).exists()).unwrap_or("/bin/sh");
     for name in COMMANDS {
         let path = folder.join(name);
         let is_own = |text: String| text.contains(" 'shim-call' ");
@@ -54,7 +56,7 @@ pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCod
         }
         // Whole at every moment: a job may call it now.
         let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-        write!(file, "#!/bin/sh\nexec {call} {name} -- \"$@\"\n")?;
+        write!(file, "#!{shell}\nexec {call} {name} -- \"$@\"\n")?;
         file.as_file().set_permissions(fs::Permissions::from_mode(0o755))?;
         file.persist(&path)?;
     }

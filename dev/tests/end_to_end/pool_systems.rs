@@ -255,3 +255,10 @@ fn stop_withdraws_a_request_whose_submission_has_not_answered() {
     let request = fake.0.path("home/clusters/test/pools/batch/requests/0");
     assert!(request.join("script.sh").exists() && !request.join("access.toml").exists());
 }
+
+#[test]
+fn functions_that_a_shell_exports_reach_the_tasks_of_a_pool() {
+    let fake = OnFake::start(&[("BASH_FUNC_greet%%", "() {  echo hello; }")]);
+    fake.add_one_node("local", "here", &["--start-command", "greet >&2"]);
+    assert_eq!(fake.run(&["run", "--", "bash", "-c", "greet"]).exits(0).stdout, "hello\n");
+}

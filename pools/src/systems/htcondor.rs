@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan, write_private};
+use crate::script::shell;
 
 /// Ids in one command line.
 const IDS_AT_ONCE: usize = 500;
@@ -112,7 +113,7 @@ fn description(plan: &RequestPlan) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| _ = writeln!(text, "{name} = {value}");
     line("universe", "vanilla");
-    line("executable", "/bin/sh");
+    line("executable", shell());
     // In this form of arguments, a double quotation mark is doubled, and single ones keep blanks.
     let script = plan.script().display().to_string().replace('"', "\"\"").replace('\'', "''");
     line("arguments", &format!("\"'{script}'\""));

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::{BatchEnd, BatchReport, BatchState, BatchSystem, process_line, written_process};
 use crate::batch_command::BatchError;
 use crate::request::{BatchJob, RequestPlan};
-use crate::script::quoted;
+use crate::script::{quoted, shell};
 
 /// File in a request's folder with the way in which its process ended.
 const ENDED: &str = "ended";
@@ -70,11 +70,11 @@ impl BatchSystem for LocalSystem {
     }
 
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError> {
-        let mut command = Command::new("/bin/sh");
+        let mut command = Command::new(shell());
         command.arg(plan.script()).stdin(Stdio::null()).process_group(0);
         command.stdout(open(&plan.folder, "stdout")?).stderr(open(&plan.folder, "stderr")?);
         let not_started =
-            |why: std::io::Error| BatchError::NotStarted { program: "/bin/sh".into(), why: why.to_string() };
+            |why: std::io::Error| BatchError::NotStarted { program: shell().into(), why: why.to_string() };
         let mut child = command.spawn().map_err(not_started)?;
         // A process that has ended keeps its id until `wait`.
         let id = child.id().map(|id| named(id).unwrap_or_else(|| format!("{id}:0"))).unwrap_or_default();

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together, whole};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan};
+use crate::script::shell;
 
 /// Ids in one command line.
 const IDS_AT_ONCE: usize = 500;
@@ -35,8 +36,11 @@ impl BatchSystem for Pbs {
 
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
         let options = &plan.options;
-        let mut words =
-            vec!["-S /bin/sh".into(), format!("-l walltime={}", time_limit(options.time_limit_us)), "-r n".into()];
+        let mut words = vec![
+            format!("-S {}", shell()),
+            format!("-l walltime={}", time_limit(options.time_limit_us)),
+            "-r n".into(),
+        ];
         // What the user says of the node replaces what the pool says.
         if !options.verbatim.iter().any(|word| word.contains("select=") || word.contains("nodes=")) {
             words.push(format!("-l nodes=1:ppn={}", options.cpus.unwrap_or(1)));

@@ -11,6 +11,7 @@ use quick_xml::events::Event;
 use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan};
+use crate::script::shell;
 
 /// Requests whose end is looked up at a time; each needs a command of its own.
 const ENDS_AT_ONCE: usize = 8;
@@ -25,7 +26,7 @@ impl BatchSystem for GridEngine {
 
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
         let mut words = vec![
-            "-S /bin/sh".into(),
+            format!("-S {}", shell()),
             format!("-l h_rt={}", time_limit(plan.options.time_limit_us)),
             // A job is warned by a signal before it is ended.
             "-notify".into(),
