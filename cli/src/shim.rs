@@ -5,12 +5,18 @@
 //! without which a job would do something else is refused; one that changes nothing for the job is ignored.
 
 mod amounts;
+mod columns;
 mod control;
+mod environment;
+mod hostlist;
 mod listing;
 mod options;
 mod records;
+mod resources;
 mod sbatch;
 mod script;
+mod srun;
+mod submission;
 
 use std::path::Path;
 
@@ -45,7 +51,7 @@ pub(crate) async fn call(
         "scancel" => control::scancel(words, &shim, global).await,
         "scontrol" => control::scontrol(words, &shim, global).await,
         "sinfo" => control::sinfo(words, global).await,
-        "srun" => control::srun(words),
+        "srun" => srun::srun(words, &shim),
         // Lists of accounts: there are none.
         "sacctmgr" | "sshare" => Ok(ExitCode::SUCCESS),
         other => Err(format!("a shim has no command `{other}`, only {}", COMMANDS.join(", ")).into()),

@@ -33,12 +33,18 @@ impl Table {
         let widths: Vec<_> = (0..columns).map(width).collect();
         let mut lines = String::new();
         for row in &self.rows {
-            let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width, false)).collect();
             lines += cells.join("  ").trim_end();
             lines.push('\n');
         }
         Ok(print::text(&lines)?)
     }
+}
+
+/// Text with blanks up to a width. `format!` panics if a width is larger than 65,535.
+pub(crate) fn padded(text: &str, width: usize, is_right: bool) -> String {
+    let blanks = " ".repeat(width.saturating_sub(text.chars().count()));
+    if is_right { blanks + text } else { text.to_owned() + &blanks }
 }
 
 /// Prints `{"schema_version": …, NAME: VALUE}`.

@@ -1,14 +1,12 @@
-//! `scancel`, `scontrol`, `sinfo` and `srun`.
-
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+//! `scancel`, `scontrol` and `sinfo`.
 
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::units::format_count;
 use eyas_client::view::ExecutorView;
 
 use super::amounts::{elapsed, time_of};
+use super::columns::{line, on_one_line, pieces};
+use super::hostlist::hostnames;
 use super::listing::selected;
 use super::options::{KnownOption, flag, parse, value};
 use super::records::{ShimFolder, ShimJob};
@@ -16,7 +14,7 @@ use crate::connect::{connect, unexpected};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
-use crate::print::{out, say};
+use crate::print::{self, out, say};
 
 const SCANCEL: &[KnownOption] = &[
     value('u', "user"),
@@ -42,30 +40,6 @@ const SINFO: &[KnownOption] = &[
     flag('N', "Node"),
     flag('s', "summarize"),
     flag('a', "all"),
-];
-const SRUN: &[KnownOption] = &[
-    value('n', "ntasks"),
-    value('N', "nodes"),
-    value('c', "cpus-per-task"),
-    value('J', "job-name"),
-    value('t', "time"),
-    value(' ', "mem"),
-    value(' ', "mem-per-cpu"),
-    value(' ', "cpu-bind"),
-    value(' ', "mem-bind"),
-    value(' ', "mpi"),
-    value('G', "gpus"),
-    value(' ', "gres"),
-    value(' ', "jobid"),
-    value(' ', "export"),
-    value('D', "chdir"),
-    flag(' ', "exclusive"),
-    flag(' ', "exact"),
-    flag(' ', "overlap"),
-    flag('l', "label"),
-    flag('u', "unbuffered"),
-    flag('Q', "quiet"),
-    flag('K', "kill-on-bad-exit"),
 ];
 /// Seconds for which jobs stay in the answer of `squeue`, as Slurm names it: snakemake reads it.
 const MIN_JOB_AGE_S: u64 = 2 * 24 * 3600;
@@ -110,8 +84,18 @@ pub(crate) async fn scontrol(words: &[String], shim: &ShimFolder, global: &Globa
     let others: Vec<&str> = words.others.iter().map(String::as_str).collect();
     let what = match &others[..] {
         ["show", what, ..] => what.to_ascii_lowercase(),
-        _ => return Err("scontrol: eyas knows `show config`, `show job [ID]`, `show node` and `show partition`".into()),
+        _ => {
+            let known = "`show config`, `show hostnames [LIST]`, `show job [ID]`, `show node` and `show partition`";
+            return Err(format!("scontrol: eyas knows {known}").into());
+        }
     };
+    if what == "hostnames" {
+        let of_job = || std::env::var("SLURM_JOB_NODELIST").unwrap_or_default();
+        let list = others.get(2).map_or_else(of_job, |list| (*list).to_owned());
+        let names = hostnames(&list).map_err(|why| format!("scontrol: {why}"))?;
+        out!("{}", names.join("\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut client = connect(global).await?;
     let end = if words.has("oneliner") { " " } else { "\n   " };
     match what.as_str() {
@@ -166,7 +150,8 @@ fn fields_of(job: &ShimJob) -> Vec<String> {
     let end = record.end.as_ref();
     let (code, signal) = end.map_or((0, 0), |end| (end.code, end.signal));
     let limit = record.time_limit_us.map_or("UNLIMITED".into(), |us| elapsed(us / 1_000_000, false));
-    vec![
+    let command = if record.command.is_empty() { "(null)" } else { &record.command };
+    let fields = [
         format!("JobId={} JobName={}", record.job, record.name),
         format!("UserId={} Account={} Partition={}", record.user, record.account, record.partition),
         format!("JobState={} ExitCode={code}:{signal}", job.state.names().0),
@@ -174,10 +159,12 @@ fn fields_of(job: &ShimJob) -> Vec<String> {
         format!("StartTime={}", job.began_unix_s.map_or("Unknown".into(), time_of)),
         format!("EndTime={}", end.map_or("Unknown".into(), |end| time_of(end.ended_unix_s))),
         format!("NodeList={} NumNodes=1 NumCPUs={}", job.node, record.cpus),
+        format!("Command={command}"),
         format!("WorkDir={}", record.folder),
         format!("Comment={}", record.comment),
         format!("StdOut={}", record.output.replace("%j", &record.job.to_string())),
-    ]
+    ];
+    fields.iter().map(|field| on_one_line(field)).collect()
 }
 
 async fn executors(client: &mut Client) -> Result<Vec<ExecutorView>, CliError> {
@@ -205,35 +192,34 @@ pub(crate) async fn sinfo(words: &[String], global: &GlobalArgs) -> Result<ExitC
     let words = parse(words, &[SINFO], false).map_err(|e| format!("sinfo: {e}"))?;
     let executors = executors(&mut connect(global).await?).await?;
     let format = words.value("format").unwrap_or("%9P %5a %.10l %.6D %.6t %N");
+    let pieces = pieces(format, title).map_err(|why| format!("sinfo: {why}"))?;
+    let mut text = String::new();
     let mut states: Vec<&str> = executors.iter().map(state_of).collect();
     states.sort_unstable();
     states.dedup();
     let states =
         states.into_iter().filter(|state| words.list("states").is_none_or(|list| list.iter().any(|one| one == state)));
     if !words.has("noheader") {
-        out!("{}", formatted(format, |letter| Some(title(letter)?.to_owned()))?)?;
+        text += &line(&pieces, |letter| title(letter).unwrap_or_default().into());
     }
     for state in states {
         let nodes: Vec<ExecutorView> =
             executors.iter().filter(|executor| state_of(executor) == state).cloned().collect();
         let names: Vec<&str> = nodes.iter().map(|executor| executor.name.as_str()).collect();
-        let field = |letter| {
-            title(letter)?;
-            Some(match letter {
-                'P' => "eyas*".to_owned(),
-                'R' => "eyas".to_owned(),
-                'a' => "up".to_owned(),
-                'l' => "infinite".to_owned(),
-                'D' => nodes.len().to_string(),
-                't' | 'T' => state.to_owned(),
-                'N' => names.join(","),
-                'c' => nodes.first().map_or(0, |node| node.capacity.cpus_milli / 1000).to_string(),
-                'C' => cpus(&nodes).to_string(),
-                _ => nodes.first().map_or(0, |node| node.capacity.memory_bytes >> 20).to_string(),
-            })
-        };
-        out!("{}", formatted(format, field)?)?;
+        text += &line(&pieces, |letter| match letter {
+            'P' => "eyas*".to_owned(),
+            'R' => "eyas".to_owned(),
+            'a' => "up".to_owned(),
+            'l' => "infinite".to_owned(),
+            'D' => nodes.len().to_string(),
+            't' | 'T' => state.to_owned(),
+            'N' => names.join(","),
+            'c' => nodes.first().map_or(0, |node| node.capacity.cpus_milli / 1000).to_string(),
+            'C' => cpus(&nodes).to_string(),
+            _ => nodes.first().map_or(0, |node| node.capacity.memory_bytes >> 20).to_string(),
+        });
     }
+    print::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -249,56 +235,4 @@ fn title(letter: char) -> Option<&'static str> {
         'm' => "MEMORY",
         _ => return None,
     })
-}
-
-/// A line of a format, with the value of each field by its letter.
-fn formatted(format: &str, value: impl Fn(char) -> Option<String>) -> Result<String, String> {
-    let mut line = String::new();
-    let mut letters = format.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            line.push(letter);
-            continue;
-        }
-        let is_right = letters.next_if_eq(&'.').is_some();
-        let mut digits = String::new();
-        while let Some(digit) = letters.next_if(char::is_ascii_digit) {
-            digits.push(digit);
-        }
-        let width = digits.parse::<usize>().unwrap_or(0);
-        let letter = letters.next().ok_or("sinfo: a format must not end in %")?;
-        let text = value(letter).ok_or_else(|| format!("sinfo: eyas does not know %{letter} in a format"))?;
-        line += &if is_right { format!("{text:>width$}") } else { format!("{text:<width$}") };
-    }
-    Ok(line)
-}
-
-/// Runs `srun` in a job: its command replaces this process.
-pub(crate) fn srun(words: &[String]) -> Result<ExitCode, CliError> {
-    let words = parse(words, &[SRUN], true).map_err(|e| format!("srun: {e}"))?;
-    if std::env::var_os("SLURM_JOB_ID").is_none() {
-        return Err("srun: outside of a job, use `sbatch --wait`, or `eyas run`".into());
-    }
-    if words.has("time") {
-        return Err("srun: eyas has no time limits of parts of a job: use `timeout`, or --time of sbatch".into());
-    }
-    if let Some(other) = words.value("export").filter(|list| *list != "ALL") {
-        return Err(format!("srun: --export={other}: the program has all variables of the job; use `env -i`").into());
-    }
-    for option in ["ntasks", "nodes"] {
-        let number = words.value(option).unwrap_or("1");
-        if number != "1" {
-            let tasks = number.parse().map_or_else(|_| number.to_owned(), |number| format_count(number, "process"));
-            return Err(format!("srun: --{option} {number}: eyas does not start {tasks} of a job; write -n 1").into());
-        }
-    }
-    let Some((program, arguments)) = words.others.split_first() else {
-        return Err("srun: name the program to run".into());
-    };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    if let Some(folder) = words.value("chdir") {
-        command.current_dir(folder);
-    }
-    Err(format!("srun: cannot start {program}: {}", command.exec()).into())
 }

@@ -1,8 +1,13 @@
 //! `squeue` and `sacct`: lists of jobs, in the formats of Slurm.
 
+use eyas_client::Client;
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::TaskId;
+
 use super::amounts::{elapsed, time_of};
+use super::columns::{Piece, column, line, on_one_line, pieces, width};
 use super::options::{KnownOption, Words, flag, parse, value};
-use super::records::{ShimFolder, ShimJob, now_unix_ms};
+use super::records::{ShimFolder, ShimJob, SlurmState, now_unix_ms};
 use crate::connect::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
@@ -47,6 +52,8 @@ const SACCT: &[KnownOption] = &[
 ];
 const SQUEUE_FORMAT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 const SACCT_FORMAT: &str = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode";
+/// Jobs of one list whose reason to wait is asked for; the others are said to wait for resources.
+const MAX_EXPLAINED: usize = 32;
 /// Width of a column of `sacct`.
 const SACCT_WIDTH: usize = 10;
 
@@ -70,50 +77,8 @@ pub(super) fn selected(jobs: Vec<ShimJob>, words: &Words) -> Vec<ShimJob> {
     jobs.into_iter().filter(is_selected).collect()
 }
 
-/// Text in a column. A negative width aligns it to the right, as in `printf` without `-`.
-fn column(text: &str, width: Option<usize>, is_right: bool) -> String {
-    match width {
-        None => text.to_owned(),
-        Some(width) => {
-            let cut: String = text.chars().take(width).collect();
-            if is_right { format!("{cut:>width$}") } else { format!("{cut:<width$}") }
-        }
-    }
-}
-
-/// A format of `squeue`: text, and fields with a letter, a width, and whether they are aligned to the right.
-enum Piece {
-    Text(String),
-    Field { letter: char, width: Option<usize>, is_right: bool },
-}
-
-fn squeue_format(format: &str) -> Result<Vec<Piece>, String> {
-    let mut pieces = Vec::new();
-    let mut letters = format.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            pieces.push(Piece::Text(letter.into()));
-            continue;
-        }
-        let is_right = letters.next_if_eq(&'.').is_some();
-        let mut digits = String::new();
-        while let Some(digit) = letters.next_if(char::is_ascii_digit) {
-            digits.push(digit);
-        }
-        let letter = letters.next().ok_or("a format must not end in %")?;
-        if letter == '%' {
-            pieces.push(Piece::Text("%".into()));
-        } else if squeue_title(letter).is_empty() {
-            return Err(format!("eyas does not know %{letter} in a format of squeue"));
-        } else {
-            pieces.push(Piece::Field { letter, width: digits.parse().ok(), is_right });
-        }
-    }
-    Ok(pieces)
-}
-
-fn squeue_title(letter: char) -> &'static str {
-    match letter {
+fn squeue_title(letter: char) -> Option<&'static str> {
+    Some(match letter {
         'i' | 'A' | 'F' => "JOBID",
         'j' => "NAME",
         't' => "ST",
@@ -134,11 +99,11 @@ fn squeue_title(letter: char) -> &'static str {
         'Z' => "WORK_DIR",
         'k' => "COMMENT",
         'Q' => "PRIORITY",
-        _ => "",
-    }
+        _ => return None,
+    })
 }
 
-fn squeue_field(job: &ShimJob, letter: char) -> String {
+fn squeue_field(job: &ShimJob, letter: char, reason: &str) -> String {
     let record = &job.record;
     let (long, short) = job.state.names();
     match letter {
@@ -152,9 +117,9 @@ fn squeue_field(job: &ShimJob, letter: char) -> String {
         'M' => elapsed(elapsed_s(job), true),
         'l' => record.time_limit_us.map_or("UNLIMITED".into(), |us| elapsed(us / 1_000_000, true)),
         'N' => job.node.clone(),
-        'R' if job.node.is_empty() => format!("({})", reason(job)),
+        'R' if job.node.is_empty() => format!("({reason})"),
         'R' => job.node.clone(),
-        'r' => reason(job).into(),
+        'r' => reason.into(),
         'D' => "1".into(),
         'C' => record.cpus.to_string(),
         'm' => format!("{}M", record.memory_bytes >> 20),
@@ -166,8 +131,22 @@ fn squeue_field(job: &ShimJob, letter: char) -> String {
     }
 }
 
-fn reason(job: &ShimJob) -> &'static str {
-    if job.state.names().1 == "PD" { "Resources" } else { "None" }
+/// Why a job waits, in the word of Slurm if its resources are in use, else in those of `eyas explain`: perhaps no node
+/// can ever run the job.
+async fn reason(client: &mut Client, job: &ShimJob) -> Result<String, CliError> {
+    if job.state != SlurmState::Pending {
+        return Ok("None".into());
+    }
+    let task = TaskId { job: job.record.job, index: 0 };
+    let because = match client.ask(FromClient::Explain { task }).await? {
+        ToClient::Explained(explained) => explained.because.into_iter().next().unwrap_or_default(),
+        // It has ended meanwhile.
+        _ => String::new(),
+    };
+    Ok(match because.strip_prefix("It waits because ") {
+        Some(why) if !why.contains("is busy") => why.trim_end_matches('.').to_owned(),
+        _ => "Resources".into(),
+    })
 }
 
 /// Seconds for which the job has run.
@@ -178,26 +157,28 @@ fn elapsed_s(job: &ShimJob) -> u64 {
 
 /// Runs `squeue`.
 pub(crate) async fn squeue(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let words = parse(words, &[SQUEUE], false).map_err(|e| format!("squeue: {e}"))?;
-    let pieces = squeue_format(words.value("format").unwrap_or(SQUEUE_FORMAT))?;
-    let jobs = shim.jobs(&mut connect(global).await?).await?;
+    let cannot = |why: String| format!("squeue: {why}");
+    let words = parse(words, &[SQUEUE], false).map_err(cannot)?;
+    let pieces = pieces(words.value("format").unwrap_or(SQUEUE_FORMAT), squeue_title).map_err(cannot)?;
+    let has_reasons = pieces.iter().any(|piece| matches!(piece, Piece::Field { letter: 'R' | 'r', .. }));
+    let mut client = connect(global).await?;
+    let jobs = shim.jobs(&mut client).await?;
     // Without states, and without jobs by their ids, only jobs that have not ended are shown.
     let shows_ended = words.has("states") || words.has("jobs");
-    let jobs = selected(jobs, &words).into_iter().filter(|job| shows_ended || !job.state.has_ended());
     let mut text = String::new();
-    let mut line = |field: &dyn Fn(char) -> String| {
-        for piece in &pieces {
-            match piece {
-                Piece::Text(plain) => text += plain,
-                Piece::Field { letter, width, is_right } => text += &column(&field(*letter), *width, *is_right),
-            }
-        }
-        text.push('\n');
-    };
     if !words.has("noheader") {
-        line(&|letter| squeue_title(letter).into());
+        text += &line(&pieces, |letter| squeue_title(letter).unwrap_or_default().into());
     }
-    jobs.for_each(|job| line(&|letter| squeue_field(&job, letter)));
+    let mut explained = 0;
+    for job in selected(jobs, &words).into_iter().filter(|job| shows_ended || !job.state.has_ended()) {
+        let reason = if has_reasons && explained < MAX_EXPLAINED {
+            explained += usize::from(job.state == SlurmState::Pending);
+            reason(&mut client, &job).await?
+        } else {
+            "Resources".into()
+        };
+        text += &line(&pieces, |letter| squeue_field(&job, letter, &reason));
+    }
     print::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -240,48 +221,51 @@ pub(crate) async fn sacct(words: &[String], shim: &ShimFolder, global: &GlobalAr
         return Err(format!("sacct: `{other}` is not an option").into());
     }
     let format = words.value("format").unwrap_or(SACCT_FORMAT);
-    let fields: Vec<(&str, Option<i64>)> = format
-        .split(',')
-        .map(|field| match field.split_once('%') {
-            Some((name, width)) => (name, width.parse().ok()),
-            None => (field, None),
-        })
-        .collect();
+    let fields = format.split(',').map(sacct_column).collect::<Result<Vec<_>, _>>()?;
     let jobs = selected(shim.jobs(&mut connect(global).await?).await?, &words);
-    let separator = if words.has("parsable") || words.has("parsable2") { "|" } else { " " };
-    let mut lines = Vec::new();
+    let is_parsable = words.has("parsable") || words.has("parsable2");
     let line = |values: Vec<String>| {
-        let in_columns = fields.iter().zip(values).map(|((_, width), value)| match (separator, width) {
-            ("|", _) => value,
-            (_, width) => {
-                let width = width.unwrap_or(SACCT_WIDTH as i64);
-                column(&value, Some(width.unsigned_abs() as usize), width > 0)
-            }
+        let in_columns = fields.iter().zip(values).map(|(field, value)| match is_parsable {
+            // A program would read the part behind it as another field.
+            true => on_one_line(&value).replace('|', "_"),
+            false => column(&on_one_line(&value), Some(field.width), field.is_right),
         });
         let end = if words.has("parsable") { "|" } else { "" };
-        in_columns.collect::<Vec<_>>().join(separator) + end
+        in_columns.collect::<Vec<_>>().join(if is_parsable { "|" } else { " " }) + end
     };
-    let names: Vec<String> = fields.iter().map(|(name, _)| name.to_lowercase()).collect();
+    let mut lines = Vec::new();
     if !words.has("noheader") {
-        lines.push(line(fields.iter().map(|(name, _)| (*name).to_owned()).collect()));
-        if separator == " " {
-            lines.push(line(
-                fields
-                    .iter()
-                    .map(|(_, width)| "-".repeat(width.unwrap_or(SACCT_WIDTH as i64).unsigned_abs() as usize))
-                    .collect(),
-            ));
+        lines.push(line(fields.iter().map(|field| field.name.to_owned()).collect()));
+        if !is_parsable {
+            lines.push(line(fields.iter().map(|field| "-".repeat(field.width)).collect()));
         }
     }
     for job in &jobs {
-        let value = |name: &String| {
-            sacct_field(job, name).ok_or_else(|| format!("sacct: eyas does not know the field `{name}`"))
+        let value = |field: &SacctColumn| {
+            sacct_field(job, &field.name.to_lowercase())
+                .ok_or_else(|| format!("sacct: eyas does not know the field `{}`", field.name))
         };
-        lines.push(line(names.iter().map(value).collect::<Result<_, _>>()?));
+        lines.push(line(fields.iter().map(value).collect::<Result<_, _>>()?));
     }
     lines.push(String::new());
     print::text(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A column of `sacct`.
+struct SacctColumn<'a> {
+    name: &'a str,
+    width: usize,
+    is_right: bool,
+}
+
+/// Reads `NAME`, `NAME%WIDTH`, or `NAME%-WIDTH` for a column that is aligned to the left.
+fn sacct_column(field: &str) -> Result<SacctColumn<'_>, String> {
+    let (name, width_of) = field.split_once('%').unwrap_or((field, ""));
+    let digits = width_of.strip_prefix('-').unwrap_or(width_of);
+    let width = width(digits).map_err(|why| format!("sacct: {why}"))?;
+    let is_right = width.is_some() && digits == width_of;
+    Ok(SacctColumn { name, width: width.unwrap_or(SACCT_WIDTH), is_right })
 }
 
 #[cfg(test)]
@@ -289,9 +273,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_of_squeue_are_read() {
-        assert_eq!(squeue_format("%.18i %t|%T%%").unwrap().len(), 6);
-        assert!(squeue_format("%").is_err() && squeue_format("%y").is_err());
-        assert_eq!((column("12", Some(4), true), column("12345", Some(4), false)), ("  12".into(), "1234".into()));
+    fn columns_of_sacct_are_read() {
+        let read = |field| sacct_column(field).map(|column| (column.name, column.width, column.is_right));
+        assert_eq!(read("JobID"), Ok(("JobID", 10, false)));
+        assert_eq!((read("JobID%20"), read("JobID%-20")), (Ok(("JobID", 20, true)), Ok(("JobID", 20, false))));
+        for wrong in ["JobID%70000", "JobID%-70000", "JobID%--1", "JobID%99999999999999999999", "JobID%x"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

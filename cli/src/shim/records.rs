@@ -88,6 +88,9 @@ pub(crate) struct JobRecord {
     pub account: String,
     pub partition: String,
     pub comment: String,
+    /// The path of the script; empty if there is none.
+    #[serde(default)]
+    pub command: String,
     pub folder: String,
     pub output: String,
     pub cpus: u32,
@@ -138,9 +141,9 @@ impl ShimFolder {
     }
 
     /// Writes the file of a job's program or script, for this user alone to write to.
-    pub fn write_script(path: &Path, text: &str) -> Result<(), CliError> {
+    pub fn write_script(path: &Path, content: &[u8]) -> Result<(), CliError> {
         let file = File::options().write(true).create_new(true).mode(0o644).open(path);
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = file.and_then(|mut file| file.write_all(content));
         Ok(written.map_err(|e| format!("the script cannot be written to {}: {e}", path.display()))?)
     }
 

@@ -1,259 +1,52 @@
 //! `sbatch`: a script becomes a job of one task.
 
+use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use eyas_client::types::{GPU, JobId, Name, Program, Resources, TaskItem, TaskTemplate, Template, WorkingFolder};
+use eyas_client::types::{JobId, Name, Program, TaskItem, TaskTemplate, Template, WorkingFolder};
 
 use eyas_client::messages::FromClient;
 use eyas_client::view::JobState;
 use eyas_client::{Client, Draft, name_of_user};
 
-use super::amounts::{count, memory_bytes, time_limit_us};
-use super::options::{KnownOption, Words, flag, optional, parse, value};
+use super::amounts::time_limit_us;
+use super::environment::{exported, is_shell_name};
 use super::records::{JobRecord, ShimFolder, now_unix_ms};
-use super::script::{Runner, StagedLink, file_word, option_lines, quoted, staged_links, with_variables};
+use super::resources::resources;
+use super::script::{Runner, StagedLink, Warning, file_word, quoted, staged_links, with_variables};
+use super::submission::{IGNORED, JobRequest, SILENT, read_request};
 use crate::connect::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::print::out;
 
-/// Maximum size of a script, as Slurm's by default.
-const MAX_SCRIPT_BYTES: usize = 4 << 20;
 /// Larger scripts and programs of jobs are files, because the kernel bounds arguments (128 KiB).
 const MAX_ARGUMENT_BYTES: usize = 120_000;
 /// With `--wait`, a lost dispatcher is dialled for this long.
 const PATIENCE: Duration = Duration::from_secs(600);
-
-/// Options that decide how the job runs.
-const HONOURED: &[KnownOption] = &[
-    value('J', "job-name"),
-    value('o', "output"),
-    value('e', "error"),
-    value('i', "input"),
-    value('D', "chdir"),
-    value('t', "time"),
-    value('c', "cpus-per-task"),
-    value(' ', "mem"),
-    value(' ', "mem-per-cpu"),
-    value('n', "ntasks"),
-    value(' ', "ntasks-per-node"),
-    value('N', "nodes"),
-    value('G', "gpus"),
-    value(' ', "gpus-per-node"),
-    value(' ', "gres"),
-    value(' ', "tmp"),
-    value(' ', "export"),
-    value(' ', "open-mode"),
-    value(' ', "wrap"),
-    value('A', "account"),
-    value('p', "partition"),
-    value(' ', "comment"),
-    flag(' ', "parsable"),
-    flag('W', "wait"),
-    flag('Q', "quiet"),
-    flag('v', "verbose"),
-];
-/// Options without which the job does the same. What eyas does instead is said once.
-const IGNORED: &[KnownOption] = &[
-    value('q', "qos"),
-    value('M', "clusters"),
-    value('x', "exclude"),
-    value(' ', "signal"),
-    value(' ', "mail-type"),
-    value(' ', "mail-user"),
-    optional(' ', "nice"),
-    value(' ', "priority"),
-    value(' ', "reservation"),
-    value(' ', "cpu-bind"),
-    value(' ', "mem-bind"),
-    value('m', "distribution"),
-    value(' ', "hint"),
-    value(' ', "threads-per-core"),
-    value(' ', "wckey"),
-    value(' ', "switches"),
-    optional(' ', "propagate"),
-    flag(' ', "requeue"),
-    flag(' ', "no-requeue"),
-    optional(' ', "exclusive"),
-    flag('s', "oversubscribe"),
-    optional(' ', "get-user-env"),
-    flag(' ', "kill-on-invalid-dep"),
-];
-/// Ignored options for which Slurm and eyas do the same in all usual cases: nothing is said.
-const SILENT: [&str; 4] = ["signal", "no-requeue", "requeue", "clusters"];
-/// Options without which the job would do something else: they are refused, with what to do.
-const REFUSED: &[(KnownOption, &str)] = &[
-    (value('a', "array"), "submit one job for each index, or use `eyas run --array`"),
-    (value('d', "dependency"), "let the workflow system order the jobs, or use a job file of eyas"),
-    (value('C', "constraint"), "use the labels of executors and `requirements` of a job file"),
-    (value('w', "nodelist"), "use the labels of executors and `requirements` of a job file"),
-    (value('L', "licenses"), "use `--node-resource` of executors and `--gres`"),
-    (value('b', "begin"), "submit the job later"),
-    (flag('H', "hold"), "submit the job later"),
-    (flag(' ', "test-only"), "leave it out"),
-];
-
-/// A script with everything that its options say.
-struct Request {
-    words: Words,
-    script: String,
-    /// The file name of the script, unless it came from standard input.
-    script_name: Option<String>,
-    arguments: Vec<String>,
-    /// Sources of `#EYAS --input` lines.
-    inputs: Vec<String>,
-}
-
-fn read_request(words: &[String]) -> Result<Request, CliError> {
-    let refused: Vec<KnownOption> = REFUSED.iter().map(|(known, _)| *known).collect();
-    let tables = [HONOURED, IGNORED, &refused[..]];
-    let mut given = parse(words, &tables, true)?;
-    let mut arguments = std::mem::take(&mut given.others);
-    let mut script_name = None;
-    let script = match (given.value("wrap"), arguments.is_empty()) {
-        (Some(_), false) => return Err("--wrap takes no script: write the command or the name of a script".into()),
-        (Some(command), true) => format!("#!/bin/sh\n{command}\n"),
-        (None, true) => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
-        }
-        (None, false) => {
-            let path = arguments.remove(0);
-            script_name = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
-            fs::read_to_string(&path).map_err(|e| format!("cannot read the script {path}: {e}"))?
-        }
-    };
-    if !script.starts_with("#!") {
-        return Err("this is not a batch script: its first line must be #! and the path of a program, such as \
-                    #!/bin/sh"
-            .into());
-    }
-    if script.len() > MAX_SCRIPT_BYTES {
-        return Err(format!(
-            "the script has {} bytes, and at most {MAX_SCRIPT_BYTES} are allowed: let a short script call it",
-            script.len()
-        )
-        .into());
-    }
-    // Options of the command line come last, and count.
-    let of_script = parse(&option_lines(&script, "#SBATCH"), &tables, false).map_err(|e| format!("#SBATCH: {e}"))?;
-    let mut options = of_script.options;
-    options.append(&mut given.options);
-    let of_eyas = parse(&option_lines(&script, "#EYAS"), &[&[value('i', "input")]], false);
-    let of_eyas = of_eyas.map_err(|e| format!("#EYAS: {e}; write #EYAS --input PATH"))?;
-    if let Some(other) = of_eyas.others.first() {
-        return Err(format!("#EYAS: `{other}` is not an option: write #EYAS --input PATH").into());
-    }
-    let inputs = of_eyas.options.into_iter().map(|(_, path)| path).collect();
-    for (option, _) in &options {
-        if let Some((_, advice)) = REFUSED.iter().find(|(known, _)| known.name == *option) {
-            return Err(format!("eyas has no --{option}: {advice}").into());
-        }
-    }
-    Ok(Request { words: Words { options, others: Vec::new() }, script, script_name, arguments, inputs })
-}
-
-/// Processors, memory, disk and GPUs, and the number of processors of a task.
-fn resources(words: &Words) -> Result<(Resources, u32, u32), String> {
-    let number = |option| words.value(option).map_or(Ok(1), |text| count(option, text));
-    let nodes = words.value("nodes").map_or("1", |nodes| nodes.split('-').next().unwrap_or(nodes));
-    if count("nodes", nodes)? > 1 {
-        return Err("eyas runs a job on one node: leave out --nodes, or write --nodes=1".into());
-    }
-    // Of options that say the same, the last one counts: those of the command line come after those of the script.
-    let tasks = words.last(&["ntasks", "ntasks-per-node"]).map_or(Ok(1), |(option, text)| count(option, text))?;
-    let cpus_per_task = number("cpus-per-task")?;
-    let cpus = tasks.saturating_mul(cpus_per_task);
-    let memory = match words.last(&["mem", "mem-per-cpu"]) {
-        Some(("mem", memory)) => memory_bytes(memory)?,
-        Some((_, memory)) => memory_bytes(memory)?.saturating_mul(cpus.into()),
-        None => 0,
-    };
-    let mut named: Vec<(String, u64)> = Vec::new();
-    for (option, list) in &words.options {
-        if !["gres", "gpus", "gpus-per-node"].contains(option) {
-            continue;
-        }
-        if *option == "gres" {
-            named.retain(|(name, _)| name == GPU);
-        }
-        for part in list.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
-            let (name, amount) = generic_resource(option, part)?;
-            named.retain(|(known, _)| *known != name);
-            named.push((name, amount));
-        }
-    }
-    named.sort();
-    let disk_bytes = words.value("tmp").map_or(Ok(0), memory_bytes)?;
-    let milli = cpus.checked_mul(1000).ok_or("the job asks for too many processors")?;
-    Ok((Resources { cpus_milli: milli, memory_bytes: memory, disk_bytes, named }, tasks, cpus_per_task))
-}
-
-/// The name and the amount of a generic resource: `gpu`, `gpu:2`, `gpu:a100:2` or `gres/gpu:2(S:0-1)` of `--gres`; `2`
-/// or `a100:2` of `--gpus`. eyas does not tell types of GPUs apart.
-fn generic_resource(option: &str, part: &str) -> Result<(String, u64), String> {
-    let wrong = || format!("--{option}: `{part}` is not a resource and its number, such as gpu:2");
-    let plain = part.split('(').next().unwrap_or(part);
-    let mut words: Vec<&str> = plain.strip_prefix("gres/").unwrap_or(plain).split(':').collect();
-    let name = if option == "gres" { words.remove(0) } else { GPU };
-    let amount = match &words[..] {
-        [] => Ok(1),
-        [amount] | [_, amount] => amount.parse(),
-        _ => return Err(wrong()),
-    };
-    match (amount, &words[..]) {
-        (Ok(amount), _) => Ok((name.to_owned(), amount)),
-        // A type without a number.
-        (Err(_), [kind]) if option == "gres" && kind.starts_with(|first: char| first.is_ascii_alphabetic()) => {
-            Ok((name.to_owned(), 1))
-        }
-        (Err(_), _) => Err(wrong()),
-    }
-}
-
-/// The variables that the job gets from the submission, by `--export`.
-fn exported(words: &Words) -> Vec<(String, Name)> {
-    let list = words.list("export").unwrap_or_else(|| vec!["ALL".into()]);
-    let has_all = list.iter().any(|word| word == "ALL");
-    let mut variables = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        let Ok(name) = name.into_string() else { continue };
-        let is_own = ["EYAS_", "SLURM_"].iter().any(|prefix| name.starts_with(prefix))
-            || ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name.as_str());
-        if (has_all && !is_own) || list.contains(&name) {
-            variables.push((name, Name::from(value.as_encoded_bytes())));
-        }
-    }
-    for (name, value) in list.iter().filter_map(|word| word.split_once('=')) {
-        variables.retain(|(known, _)| known != name);
-        variables.push((name.to_owned(), Name::from(value)));
-    }
-    variables
-}
 
 /// A job that was prepared.
 struct Prepared {
     draft: Draft,
     record: JobRecord,
     /// The files of a large script, to be written before the job is submitted, and their content.
-    files: Vec<(PathBuf, String)>,
+    files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// Runs `sbatch`.
 pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let request = read_request(words)?;
+    let request = read_request(words, std::env::vars_os())?;
     let waits = request.words.has("wait");
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
     let Prepared { draft, mut record, files } = prepare(request, shim, global).await?;
     let submission = async {
         shim.check()?;
-        for (path, text) in &files {
-            ShimFolder::write_script(path, text)?;
+        for (path, content) in &files {
+            ShimFolder::write_script(path, content)?;
         }
         let mut client = connect(global).await?;
         let job = client.submit(draft).await?;
@@ -288,8 +81,12 @@ async fn wait(client: &mut Client, record: &JobRecord, shim: &ShimFolder) -> Res
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Result<Prepared, CliError> {
-    let Request { words, script, script_name, arguments, inputs } = request;
+async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) -> Result<Prepared, CliError> {
+    let JobRequest { words, script, script_path, arguments, inputs, unknown } = request;
+    for variable in &unknown {
+        let message = format!("the variable {variable} is ignored: eyas does not know its option (this is said once)");
+        shim.say_once(variable, &message);
+    }
     for (option, _) in &words.options {
         if IGNORED.iter().any(|known| known.name == *option) && !SILENT.contains(option) {
             let message = format!("--{option} of sbatch is ignored: eyas has no such thing (this is said once)");
@@ -300,16 +97,24 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
     let current = current.to_str().ok_or("the name of the current folder is not valid UTF-8")?.to_owned();
     let folder = words.value("chdir").map_or_else(|| PathBuf::from(&current), |to| Path::new(&current).join(to));
     let folder = folder.to_string_lossy().into_owned();
+    let script_name = script_path.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
     let own_name = if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
     let name = words.value("job-name").unwrap_or(own_name).to_owned();
     let (resources, tasks, cpus_per_task) = resources(&words)?;
     let time_limit_us = words.value("time").map_or(Ok(None), time_limit_us)?;
-    let links: Vec<StagedLink> = staged_links(&script).into_iter().filter(|link| is_file(&link.source)).collect();
+    let warning = words.value("signal").map(Warning::read).transpose()?;
+    let warning = warning.zip(time_limit_us.map(|us| us / 1_000_000));
+    if words.has("signal") && warning.is_none() {
+        shim.say_once("signal", "--signal of sbatch is ignored in jobs without --time (this is said once)");
+    }
+    let source = |link: &StagedLink| PathBuf::from(OsString::from_vec(script.encode(&link.source)));
+    let links = staged_links(&script.text).into_iter().filter(|link| is_file(&source(link)));
+    let links: Vec<StagedLink> = links.collect();
 
     let mut draft = Draft::new(&name).on_cluster(&global.cluster()?);
     let mut staged = Vec::new();
     for source in inputs.iter().chain(links.iter().map(|link| &link.source)) {
-        staged.push(draft.input(&Name::from(source.as_str())).await?);
+        staged.push(draft.input(&Name::from(&script.encode(source)[..])).await?);
     }
     if staged.is_empty() {
         shim.say_once(
@@ -320,7 +125,18 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
     }
     let variables: Vec<String> = (1..=staged.len()).map(|number| format!("EYAS_INPUT_{number}")).collect();
     let of_links: Vec<_> = links.iter().zip(variables[inputs.len()..].iter().map(String::as_str)).collect();
-    let script = with_variables(&script, of_links.iter().copied());
+    let text = with_variables(&script.text, of_links.iter().copied());
+    let script_bytes = script.encode(&text);
+    let (mut plain, mut dropped, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, value) in exported(&words) {
+        if is_shell_name(&name) {
+            plain.push((name, value));
+        } else {
+            let holder = format!("EYAS_VARIABLE_{}", dropped.len() + 1);
+            held.push((holder.clone(), value));
+            dropped.push((name, holder));
+        }
+    }
 
     let user = name_of_user();
     let file = |option: &str| words.value(option).map(|pattern| file_word(pattern, &name, &user)).transpose();
@@ -344,6 +160,7 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
             ("SLURM_JOB_CPUS_PER_NODE", (resources.cpus_milli / 1000).to_string()),
             ("SLURM_NTASKS", tasks.to_string()),
             ("SLURM_NPROCS", tasks.to_string()),
+            ("SLURM_TASKS_PER_NODE", tasks.to_string()),
             ("SLURM_JOB_NUM_NODES", "1".to_owned()),
             ("SLURM_NNODES", "1".to_owned()),
             ("SLURM_NODEID", "0".to_owned()),
@@ -363,22 +180,25 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         links: of_links,
         end: &end_path,
         script: None,
+        dropped: &dropped,
+        warning,
     };
     let program = runner.program();
     let (mut command, mut files) = (Vec::new(), Vec::new());
-    if program.len().max(script.len()) <= MAX_ARGUMENT_BYTES {
-        command.extend(["/bin/sh", "-c", &program, "sbatch", &script].map(Template::literal));
+    if program.len().max(script_bytes.len()) <= MAX_ARGUMENT_BYTES {
+        command.extend(["/bin/sh", "-c", &program, "sbatch"].map(Template::literal));
+        command.push(Template::literal(&script_bytes[..]));
     } else {
         let [program_path, script_path] = shim.script_paths(&token);
         let script_file = script_path.to_string_lossy().into_owned();
         runner.script = Some(&script_file);
         command.extend(["/bin/sh", &program_path.to_string_lossy()].map(Template::literal));
-        files = vec![(program_path, runner.program()), (script_path, script)];
+        files = vec![(program_path, runner.program().into_bytes()), (script_path, script_bytes)];
     }
     command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));
     let mut template = TaskTemplate::new(Program::Command(command));
     template.folder = WorkingFolder::Sandbox;
-    template.env = exported(&words).into_iter().map(|(name, value)| (name, Template::literal(value))).collect();
+    template.env = plain.into_iter().chain(held).map(|(name, value)| (name, Template::literal(value))).collect();
     let of_inputs = variables.iter().enumerate();
     template
         .env
@@ -395,6 +215,7 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
         account: words.value("account").unwrap_or_default().to_owned(),
         partition,
         comment: words.value("comment").unwrap_or_default().to_owned(),
+        command: script_path.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
         output: Path::new(&folder).join(output).to_string_lossy().into_owned(),
         folder,
         cpus: resources.cpus_milli / 1000,
@@ -407,6 +228,6 @@ async fn prepare(request: Request, shim: &ShimFolder, global: &GlobalArgs) -> Re
 }
 
 /// Whether a path is of a file, and not of a folder.
-fn is_file(path: &str) -> bool {
+fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file())
 }

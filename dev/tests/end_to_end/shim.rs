@@ -25,8 +25,16 @@ impl Shim {
     fn run(&self, name: &str, words: &[&str]) -> Done {
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap());
         let mut command = self.cluster.command_of(Command::new(self.folder.join(name)), words);
-        command.env("PATH", path).env("COLOUR", "green");
+        command.env("PATH", path).env("COLOUR", "green").env("BASH_FUNC_greet%%", "() {  echo hello $1; }");
         self.cluster.finish(command)
+    }
+
+    /// Runs a script as a job to its end. Returns what it has printed.
+    #[track_caller]
+    fn output_of(&self, options: &[&str], script: &str) -> String {
+        self.cluster.write("script.sh", script);
+        self.run("sbatch", &[&["--wait", "-o", "output"], options, &["script.sh"]].concat()).exits(0);
+        self.cluster.read("output")
     }
 
     /// Submits a job, and returns its id.
@@ -214,4 +222,83 @@ fn what_eyas_does_not_have_is_said() {
     shim.cluster.run(&["shim", "a:b"]).exits(1).says(&["cannot be in PATH"]);
     shim.cluster.write("other/sbatch", "#!/bin/sh\n");
     shim.cluster.run(&["shim", "other"]).exits(1).says(&["name another folder"]);
+}
+
+#[test]
+fn names_and_widths_do_not_break_lists() {
+    let shim = Shim::start(&[&["--slots", "1"]]);
+    let job = shim.submit(&["-J", "two\nlines|bars", "--comment", "a\tb", "--wrap", "true"]);
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    let listed = shim.run("sacct", &["-n", "-P", "--format=JobID,JobName,State", "-j", &job]).exits(0).stdout;
+    assert_eq!(listed, format!("{job}|two lines_bars|COMPLETED\n"));
+    let queue = shim.run("squeue", &["-h", "-t", "all", "-o", "%i/%j/%k"]).exits(0).stdout;
+    assert_eq!(queue, format!("{job}/two lines|bars/a b\n"));
+    let shown = shim.run("scontrol", &["-o", "show", "job", &job]).exits(0).stdout;
+    assert!(shown.lines().count() == 1 && shown.contains("Command=(null)"), "{shown}");
+    shim.run("sacct", &["--format=JobID%70000"]).exits(1).says(&["sacct: a column has at most 10000 characters"]);
+    shim.run("squeue", &["-o", "%.70000i"]).exits(1).says(&["squeue: a column has at most 10000 characters"]);
+    shim.run("sinfo", &["-o", "%70000P"]).exits(1).says(&["sinfo: a column has at most 10000 characters"]);
+    // A name that is wider than `format!` allows.
+    let wide = "x".repeat(70_000);
+    shim.submit(&["-J", &wide, "--wrap", "true"]);
+    shim.cluster.run(&["job", "list"]).exits(0);
+}
+
+#[test]
+fn a_step_has_as_many_processes_as_its_job_has_tasks() {
+    let shim = Shim::start(&[&["--slots", "4"]]);
+    let ranks = "srun sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS' | sort\n\
+                 srun -n 2 -o part-%2t --tasks-per-node 2 sh -c 'echo $SLURM_LOCALID; echo e >&2'\n\
+                 echo word | srun -n2 cat\n\
+                 srun -l -n 2 sh -c 'echo labelled; [ $SLURM_PROCID = 0 ]'; echo code $?\n\
+                 srun -n 2 -K sh -c 'if [ $SLURM_PROCID = 1 ]; then exit 7; fi; sleep 1000'; echo code $?\n\
+                 srun -n 5 true; echo code $?\n";
+    let output = shim.output_of(&["-n", "3", "-c", "1"], &format!("#!/bin/bash\n{ranks}"));
+    let (first, rest) = output.split_at("0 of 3\n1 of 3\n2 of 3\n".len());
+    assert_eq!(first, "0 of 3\n1 of 3\n2 of 3\n");
+    assert!(rest.starts_with("word\nword\n"), "{rest}");
+    for line in ["0: labelled", "1: labelled", "code 1", "code 143", "and the job has 3 on its one node"] {
+        assert!(rest.contains(line), "{line}: {rest}");
+    }
+    assert_eq!((shim.cluster.read("part-00"), shim.cluster.read("part-01")), ("0\ne\n".into(), "1\ne\n".into()));
+}
+
+#[test]
+fn functions_scripts_in_latin_1_and_padded_names_reach_the_job() {
+    let shim = Shim::start(&[&["--slots", "1"]]);
+    let script = b"#!/bin/bash\n   # an indented comment\n#SBATCH --export=\"ALL,LIST='a,b'\" -o %4j-%2t.out\n\
+        greet caf\xe9; echo $LIST; scontrol show hostnames 'n[1-2]'; echo $0 | tail -c 14\n";
+    shim.cluster.write("latin.sh", script);
+    let job = shim.submit(&["latin.sh"]);
+    shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+    let output = std::fs::read(shim.cluster.path("work").join(format!("{job:0>4}-00.out"))).unwrap();
+    assert_eq!(output, b"hello caf\xe9\n'a,b'\nn1\nn2\n.slurm_script\n");
+    let shown = shim.run("scontrol", &["show", "job", &job]).exits(0).stdout;
+    assert!(shown.contains("/latin.sh\n"), "{shown}");
+}
+
+#[test]
+fn jobs_are_warned_before_their_time_limits() {
+    let shim = Shim::start(&[&["--slots", "2"]]);
+    let loops = "while :; do sleep 0.05; done";
+    let warned = |name: &str, signal: &str, script: String| {
+        shim.cluster.write(name, format!("#!/bin/bash\n{script}\n"));
+        shim.submit(&["-t", "1", signal, "-o", &format!("{name}.out"), name])
+    };
+    let script = warned("script", "--signal=B:USR1@55", format!("trap 'echo warned; exit 0' USR1; {loops}"));
+    let step = format!("srun bash -c \"trap 'echo step; exit 3' USR2; {loops}\"; echo $?");
+    let step = warned("step", "--signal=SIGUSR2@55", step);
+    for (job, name, expected) in [(script, "script", "warned\n"), (step, "step", "step\n3\n")] {
+        shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
+        assert_eq!(shim.cluster.read(&format!("{name}.out")), expected);
+    }
+}
+
+#[test]
+fn a_job_that_no_node_can_run_says_so_in_the_queue() {
+    let shim = Shim::start(&[&["--slots", "1"]]);
+    let large = shim.submit(&["-c", "64", "--wrap", "true"]);
+    let reason = shim.run("squeue", &["-h", "-j", &large, "-o", "%R"]).exits(0).stdout;
+    assert!(reason.starts_with("(no executor has as much as it needs"), "{reason}");
+    shim.run("scancel", &[&large]).exits(0);
 }
