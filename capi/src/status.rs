@@ -156,7 +156,7 @@ impl From<ClusterError> for CallError {
         let status = match error {
             ClusterError::Name(_) => EyasStatus::Invalid,
             ClusterError::Access(_) => EyasStatus::NotFound,
-            ClusterError::NoHome | ClusterError::List { .. } => EyasStatus::Local,
+            ClusterError::NoHome | ClusterError::List { .. } | ClusterError::Stores { .. } => EyasStatus::Local,
         };
         CallError::new(status, error)
     }
