@@ -442,7 +442,8 @@ def test_a_cluster_starts_no_module_of_the_current_folder(tmp_path):
     (tmp_path / "eyas.py").write_text("open('stolen', 'w')")
     script = tmp_path / "program" / "script.py"
     script.parent.mkdir()
-    script.write_text("import eyas\nwith eyas.local(max_workers=1) as executor: print(executor.submit(len, 'abc').result())")
+    call = "executor.submit(len, 'abc').result()"
+    script.write_text(f"import eyas\nwith eyas.local(max_workers=1) as executor: print({call})")
     ended = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S)
     assert not (tmp_path / "stolen").exists()
     assert ended.stdout == "3\n", ended.stderr

@@ -260,7 +260,9 @@ async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_dea
         ended = &mut passed => ended,
         () = sleep(PROVEN_AFTER) => match guest.prove_up_to(MAX_PER_ADDRESS) {
             Some(_proven) => passed.await,
-            None => Err(io::Error::other(format!("{MAX_PER_ADDRESS} connections of its address are passed on already"))),
+            None => {
+                Err(io::Error::other(format!("{MAX_PER_ADDRESS} connections of its address are passed on already")))
+            }
         }
     };
     if let Err(error) = ended {

@@ -1,8 +1,8 @@
 //! Folders and files that only their user can read, write or replace.
 //!
 //! Secrets are written through a handle on a folder that belongs to this user, and that other users can neither write
-//! to nor replace ([`trusted`]). A new file is made under a temporary name, which must not exist, and is renamed once it
-//! is complete.
+//! to nor replace ([`trusted`]). A new file is made under a temporary name, which must not exist, and is renamed once
+//! it is complete.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};

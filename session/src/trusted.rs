@@ -2,8 +2,9 @@
 //! library, asks here first, or has a [`PrivateFolder`](crate::private::PrivateFolder), which asks here.
 //!
 //! The rule is that of `ssh` for its own files. Each folder above belongs to this user or to root, and only its owner
-//! can write to it; a sticky folder such as `/tmp` may be open to all, because other users cannot replace entries there.
-//! A link on the way belongs to this user or to root, too. So a path that was checked leads to the same place later.
+//! can write to it; a sticky folder such as `/tmp` may be open to all, because other users cannot replace entries
+//! there. A link on the way belongs to this user or to root, too. So a path that was checked leads to the same place
+//! later.
 
 use std::fs;
 use std::io;

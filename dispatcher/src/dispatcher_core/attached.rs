@@ -1,7 +1,7 @@
 //! Jobs that are attached to connections of clients: their results go to the clients, and not to the journal.
 //!
-//! Results wait in memory until the client has read them. A client that was stopped reads nothing. Its job ends when too
-//! much waits for it, or for all clients together; what waits for it is dropped then.
+//! Results wait in memory until the client has read them. A client that was stopped reads nothing. Its job ends when
+//! too much waits for it, or for all clients together; what waits for it is dropped then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::take;

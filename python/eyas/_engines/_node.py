@@ -87,7 +87,8 @@ class Node:
             access = os.path.join(self._folder, "access.toml")
             with open(os.open(access, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(description.access)
-            words = [sys.executable, "-P", "-m", "eyas", "start", "executor", "--owned", "--ephemeral", "--access", access]
+            words = [sys.executable, "-P", "-m", "eyas", "start", "executor", "--owned", "--ephemeral"]
+            words += ["--access", access]
             # The cluster lives no longer than its client.
             words += ["--folder", self._folder, "--reconnect", "10s", "--name", description.name]
             words += ["--slots", str(description.slots)]
