@@ -200,8 +200,8 @@ pub(crate) struct FreedTasks {
 
 impl Job {
     /// A job none of whose tasks has run.
-    pub fn new(id: JobId, spec: JobSpec) -> Self {
-        let (count, is_open) = (spec.items.len(), spec.is_attached);
+    pub fn new(id: JobId, mut spec: JobSpec) -> Self {
+        let (count, is_open, dependencies) = (spec.items.len(), spec.is_attached, spec.dependencies.take());
         let began_us = spec.submitted_unix_ms * 1000;
         let spec = Arc::new(spec);
         let mut job = Job {
@@ -244,7 +244,7 @@ impl Job {
             lacking: BTreeMap::new(),
             produced: BTreeMap::new(),
         };
-        job.find_dependencies(0);
+        job.depend(dependencies);
         job.count_unread(0);
         job.find_borrowed(0, 0);
         if count == 0 && !is_open {

@@ -26,6 +26,9 @@ const MAX_ENDED_IN_MEMORY: usize = 20;
 /// Default bound on the memory of ended jobs, bytes: some two million tasks.
 const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
 
+/// Default number of inputs of the tasks that one event puts into the queue, about.
+const INPUTS_AT_ONCE: u64 = 100_000;
+
 /// Settings of a decider of jobs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -39,6 +42,9 @@ pub struct Config {
     pub max_ended_in_memory: usize,
     /// Roughly the bytes that ended jobs take in memory.
     pub max_ended_bytes_in_memory: u64,
+    /// Tasks are queued until they have about this many inputs, each of them counting as one more. Other events come
+    /// before further tasks are queued.
+    pub inputs_at_once: u64,
 }
 
 impl Default for Config {
@@ -48,6 +54,7 @@ impl Default for Config {
             max_ended_jobs: MAX_ENDED_JOBS,
             max_ended_in_memory: MAX_ENDED_IN_MEMORY,
             max_ended_bytes_in_memory: MAX_ENDED_BYTES_IN_MEMORY,
+            inputs_at_once: INPUTS_AT_ONCE,
         }
     }
 }
@@ -65,6 +72,8 @@ pub struct Jobs {
     pub(crate) health: Health,
     /// Jobs with tasks that are not queued yet.
     pub(crate) queueing: Vec<JobId>,
+    /// Tasks that are no longer blocked and wait to be queued, because others had many inputs.
+    pub(crate) set_aside: BTreeSet<TaskId>,
     pub(crate) refusals: Refusals,
     pub(crate) lineage: Lineage,
     pub(crate) reuse: Reuse,
@@ -95,6 +104,7 @@ impl Jobs {
             executors: BTreeMap::new(),
             health: Health::default(),
             queueing: Vec::new(),
+            set_aside: BTreeSet::new(),
             refusals: Refusals::default(),
             lineage: Lineage::new(now_us),
             reuse: Reuse::default(),
@@ -176,6 +186,7 @@ impl Jobs {
     /// Takes a task that waits out of the queue.
     pub(crate) fn withdraw(&mut self, task: TaskId) {
         self.withdrawn.insert(task, self.effects.len());
+        self.set_aside.remove(&task);
         self.refusals.forget(task);
     }
 
@@ -244,9 +255,9 @@ impl Jobs {
         self.jobs.get(&job)
     }
 
-    /// Whether tasks of new jobs wait to be queued.
+    /// Whether tasks wait to be queued: those of new jobs, and those that were released together.
     pub fn has_more_to_queue(&self) -> bool {
-        !self.queueing.is_empty()
+        !self.queueing.is_empty() || !self.set_aside.is_empty()
     }
 
     /// Whether an entry of results is full, so that waiting would not make it larger.

@@ -11,6 +11,7 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `queueing.rs` | which tasks may run, and when a new job's tasks are queued |
+//! | `dependencies.rs` | what tasks wait for, found when a job is checked |
 //! | `ends.rs` | what an end means: retries, refusals, dependents |
 //! | `losses.rs` | which tasks an executor's loss is counted against |
 //! | `health.rs` | which executors are set aside, and for how long |
@@ -31,6 +32,7 @@ extern crate alloc;
 mod attached;
 mod borrowing;
 mod claims;
+mod dependencies;
 mod ends;
 mod event;
 mod health;
@@ -49,6 +51,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+pub use dependencies::Dependencies;
 pub use event::{Effect, Event};
 pub use items::Items;
 pub use job::{Job, JobSnapshot, JobSummary, Phase, RetainedOutput, TaskState, output_bytes};

@@ -11,28 +11,55 @@ use crate::jobs::Jobs;
 const QUEUED_AT_ONCE: u32 = 10_000;
 
 impl Jobs {
-    /// Queues up to `tasks` more tasks of the oldest job that is not queued entirely. Tasks that need not run, or that
-    /// wait for others, count as well.
+    /// Queues tasks that are no longer blocked, then up to `tasks` more tasks of the oldest job that is not queued
+    /// entirely. Tasks that need not run, or that wait for others, count as well. It queues fewer tasks if they have
+    /// many inputs.
     pub(crate) fn queue_more(&mut self, tasks: u32) {
-        let Some(id) = self.queueing.first().copied() else { return };
-        let Some(job) = self.jobs.get_mut(&id) else {
+        let mut room = self.queue_set_aside();
+        let Some(id) = self.queueing.first().copied().filter(|_| room > 0) else { return };
+        let Some((first, count)) = self.jobs.get(&id).map(|job| (job.next_to_queue, job.tasks.len() as u32)) else {
             self.queueing.remove(0);
             return;
         };
-        let (first, count) = (job.next_to_queue, job.tasks.len() as u32);
-        let last = count.min(first.saturating_add(tasks));
-        job.next_to_queue = last;
-        if last == count {
-            self.queueing.remove(0);
-        }
         if first == 0 {
             self.name_job(id);
         }
-        for index in first..last {
-            let task = TaskId { job: id, index };
-            if self.phase(task) == Some(Phase::Waiting) {
-                self.queue(task);
+        let (mut next, last) = (first, count.min(first.saturating_add(tasks)));
+        while next < last && room > 0 {
+            let task = TaskId { job: id, index: next };
+            next += 1;
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.next_to_queue = next;
             }
+            if self.phase(task) == Some(Phase::Waiting) {
+                room = room.saturating_sub(self.queue_counted(task));
+            }
+        }
+        if next == count {
+            self.queueing.retain(|queueing| *queueing != id);
+        }
+    }
+
+    /// Queues tasks that are no longer blocked, as long as there is room for their inputs. Returns the room that is
+    /// left.
+    fn queue_set_aside(&mut self) -> u64 {
+        let mut room = self.config.inputs_at_once;
+        while room > 0
+            && let Some(task) = self.set_aside.pop_first()
+        {
+            if self.phase(task) == Some(Phase::Waiting) {
+                room = room.saturating_sub(self.queue_counted(task));
+            }
+        }
+        room
+    }
+
+    /// Queues a task. Returns the number of its inputs, and one more for the task.
+    fn queue_counted(&mut self, task: TaskId) -> u64 {
+        self.queue(task);
+        match self.effects.last() {
+            Some(Effect::Queue { task: queued, inputs, .. }) if *queued == task => 1 + inputs.len() as u64,
+            _ => 1,
         }
     }
 
@@ -51,6 +78,7 @@ impl Jobs {
     }
 
     pub(crate) fn queue_now(&mut self, task: TaskId) {
+        self.set_aside.remove(&task);
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let (inputs, need) = job.needs_of(task.index);
         job.queued(self.now_us, task.index, inputs.iter().map(|(_, size)| size).sum());
@@ -70,13 +98,13 @@ impl Jobs {
         }
     }
 
-    /// Queues tasks that are no longer blocked, unless the first pass over the job has not reached them yet.
+    /// Queues tasks that are no longer blocked, unless the first pass over the job has not reached them yet. Those with
+    /// too many inputs for one event are set aside.
     pub(crate) fn queue_released(&mut self, id: JobId, ready: &[u32]) {
-        for index in ready {
-            if *index < self.jobs[&id].next_to_queue {
-                self.queue(TaskId { job: id, index: *index });
-            }
-        }
+        let first_pass_from = self.jobs[&id].next_to_queue;
+        let released = ready.iter().filter(|index| **index < first_pass_from);
+        self.set_aside.extend(released.map(|index| TaskId { job: id, index: *index }));
+        self.queue_set_aside();
     }
 
     /// The inputs that are pushed ahead of a job's tasks have arrived.

@@ -11,11 +11,12 @@ use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Need, Numbers, ObjectId, ObjectSpec, Program, TaskItem, TaskTemplate, Value,
+    Distribution, Input, Name, Need, Numbers, ObjectId, ObjectSpec, Program, TaskItem, TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::dependencies::{Dependencies, circle};
 use crate::items::Items;
 
 /// Most tasks in one job, and most objects that they read.
@@ -23,6 +24,9 @@ const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { eyas_types::task::MAX_
 
 /// Most different requirements and ranks in one job: each is compiled, and matched with each executor.
 pub const MAX_TERMS: usize = 256;
+
+/// Most outputs that the tasks of one job read of each other, counted for each task that reads.
+pub const MAX_EDGES: u64 = if cfg!(test) { 1_000_000 } else { 20_000_000 };
 
 /// Most chunks of files that are known of one job.
 pub const MAX_CHUNKS: usize = 1_000_000;
@@ -57,6 +61,9 @@ pub struct JobSpec {
     /// The terms of each template, once the job was checked.
     #[serde(skip)]
     pub terms: Vec<Option<Arc<Terms>>>,
+    /// What its tasks wait for, once the job was checked.
+    #[serde(skip)]
+    pub dependencies: Option<Dependencies>,
 }
 
 /// Compiles a template's requirements and rank.
@@ -134,6 +141,11 @@ pub enum SpecError {
     EmptyCommand,
     #[error("task {task}: {source}")]
     Task { task: u32, source: TaskError },
+    #[error(
+        "the job's tasks read outputs of other tasks {0} times or more, and {MAX_EDGES} times are allowed: let one \
+         task gather the outputs in one file, and let the others read that file"
+    )]
+    TooManyEdges(u64),
     #[error("tasks {0:?} need each other's outputs in a circle")]
     Circle(Vec<u32>),
 }
@@ -196,6 +208,7 @@ impl JobSpec {
             return Err(SpecError::TooManyTasks);
         }
         items.iter().for_each(|item| self.items.push(item));
+        self.dependencies = None;
         Ok(())
     }
 
@@ -227,7 +240,7 @@ impl JobSpec {
 
     /// Whether what came from disk can be used.
     pub fn is_sound(&mut self, compile: Compile<'_>) -> bool {
-        self.items.is_sound() && self.check(compile).is_ok()
+        self.items.is_sound() && self.check(compile, u64::MAX).is_ok()
     }
 
     /// Checks that all templates and objects that tasks name exist, that no task waits for itself, that no two tasks
@@ -236,8 +249,21 @@ impl JobSpec {
     /// # Errors
     /// What is wrong.
     pub fn validate(&mut self, compile: Compile<'_>) -> Result<(), SpecError> {
-        self.check(compile)?;
+        let edges = self.edges_of_templates();
+        if edges > MAX_EDGES {
+            return Err(SpecError::TooManyEdges(edges));
+        }
+        self.check(compile, MAX_EDGES)?;
         self.check_claims()
+    }
+
+    /// How many outputs of other tasks its tasks read as inputs of their templates. Nothing is expanded for it.
+    fn edges_of_templates(&self) -> u64 {
+        let is_edge = |input: &&Input| input.from.output().is_some();
+        let count = |template: &TaskTemplate| template.inputs.iter().filter(is_edge).count() as u64;
+        let edges: Vec<u64> = self.templates.iter().map(count).collect();
+        let of_task = |task| edges.get(usize::from(self.items.template(task))).copied().unwrap_or(0);
+        (0..self.items.len() as u32).map(of_task).sum()
     }
 
     /// What tasks of a template need of an executor.
@@ -261,7 +287,7 @@ impl JobSpec {
         }
     }
 
-    fn check(&mut self, compile: Compile<'_>) -> Result<(), SpecError> {
+    fn check(&mut self, compile: Compile<'_>, max_edges: u64) -> Result<(), SpecError> {
         if self.templates.is_empty() || self.templates.len() > MAX_TEMPLATES {
             return Err(SpecError::Templates);
         }
@@ -273,18 +299,26 @@ impl JobSpec {
             return Err(SpecError::TooManyPushed);
         }
         self.terms = compile_terms(&self.templates, compile)?;
-        let mut needs = BTreeMap::new();
+        let (mut needs, mut of_templates, mut edges) = (BTreeMap::new(), BTreeMap::new(), 0);
         for task in 0..self.items.len() as u32 {
-            let producers =
-                self.check_item(&self.items.get(task)).map_err(|source| SpecError::Task { task, source })?;
+            let producers = self
+                .check_item(&self.items.get(task), &mut of_templates)
+                .map_err(|source| SpecError::Task { task, source })?;
+            edges += producers.len() as u64;
+            if edges > max_edges {
+                return Err(SpecError::TooManyEdges(edges));
+            }
             if !producers.is_empty() {
                 needs.insert(task, producers);
             }
         }
-        match circle(needs) {
-            circle if circle.is_empty() => Ok(()),
-            circle => Err(SpecError::Circle(circle)),
+        let dependencies = Dependencies::of(&needs);
+        let circle = circle(needs, &dependencies.dependents);
+        if !circle.is_empty() {
+            return Err(SpecError::Circle(circle));
         }
+        self.dependencies = Some(dependencies);
+        Ok(())
     }
 
     /// Adds templates, objects and tasks. If anything is wrong with them, none is added.
@@ -303,9 +337,10 @@ impl JobSpec {
         self.push_objects(objects)?;
         self.templates.extend(templates);
         self.terms.extend(terms);
+        let mut of_templates = BTreeMap::new();
         let checked = (first as u32..).zip(&items).try_for_each(|(task, item)| {
             // Later tasks do not exist yet, so none waits for them.
-            self.check_item(item).map_err(|source| SpecError::Task { task, source })?;
+            self.check_item(item, &mut of_templates).map_err(|source| SpecError::Task { task, source })?;
             self.items.push(item);
             Ok(())
         });
@@ -316,52 +351,6 @@ impl JobSpec {
             self.items.truncate(first);
         }
         checked
-    }
-
-    /// Checks that all that a task names exists. Returns the tasks whose outputs it reads, each once, in order.
-    fn check_item(&self, item: &TaskItem) -> Result<Vec<u32>, TaskError> {
-        let template = self.templates.get(usize::from(item.template)).ok_or(TaskError::NoTemplate(item.template))?;
-        let inputs = template.inputs.len() + item.inputs.len();
-        if inputs > MAX_INPUTS {
-            return Err(TaskError::TooManyInputs(inputs));
-        }
-        let is_missing = |value: &&Value| {
-            value.own_input().is_some_and(|input| input >= item.inputs.len())
-                || value.template_input().is_some_and(|input| input >= template.inputs.len())
-        };
-        if let Some(value) = item.values.iter().find(is_missing) {
-            return Err(TaskError::NoSuchInput(value.text.clone()));
-        }
-        let mut producers = Vec::new();
-        for input in template.inputs.iter().chain(&item.inputs) {
-            producers.extend(self.check_input(input)?);
-        }
-        producers.sort_unstable();
-        producers.dedup();
-        Ok(producers)
-    }
-
-    /// The task that an input waits for, if any.
-    fn check_input(&self, input: &Input) -> Result<Option<u32>, TaskError> {
-        match input.from {
-            InputFrom::Object(object) | InputFrom::Part { object, .. } if (object as usize) < self.objects.len() => {
-                Ok(None)
-            }
-            InputFrom::Object(object) | InputFrom::Part { object, .. } => Err(TaskError::NoSuchObject(object)),
-            InputFrom::Output { task, .. } | InputFrom::OutputPart { task, .. }
-                if task as usize >= self.items.len() =>
-            {
-                Err(TaskError::NoSuchTask(task))
-            }
-            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
-                let template = self.templates.get(usize::from(self.items.template(task)));
-                match template.and_then(|template| template.outputs.get(usize::from(output))) {
-                    Some(spec) if spec.pattern.is_glob() => Err(TaskError::ReadsPattern { task, output }),
-                    Some(_) => Ok(Some(task)),
-                    None => Err(TaskError::NoSuchOutput { task, output }),
-                }
-            }
-        }
     }
 }
 
@@ -405,31 +394,10 @@ fn compile_terms(templates: &[TaskTemplate], compile: Compile<'_>) -> Result<Vec
     Ok(terms)
 }
 
-/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle.
-fn circle(needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
-    let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (task, producers) in &needs {
-        producers.iter().for_each(|producer| dependents.entry(*producer).or_default().push(*task));
-    }
-    let mut unmet: BTreeMap<u32, usize> = needs.into_iter().map(|(task, producers)| (task, producers.len())).collect();
-    let mut free: Vec<u32> = dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
-    while let Some(done) = free.pop() {
-        for dependent in dependents.remove(&done).unwrap_or_default() {
-            let left = unmet.get_mut(&dependent).expect("a dependent needs something");
-            *left -= 1;
-            if *left == 0 {
-                unmet.remove(&dependent);
-                free.push(dependent);
-            }
-        }
-    }
-    unmet.into_keys().take(10).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{NumberRange, OutputSpec, Template, Version};
+    use eyas_types::{InputFrom, NumberRange, OutputSpec, Template, Version};
 
     fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
         Ok(None)
@@ -491,6 +459,23 @@ mod tests {
         let last = [COUNT];
         links[0] = &last;
         assert_eq!(chain(&links).validate(&plain), Err(SpecError::Circle(vec![0, COUNT])));
+    }
+
+    #[test]
+    fn reads_of_a_template_are_counted_before_they_are_expanded() {
+        let with = |readers: usize, reads: u32| {
+            let mut spec = chain(&vec![&[][..]; 2000]);
+            let mut reader = spec.templates[0].clone();
+            reader.inputs =
+                (0..reads).map(|task| Input { from: InputFrom::Output { task, output: 0 }, name: None }).collect();
+            spec.templates.push(reader);
+            spec.push(&vec![TaskItem { template: 1, values: Vec::new(), inputs: Vec::new() }; readers]).unwrap();
+            spec.validate(&plain)
+        };
+        assert_eq!(with(1000, 1000), Ok(()));
+        assert_eq!(with(2000, 2000), Err(SpecError::TooManyEdges(4_000_000)));
+        let refused = with(1001, 1000).unwrap_err().to_string();
+        assert!(refused.contains("1001000 times") && refused.contains("gather"), "{refused}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod attached;
 mod borrowing;
+mod queueing;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,9 +54,9 @@ struct World {
     to_do: VecDeque<ToDo>,
 }
 
-/// Few ended jobs are in memory.
+/// Few ended jobs are in memory, and few tasks are queued by one event.
 fn config() -> Config {
-    Config { max_ended_in_memory: 1, ..Config::default() }
+    Config { max_ended_in_memory: 1, inputs_at_once: 8, ..Config::default() }
 }
 
 impl World {

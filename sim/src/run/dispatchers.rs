@@ -72,7 +72,7 @@ impl Partitioner {
 impl Dispatcher {
     fn new(policies: &Policies, spec: JobSpec) -> Self {
         Dispatcher {
-            jobs: Jobs::new(eyas_jobs::Config::default(), 0),
+            jobs: Jobs::new(jobs_config(), 0),
             scheduler: Scheduler::new(policies.sched()),
             exchange: Exchange::default(),
             journal: SimJournal::new(spec),
@@ -88,7 +88,7 @@ impl Dispatcher {
 
     /// Replaces a dispatcher that died by a new one at time `now`. Only its journal remains.
     pub fn replace(&mut self, policies: &Policies, now: Ns) {
-        self.jobs = Jobs::new(eyas_jobs::Config::default(), now / MICROSECOND);
+        self.jobs = Jobs::new(jobs_config(), now / MICROSECOND);
         self.scheduler = Scheduler::new(policies.sched());
         self.exchange = Exchange::default();
         (self.jobs_due, self.decides_until) = (Ns::MAX, now);
@@ -284,4 +284,9 @@ impl Run<'_> {
         self.outcome.decisions = decisions.clone().sum();
         self.outcome.most_decisions = decisions.max().expect("there are dispatchers");
     }
+}
+
+/// No other event waits for the one that queues tasks.
+fn jobs_config() -> eyas_jobs::Config {
+    eyas_jobs::Config { inputs_at_once: u64::MAX, ..eyas_jobs::Config::default() }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use eyas_types::ObjectSpec;
 
 use super::{FreedTasks, Job, Phase, TaskState, producer};
+use crate::dependencies::Dependencies;
 use crate::spec::{Extension, SpecError};
 
 /// Bytes of ended tasks' items that may stay in memory.
@@ -55,6 +56,14 @@ impl Job {
             }
         }
         freed
+    }
+
+    /// Notes what the tasks of a new job wait for: as it was found when the job was checked, or finds it.
+    pub(super) fn depend(&mut self, known: Option<Dependencies>) {
+        let Some(known) = known else { return drop(self.find_dependencies(0)) };
+        (self.dependents, self.unmet) = (known.dependents, known.unmet);
+        let blocked: Vec<u32> = self.unmet.keys().copied().collect();
+        blocked.into_iter().for_each(|index| self.enter(index, Phase::Blocked));
     }
 
     /// No more tasks are added. `now_us` is the present time.

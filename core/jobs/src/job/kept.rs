@@ -3,9 +3,10 @@
 //! `Blocked`.
 
 use alloc::collections::BTreeSet;
+use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::{ObjectId, ObjectSpec, Outcome};
+use eyas_types::{Input, ObjectId, ObjectSpec, Outcome};
 
 use serde::{Deserialize, Serialize};
 
@@ -63,16 +64,27 @@ impl Job {
         if !self.spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.until_read) {
             return;
         }
-        for index in first..self.tasks.len() as u32 {
-            let item = self.spec.items.get(index);
-            for input in self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs) {
-                if let Some((task, output)) = input.from.output()
-                    && self.template_at(task).outputs[usize::from(output)].until_read
-                {
-                    *self.unread.entry((task, output)).or_default() += 1;
+        let spec = self.spec.clone();
+        let mut count = |inputs: &[Input], readers: u32| {
+            for (task, output) in inputs.iter().filter_map(|input| input.from.output()) {
+                let producer = &spec.templates[usize::from(spec.items.template(task))];
+                if producer.outputs[usize::from(output)].until_read {
+                    *self.unread.entry((task, output)).or_default() += readers;
                 }
             }
+        };
+        // Inputs of a template are those of all of its tasks.
+        let mut readers = vec![0; spec.templates.len()];
+        for index in first..self.tasks.len() as u32 {
+            let item = spec.items.get(index);
+            readers[usize::from(item.template)] += 1;
+            count(&item.inputs, 1);
         }
+        spec.templates.iter().zip(readers).for_each(|(template, readers)| {
+            if readers > 0 {
+                count(&template.inputs, readers);
+            }
+        });
     }
 
     /// A task has read its inputs for good, or is to read them again.

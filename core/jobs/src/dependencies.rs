@@ -1,0 +1,117 @@
+//! What the tasks of a job wait for: the outputs of other tasks that they read.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use eyas_types::task::MAX_INPUTS;
+use eyas_types::{Input, InputFrom, TaskItem, Value};
+
+use crate::spec::{JobSpec, TaskError};
+
+/// What the tasks of a job wait for. To find it takes long for millions of tasks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dependencies {
+    /// For each task that other tasks wait for: those tasks.
+    pub(crate) dependents: BTreeMap<u32, Vec<u32>>,
+    /// For each blocked task: the tasks that it waits for.
+    pub(crate) unmet: BTreeMap<u32, BTreeSet<u32>>,
+}
+
+impl Dependencies {
+    pub(crate) fn of(needs: &BTreeMap<u32, Arc<[u32]>>) -> Self {
+        let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (task, producers) in needs {
+            producers.iter().for_each(|producer| dependents.entry(*producer).or_default().push(*task));
+        }
+        let unmet = needs.iter().map(|(task, producers)| (*task, producers.iter().copied().collect())).collect();
+        Dependencies { dependents, unmet }
+    }
+}
+
+impl JobSpec {
+    /// Checks that all that a task names exists. Returns the tasks whose outputs it reads, each once, in order.
+    /// `of_templates` has those of templates that were checked: they are the same for all tasks of a template.
+    pub(crate) fn check_item(
+        &self,
+        item: &TaskItem,
+        of_templates: &mut BTreeMap<u16, Arc<[u32]>>,
+    ) -> Result<Arc<[u32]>, TaskError> {
+        let template = self.templates.get(usize::from(item.template)).ok_or(TaskError::NoTemplate(item.template))?;
+        let inputs = template.inputs.len() + item.inputs.len();
+        if inputs > MAX_INPUTS {
+            return Err(TaskError::TooManyInputs(inputs));
+        }
+        let is_missing = |value: &&Value| {
+            value.own_input().is_some_and(|input| input >= item.inputs.len())
+                || value.template_input().is_some_and(|input| input >= template.inputs.len())
+        };
+        if let Some(value) = item.values.iter().find(is_missing) {
+            return Err(TaskError::NoSuchInput(value.text.clone()));
+        }
+        let of_template = match of_templates.get(&item.template) {
+            Some(producers) => producers.clone(),
+            None => {
+                let producers: Arc<[u32]> = self.check_inputs(&template.inputs, &[])?.into();
+                of_templates.insert(item.template, producers.clone());
+                producers
+            }
+        };
+        Ok(if item.inputs.is_empty() { of_template } else { self.check_inputs(&item.inputs, &of_template)?.into() })
+    }
+
+    /// Checks inputs. Returns the tasks whose outputs they are, and `others`, each once, in order.
+    fn check_inputs(&self, inputs: &[Input], others: &[u32]) -> Result<Vec<u32>, TaskError> {
+        let mut producers = others.to_vec();
+        for input in inputs {
+            producers.extend(self.check_input(input)?);
+        }
+        producers.sort_unstable();
+        producers.dedup();
+        Ok(producers)
+    }
+
+    /// The task that an input waits for, if any.
+    fn check_input(&self, input: &Input) -> Result<Option<u32>, TaskError> {
+        match input.from {
+            InputFrom::Object(object) | InputFrom::Part { object, .. } if (object as usize) < self.objects.len() => {
+                Ok(None)
+            }
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => Err(TaskError::NoSuchObject(object)),
+            InputFrom::Output { task, .. } | InputFrom::OutputPart { task, .. }
+                if task as usize >= self.items.len() =>
+            {
+                Err(TaskError::NoSuchTask(task))
+            }
+            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
+                let template = self.templates.get(usize::from(self.items.template(task)));
+                match template.and_then(|template| template.outputs.get(usize::from(output))) {
+                    Some(spec) if spec.pattern.is_glob() => Err(TaskError::ReadsPattern { task, output }),
+                    Some(_) => Ok(Some(task)),
+                    None => Err(TaskError::NoSuchOutput { task, output }),
+                }
+            }
+        }
+    }
+}
+
+/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle.
+pub(crate) fn circle(needs: BTreeMap<u32, Arc<[u32]>>, dependents: &BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
+    // Most jobs name tasks in an order in which they can run.
+    if needs.iter().all(|(task, producers)| producers.last().is_none_or(|last| last < task)) {
+        return Vec::new();
+    }
+    let mut unmet: BTreeMap<u32, usize> = needs.into_iter().map(|(task, producers)| (task, producers.len())).collect();
+    let mut free: Vec<u32> = dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
+    while let Some(done) = free.pop() {
+        for dependent in dependents.get(&done).into_iter().flatten() {
+            let left = unmet.get_mut(dependent).expect("a dependent needs something");
+            *left -= 1;
+            if *left == 0 {
+                unmet.remove(dependent);
+                free.push(*dependent);
+            }
+        }
+    }
+    unmet.into_keys().take(10).collect()
+}
