@@ -16,8 +16,8 @@ use eyas_stacking::header::Header;
 use eyas_stacking::projection::Projection;
 use proptest::prelude::*;
 
-/// Largest deviation from a place of WCSLIB, degrees: 0.04 milliarcseconds. WCSLIB has few digits near the middle of SIN
-/// and NCP.
+/// Largest deviation from a place of WCSLIB, degrees: 0.04 milliarcseconds. WCSLIB has few digits near the middle of
+/// SIN and NCP.
 const PLACE: f64 = 1e-8;
 
 /// Largest deviation from a pixel, pixels.

@@ -2,11 +2,14 @@
 //! an error, a signal or a panic.
 
 mod canvas;
+mod cells;
 mod draw;
+mod keys;
 mod overview;
 mod rows;
 mod screen;
 mod table;
+mod terminal;
 mod watch;
 
 use std::io::{self, IsTerminal};
@@ -14,8 +17,6 @@ use std::time::Duration;
 
 use clap::Args;
 use eyas_client::types::{JobId, units};
-use ratatui::crossterm::event::{self, Event};
-use ratatui::{DefaultTerminal, crossterm::terminal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -28,6 +29,7 @@ use crate::show;
 use canvas::DrawStyle;
 use overview::Overview;
 use screen::{KeyAction, Screen};
+use terminal::Terminal;
 use watch::{TopEvent, Watch};
 
 /// Width of a frame that is not printed on a terminal, columns.
@@ -92,21 +94,20 @@ async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitC
     let mut signals = Signals::new()?;
     let (to_cancel, cancels) = mpsc::channel::<JobId>(QUEUE_LENGTH);
     let (watched, mut watch_events) = mpsc::channel(QUEUE_LENGTH);
-    let mut terminal = RestoredTerminal::new()?;
-    let mut terminal_events = terminal_events();
+    let mut resized = signal(SignalKind::window_change())?;
+    let mut terminal = Terminal::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
+    let mut keys = terminal::keys(QUEUE_LENGTH)?;
     tokio::spawn(watch.follow(pause, cancels, watched));
     let style = draw_style();
     loop {
-        terminal.0.draw(|frame| draw::screen(frame, &screen, style))?;
+        terminal.draw(|buffer| draw::screen(buffer, &screen, style))?;
         let action = tokio::select! {
             event = watch_events.recv() => {
                 screen.handle(event.ok_or("the view of the cluster has ended")?);
                 None
             }
-            event = terminal_events.recv() => match event.ok_or("the keyboard cannot be read")?? {
-                Event::Key(key) => screen.key(key),
-                _ => None,
-            },
+            key = keys.recv() => screen.key(key.ok_or("the keyboard cannot be read")??),
+            _ = resized.recv() => None,
             () = signals.any() => return Ok(ExitCode::from(INTERRUPTED)),
         };
         match action {
@@ -115,44 +116,6 @@ async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitC
                 screen.handle(TopEvent::Answer(format!("job {job} was not cancelled: the dispatcher does not answer")));
             }
             Some(KeyAction::Cancel(_)) | None => {}
-        }
-    }
-}
-
-/// Keys, and changes of the terminal's size. Reading them blocks, so a thread of its own reads them until the process
-/// ends.
-fn terminal_events() -> mpsc::Receiver<io::Result<Event>> {
-    let (sender, events) = mpsc::channel(QUEUE_LENGTH);
-    std::thread::spawn(move || {
-        loop {
-            let event = event::read();
-            let is_last = event.is_err();
-            if sender.blocking_send(event).is_err() || is_last {
-                return;
-            }
-        }
-    });
-    events
-}
-
-/// A terminal that shows this view, and its former content after this value is dropped. After a panic, the hook that
-/// `ratatui::try_init` installs restores the terminal before the panic's message is printed.
-struct RestoredTerminal(DefaultTerminal);
-
-impl RestoredTerminal {
-    fn new() -> Result<Self, CliError> {
-        ratatui::try_init().map(RestoredTerminal).map_err(|e| {
-            ratatui::restore();
-            format!("cannot use the terminal: {e}").into()
-        })
-    }
-}
-
-impl Drop for RestoredTerminal {
-    fn drop(&mut self) {
-        // Restoring a second time would move the cursor above the panic's message.
-        if !std::thread::panicking() {
-            ratatui::restore();
         }
     }
 }

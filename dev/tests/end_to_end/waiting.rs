@@ -1,8 +1,8 @@
 //! Commands that wait for a job: their progress, their messages when the user interrupts them, and jobs that are too
 //! large.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -45,6 +45,17 @@ fn on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdout) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("script can be started");
     let shown = child.stdout.take().expect("piped");
     (child, shown)
+}
+
+/// The words of a shell on a terminal of 100 by 30 cells, whose keys and output are pipes.
+fn shell_on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdin, ChildStdout) {
+    let mut command = Command::new("script");
+    command.args(["-qefc", &format!("stty columns 100 rows 30; {words}"), "/dev/null"]);
+    let command = &mut home.command_of(command, &[]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("script can be started");
+    let (keys, shown) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    (child, keys, shown)
 }
 
 /// Reads until this text appears, or the command ends. Returns all output so far.
@@ -186,4 +197,38 @@ fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
     assert!(dispatcher.wait().expect("our own child").success());
     assert!(!eyas(&start).exits(0).stderr.contains("continues"));
     stop();
+}
+
+#[test]
+fn the_live_view_takes_keys_and_leaves_the_terminal_as_it_was() {
+    if !can_use(&["script", "stty"]) {
+        return;
+    }
+    let cluster = Cluster::start(&[&[]]);
+    let eyas = cluster.command(&[]).get_program().to_string_lossy().into_owned();
+    let top = format!("{eyas} --cluster test top --interval 100ms");
+    let restored = r#"[ "$(stty -g)" = "$before" ] && echo restored $code"#;
+    let words = format!("before=$(stty -g); {top}; code=$?; {restored}");
+    let (mut child, mut keys, mut shown) = shell_on_a_terminal(&cluster, &words);
+    let first = read_until(&mut shown, "q quit   tab switch pane");
+    assert!(first.contains("\x1b[?1049h") && first.contains("Executors: 1"), "{first}");
+    for (pressed, answer) in [("c", "there is no job to cancel"), ("\tc", "select a job to cancel")] {
+        keys.write_all(pressed.as_bytes()).expect("the view reads keys");
+        read_until(&mut shown, answer);
+    }
+    keys.write_all(b"\x1b[5~q").expect("the view reads keys");
+    let last = read_until(&mut shown, "restored 0");
+    assert!(last.contains("\x1b[?25h\x1b[?1049l"), "{last}");
+    assert_eq!(child.wait().expect("our own child").code(), Some(0));
+
+    // A signal ends the view, too.
+    let (mut child, _keys, mut shown) = shell_on_a_terminal(&cluster, &format!("{words}; true"));
+    read_until(&mut shown, "q quit");
+    let view = wait_for("the view", || {
+        let processes = cluster.processes();
+        processes.into_iter().find(|(_, words)| words.contains(" top ") && !words.contains("stty"))
+    });
+    signal(view.0, Signal::TERM);
+    read_until(&mut shown, "restored 130");
+    child.wait().expect("our own child");
 }

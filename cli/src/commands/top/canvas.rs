@@ -1,10 +1,7 @@
 //! A part of a terminal's cells, and the style of drawing there: with or without colours, in Unicode or ASCII. A text
 //! stays on its line; a text that is cut ends in `…` or `~`.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Style};
-use ratatui::text::Span;
+use super::cells::{Area, Buffer, Colour, Style, width_of};
 
 /// How to draw on this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +22,8 @@ impl DrawStyle {
     }
 
     /// The colour, or no style on a terminal without colours.
-    pub fn colour(self, colour: Color) -> Style {
-        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    pub fn colour(self, colour: Colour) -> Style {
+        Style { colour: self.colour.then_some(colour), ..Style::PLAIN }
     }
 
     fn cut(self) -> char {
@@ -42,7 +39,7 @@ impl DrawStyle {
 /// Some rows of a buffer.
 pub(crate) struct Canvas<'a> {
     pub buffer: &'a mut Buffer,
-    pub area: Rect,
+    pub area: Area,
     pub style: DrawStyle,
 }
 
@@ -50,17 +47,16 @@ impl Canvas<'_> {
     /// Up to `height` rows from `top` on, fewer at the end of the canvas.
     pub fn rows(&mut self, top: u16, height: u16) -> Canvas<'_> {
         let top = top.min(self.area.height);
-        let area = Rect { y: self.area.y + top, height: height.min(self.area.height - top), ..self.area };
+        let area = Area { top: self.area.top + top, height: height.min(self.area.height - top), ..self.area };
         Canvas { buffer: self.buffer, area, style: self.style }
     }
 
     /// Replaces the content of a row, if there is such a row.
     pub fn line(&mut self, row: u16, words: &str, style: Style) {
         if row < self.area.height {
-            let Rect { x, y, width, .. } = self.area;
-            self.buffer.set_style(Rect { y: y + row, height: 1, ..self.area }, Style::reset());
-            self.buffer.set_string(x, y + row, " ".repeat(usize::from(width)), Style::new());
-            self.buffer.set_string(x, y + row, fit(words, width, self.style), style);
+            let y = self.area.top + row;
+            self.buffer.clear_row(y);
+            self.buffer.write(0, y, &fit(words, self.area.width, self.style), style);
         }
     }
 
@@ -69,17 +65,12 @@ impl Canvas<'_> {
         if row < self.area.height {
             let full = (share.clamp(0.0, 1.0) * f64::from(width)).floor() as usize;
             let (on, off) = if self.style.unicode { ("█", "░") } else { ("#", ".") };
-            let y = self.area.y + row;
-            let (x, _) = self.buffer.set_stringn(x, y, on.repeat(full), usize::from(width), style);
+            let y = self.area.top + row;
+            let x = self.buffer.write(x, y, &on.repeat(full), style);
             let empty = off.repeat(usize::from(width) - full);
-            self.buffer.set_string(x, y, empty, self.style.colour(Color::DarkGray));
+            self.buffer.write(x, y, &empty, self.style.colour(Colour::Grey));
         }
     }
-}
-
-/// Width of a text in cells.
-pub(crate) fn width_of(text: &str) -> u16 {
-    Span::raw(text).width() as u16
 }
 
 /// The text on one line of at most `width` cells. Control characters become `?`.

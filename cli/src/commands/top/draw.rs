@@ -3,12 +3,9 @@
 
 use eyas_client::types::units::format_count;
 use eyas_wire::view::pool::PoolView;
-use ratatui::Frame;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
 
-use super::canvas::{Canvas, DrawStyle, width_of};
+use super::canvas::{Canvas, DrawStyle};
+use super::cells::{Buffer, Colour, Style, width_of};
 use super::overview::Overview;
 use super::rows::{self, UNKNOWN, cpus, number, read_rates};
 use super::screen::{Disconnection, Pane, Screen};
@@ -35,9 +32,9 @@ struct Focus {
 }
 
 /// Draws the whole screen on a terminal.
-pub(crate) fn screen(frame: &mut Frame, screen: &Screen, style: DrawStyle) {
-    let (overview, area) = (&screen.overview, frame.area());
-    let mut canvas = Canvas { buffer: frame.buffer_mut(), area, style };
+pub(crate) fn screen(buffer: &mut Buffer, screen: &Screen, style: DrawStyle) {
+    let (overview, area) = (&screen.overview, buffer.area);
+    let mut canvas = Canvas { buffer, area, style };
     let height = area.height.saturating_sub(1);
     let head_height = head_height(overview).min(height);
     head(&mut canvas.rows(0, head_height), &screen.cluster, overview);
@@ -56,31 +53,13 @@ pub(crate) fn plain(cluster: &str, overview: &Overview, width: u16, style: DrawS
     let needed = |count: usize| count.min(MAX_PLAIN_ROWS) as u16 + PANE_HEAD;
     let (jobs_height, executors_height) = (needed(overview.jobs.len()), needed(overview.executors.len()));
     let head_height = head_height(overview);
-    let area = Rect::new(0, 0, width, head_height + jobs_height + executors_height);
-    let mut buffer = Buffer::empty(area);
+    let mut buffer = Buffer::blank(width, head_height + jobs_height + executors_height);
+    let area = buffer.area;
     let mut canvas = Canvas { buffer: &mut buffer, area, style };
     head(&mut canvas, cluster, overview);
     jobs(&mut canvas.rows(head_height, jobs_height), overview, Focus::default());
     executors(&mut canvas.rows(head_height + jobs_height, executors_height), overview, Focus::default());
-    text(&buffer)
-}
-
-/// The lines of a buffer, without trailing blanks.
-fn text(buffer: &Buffer) -> String {
-    let mut text = String::new();
-    for y in 0..buffer.area.height {
-        let start = text.len();
-        let mut x = 0;
-        while x < buffer.area.width {
-            let symbol = buffer[(x, y)].symbol();
-            text.push_str(symbol);
-            // A wide character also takes the cell after it.
-            x += width_of(symbol).max(1);
-        }
-        text.truncate(start + text[start..].trim_end().len());
-        text.push('\n');
-    }
-    text
+    buffer.text()
 }
 
 /// Number of lines for the panes of jobs and of executors: what each needs, and if that is too much, at least half of
@@ -112,28 +91,28 @@ fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     let sums = &overview.cluster;
     let (executors, jobs) = (format_count(sums.executors, "executor"), format_count(sums.running_jobs, "job"));
     let title = format!("eyas {cluster}   {executors}   {jobs} running");
-    canvas.line(0, &title, Style::new().add_modifier(Modifier::BOLD));
+    canvas.line(0, &title, Style::BOLD);
 
     let rate = sums.tasks_per_s.map_or_else(|| UNKNOWN.into(), number);
     let (busy, capacity) = (cpus(sums.busy_milli), cpus(sums.capacity_milli));
     let words = format!(" {busy}/{capacity}   {} waiting   {} running   {rate} tasks/s", sums.waiting, sums.running);
     let label = "cpus ";
     let gauge = canvas.area.width.saturating_sub(width_of(label) + width_of(&words)).min(MAX_GAUGE);
-    canvas.line(1, &format!("{label}{}{words}", " ".repeat(usize::from(gauge))), Style::new());
+    canvas.line(1, &format!("{label}{}{words}", " ".repeat(usize::from(gauge))), Style::PLAIN);
     let share = sums.busy_milli as f64 / sums.capacity_milli.max(1) as f64;
-    canvas.bar(canvas.area.x + width_of(label), 1, gauge, share, canvas.style.colour(Color::Green));
+    canvas.bar(width_of(label), 1, gauge, share, canvas.style.colour(Colour::Green));
 
     let [local, peer, persistent, files] = read_rates(sums.reads);
-    canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}   files {files}"), Style::new());
+    canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}   files {files}"), Style::PLAIN);
     for (line, pool) in (HEAD..).zip(overview.pools.iter().take(MAX_POOL_LINES)) {
-        let style = if pool.state == "active" { Style::new() } else { canvas.style.colour(Color::Yellow) };
+        let style = if pool.state == "active" { Style::PLAIN } else { canvas.style.colour(Colour::Yellow) };
         canvas.line(line, &pool_line(pool), style);
     }
 }
 
 /// Replaces the lines about the cluster while the dispatcher cannot be reached.
 fn draw_disconnection(canvas: &mut Canvas, cluster: &str, disconnection: &Disconnection) {
-    let alarm = canvas.style.colour(Color::Red).add_modifier(Modifier::BOLD);
+    let alarm = canvas.style.colour(Colour::Red).bold();
     let age_s = disconnection.age_us / 1_000_000;
     canvas.line(0, &format!("eyas {cluster}   NOT CONNECTED, reconnecting; the data below is {age_s} s old"), alarm);
     canvas.line(2, &disconnection.why, alarm);
@@ -167,8 +146,7 @@ fn pane<T>(
     let rule = draw_style.rule();
     let title = format!("{rule}{rule} {title}: {range}{} ", lines.len());
     let rest = usize::from(area.width.saturating_sub(width_of(&title)));
-    let style =
-        if focus.is_active { draw_style.colour(Color::Cyan).add_modifier(Modifier::BOLD) } else { Style::new() };
+    let style = if focus.is_active { draw_style.colour(Colour::Cyan).bold() } else { Style::PLAIN };
     canvas.line(0, &(title + &rule.repeat(rest)), style);
     let rows: Vec<_> = shown.iter().map(|line| cells(line, draw_style)).collect();
     let chosen = focus.is_active.then(|| focus.row - first);
@@ -186,17 +164,14 @@ fn foot(canvas: &mut Canvas, screen: &Screen) {
     let chosen = screen.overview.jobs.get(screen.row(Pane::Jobs)).filter(|_| screen.pane == Pane::Jobs);
     let warning = chosen.and_then(|line| Some(format!("job {}: {}", line.view.job, line.view.warnings.first()?)));
     match asked.or_else(|| screen.notice.clone()).or(warning) {
-        Some(words) => canvas.line(0, &words, canvas.style.colour(Color::Yellow).add_modifier(Modifier::BOLD)),
-        None => canvas.line(0, KEYS, Style::new().add_modifier(Modifier::DIM)),
+        Some(words) => canvas.line(0, &words, canvas.style.colour(Colour::Yellow).bold()),
+        None => canvas.line(0, KEYS, Style::DIM),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-    use ratatui::crossterm::event::KeyCode;
-
+    use super::super::keys::Key;
     use super::super::overview::Snapshot;
     use super::super::overview::tests::{executor, job};
     use super::super::screen::tests::{press, screen as example};
@@ -206,13 +181,13 @@ mod tests {
     const PLAIN: DrawStyle = DrawStyle { colour: false, unicode: true };
 
     fn drawn_with(screen: &Screen, width: u16, height: u16, style: DrawStyle) -> Buffer {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| super::screen(frame, screen, style)).unwrap();
-        terminal.backend().buffer().clone()
+        let mut buffer = Buffer::blank(width, height);
+        super::screen(&mut buffer, screen, style);
+        buffer
     }
 
     fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
-        text(&drawn_with(screen, width, height, PLAIN)).lines().map(str::to_owned).collect()
+        drawn_with(screen, width, height, PLAIN).text().lines().map(str::to_owned).collect()
     }
 
     #[test]
@@ -271,13 +246,12 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         let lines = drawn(&screen, 80, 24);
         assert_eq!(title(&lines, "Jobs"), "Jobs: 1-8 of 40");
         assert_eq!(title(&lines, "Executors"), "Executors: 1-8 of 30");
-        press(&mut screen, KeyCode::End);
+        press(&mut screen, Key::End);
         let lines = drawn(&screen, 80, 24);
         assert_eq!(title(&lines, "Jobs"), "Jobs: 33-40 of 40");
         assert!(lines.iter().any(|line| line.starts_with(" 40 many")), "{lines:#?}");
-        let reversed: Vec<_> = (0..24)
-            .filter(|y| drawn_with(&screen, 80, 24, PLAIN)[(0, *y)].modifier.contains(Modifier::REVERSED))
-            .collect();
+        let reversed: Vec<_> =
+            (0..24).filter(|y| drawn_with(&screen, 80, 24, PLAIN).row(*y)[0].style.is_reversed).collect();
         assert_eq!(reversed, [12], "the last of eight rows from line 5 on");
         // One job leaves its rows to the executors.
         screen.handle(TopEvent::Snapshot(Snapshot {
@@ -294,12 +268,12 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         let mut screen = example();
         let last = |screen: &Screen| drawn(screen, 80, 24).pop().unwrap();
         assert_eq!(last(&screen), KEYS);
-        press(&mut screen, KeyCode::Char('c'));
+        press(&mut screen, Key::Character('c'));
         assert_eq!(last(&screen), "cancel job 1 (wide, 500 tasks left)? y/n");
-        press(&mut screen, KeyCode::Char('n'));
+        press(&mut screen, Key::Character('n'));
         screen.handle(TopEvent::Answer("job 1: 7 tasks were cancelled".into()));
         assert_eq!(last(&screen), "job 1: 7 tasks were cancelled");
-        press(&mut screen, KeyCode::Char('x'));
+        press(&mut screen, Key::Character('x'));
         screen.overview.jobs[0].view.warnings.push("no executor has a gpu".into());
         assert_eq!(last(&screen), "job 1: no executor has a gpu");
     }
@@ -318,7 +292,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     fn colours_are_there_only_if_they_are_wanted() {
         let colours = |colour| {
             let buffer = drawn_with(&example(), 80, 24, DrawStyle { colour, unicode: true });
-            buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+            (0..24).flat_map(|y| buffer.row(y)).filter(|cell| cell.style.colour.is_some()).count()
         };
         assert_eq!(colours(false), 0);
         assert!(colours(true) > 0);
@@ -327,7 +301,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     #[test]
     fn no_size_is_too_small() {
         for (width, height) in [(1, 1), (5, 2), (9, 3), (20, 5), (40, 8), (79, 9), (300, 100)] {
-            for key in [KeyCode::End, KeyCode::Tab] {
+            for key in [Key::End, Key::Tab] {
                 let mut screen = example();
                 press(&mut screen, key);
                 drawn(&screen, width, height);

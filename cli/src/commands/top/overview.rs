@@ -118,7 +118,9 @@ impl Overview {
             waiting: jobs.iter().map(|line| line.view.tasks.waiting + line.view.tasks.blocked).sum(),
             assigned: jobs.iter().map(|line| line.view.tasks.assigned).sum(),
             running: executors.iter().map(|line| line.view.computing).sum(),
-            tasks_per_s: rates.map(|_| jobs.iter().filter_map(|line| line.tasks_per_s).sum()),
+            // The sum of no numbers at all would be -0.
+            tasks_per_s: rates
+                .map(|_| jobs.iter().filter_map(|line| line.tasks_per_s).fold(0.0, |sum, rate| sum + rate)),
             reads: rates.map(|rates| rates.cluster_reads(&later.jobs)),
         };
         let interval_us = rates.map(|rates| rates.interval_us);
@@ -325,6 +327,9 @@ pub(crate) mod tests {
             assert_eq!((seen.interval_us, seen.cluster.tasks_per_s, seen.cluster.reads), (None, None, None));
             assert_eq!(seen.jobs[0].tasks_per_s, None);
         }
+        let nothing = |at_us| Snapshot { at_us, jobs: vec![], executors: vec![], pools: vec![] };
+        let seen = Overview::between(Some(&nothing(0)), &nothing(1));
+        assert_eq!(seen.cluster.tasks_per_s.map(f64::to_bits), Some(0), "and not -0.0");
         // Counts fall when a job is retried; cancelled tasks are no throughput.
         let seen = Overview::between(Some(&snapshot(0, 50)), &snapshot(1_000_000, 20));
         assert_eq!(seen.cluster.tasks_per_s, Some(0.0));

@@ -2,9 +2,9 @@
 
 use eyas_client::types::units::{format_bytes, format_duration_us, format_rate};
 use eyas_client::view::JobState;
-use ratatui::style::{Color, Style};
 
 use super::canvas::DrawStyle;
+use super::cells::{Colour, Style};
 use super::overview::{ExecutorRow, JobRow, ReadRates};
 use super::table::{Cell, Column};
 use crate::show;
@@ -53,10 +53,10 @@ pub(crate) fn job(row: &JobRow, draw_style: DrawStyle) -> Vec<Cell> {
     let job = &row.view;
     let tasks = &job.tasks;
     let style = match job.state {
-        JobState::Failed => draw_style.colour(Color::Red),
-        JobState::Cancelled => draw_style.colour(Color::Yellow),
-        JobState::Running if tasks.failed > 0 || !job.warnings.is_empty() => draw_style.colour(Color::Yellow),
-        JobState::Running | JobState::Succeeded => draw_style.colour(Color::Green),
+        JobState::Failed => draw_style.colour(Colour::Red),
+        JobState::Cancelled => draw_style.colour(Colour::Yellow),
+        JobState::Running if tasks.failed > 0 || !job.warnings.is_empty() => draw_style.colour(Colour::Yellow),
+        JobState::Running | JobState::Succeeded => draw_style.colour(Colour::Green),
     };
     // A job that has ended has no rate and no remaining time.
     let running_only = |words: Option<String>| match job.state {
@@ -71,7 +71,7 @@ pub(crate) fn job(row: &JobRow, draw_style: DrawStyle) -> Vec<Cell> {
         Cell::text(format!("{}/{}", tasks.ended(), tasks.total())),
         Cell::Text(
             tasks.failed.to_string(),
-            if tasks.failed > 0 { draw_style.colour(Color::Red) } else { Style::new() },
+            if tasks.failed > 0 { draw_style.colour(Colour::Red) } else { Style::PLAIN },
         ),
         running_only(row.tasks_per_s.map(|rate| format!("{}/s", number(rate)))),
         running_only(row.remaining_us.map(format_duration_us)),
@@ -87,7 +87,7 @@ pub(crate) fn executor(row: &ExecutorRow, draw_style: DrawStyle) -> Vec<Cell> {
         0..SILENT_US => Cell::text(&*executor.name),
         silent => {
             let words = format!("{} (silent {} s)", executor.name, silent / 1_000_000);
-            Cell::Text(words, draw_style.colour(Color::Yellow))
+            Cell::Text(words, draw_style.colour(Colour::Yellow))
         }
     };
     let [local, peer, persistent, files] = read_rates(row.read_rates).map(Cell::text);
@@ -97,7 +97,7 @@ pub(crate) fn executor(row: &ExecutorRow, draw_style: DrawStyle) -> Vec<Cell> {
         Cell::text(cpus(row.busy_milli)),
         Cell::text(executor.assigned.to_string()),
         Cell::text(&*executor.state),
-        Cell::Bar(fill, draw_style.colour(if fill < NEARLY_FULL { Color::Blue } else { Color::Yellow })),
+        Cell::Bar(fill, draw_style.colour(if fill < NEARLY_FULL { Colour::Blue } else { Colour::Yellow })),
         Cell::text(format_bytes(executor.held_bytes)),
         local,
         peer,

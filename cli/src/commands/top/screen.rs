@@ -3,8 +3,8 @@
 
 use eyas_client::types::JobId;
 use eyas_client::view::JobState;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::keys::Key;
 use super::overview::{Overview, Snapshot};
 use super::watch::TopEvent;
 
@@ -109,42 +109,39 @@ impl Screen {
     }
 
     /// Handles a key.
-    pub fn key(&mut self, key: KeyEvent) -> Option<KeyAction> {
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
+    pub fn key(&mut self, key: Key) -> Option<KeyAction> {
         self.notice = None;
-        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+        if key == Key::Interrupt {
             return Some(KeyAction::Quit);
         }
         if let Some(job) = self.question {
-            return self.answer(job, key.code);
+            return self.answer(job, key);
         }
-        match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Some(KeyAction::Quit),
-            KeyCode::Tab | KeyCode::BackTab => {
+        match key {
+            Key::Character('q') | Key::Escape => return Some(KeyAction::Quit),
+            Key::Tab => {
                 self.pane = if self.pane == Pane::Jobs { Pane::Executors } else { Pane::Jobs };
             }
-            KeyCode::Char('j') | KeyCode::Down => self.move_by(1),
-            KeyCode::Char('k') | KeyCode::Up => self.move_by(-1),
-            KeyCode::PageDown => self.move_by(PAGE),
-            KeyCode::PageUp => self.move_by(-PAGE),
-            KeyCode::Home => self.move_by(isize::MIN),
-            KeyCode::End => self.move_by(isize::MAX),
-            KeyCode::Char('c') => self.ask_to_cancel(),
+            Key::Character('j') | Key::Down => self.move_by(1),
+            Key::Character('k') | Key::Up => self.move_by(-1),
+            Key::PageDown => self.move_by(PAGE),
+            Key::PageUp => self.move_by(-PAGE),
+            Key::Home => self.move_by(isize::MIN),
+            Key::End => self.move_by(isize::MAX),
+            Key::Character('c') => self.ask_to_cancel(),
             _ => {}
         }
         None
     }
 
     /// Handles a key while a question is open. Keys other than yes and no leave the question open.
-    fn answer(&mut self, job: JobId, key: KeyCode) -> Option<KeyAction> {
+    fn answer(&mut self, job: JobId, key: Key) -> Option<KeyAction> {
         match key {
-            KeyCode::Char('y' | 'Y') => {
+            Key::Character('y' | 'Y') => {
                 self.question = None;
                 Some(KeyAction::Cancel(job))
             }
-            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
+            Key::Character('n' | 'N' | 'q') | Key::Escape | Key::Enter => {
                 self.question = None;
                 None
             }
@@ -196,27 +193,26 @@ pub(crate) mod tests {
         screen
     }
 
-    pub(crate) fn press(screen: &mut Screen, code: KeyCode) -> Option<KeyAction> {
-        screen.key(KeyEvent::new(code, KeyModifiers::NONE))
+    pub(crate) fn press(screen: &mut Screen, code: Key) -> Option<KeyAction> {
+        screen.key(code)
     }
 
     #[test]
     fn keys_that_quit() {
-        for code in [KeyCode::Char('q'), KeyCode::Esc] {
+        for code in [Key::Character('q'), Key::Escape] {
             assert_eq!(press(&mut screen(), code), Some(KeyAction::Quit));
         }
-        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         let mut screen = screen();
-        assert_eq!(screen.key(interrupt), Some(KeyAction::Quit));
-        press(&mut screen, KeyCode::Char('c'));
-        assert_eq!(screen.key(interrupt), Some(KeyAction::Quit), "also while a question is open");
+        assert_eq!(screen.key(Key::Interrupt), Some(KeyAction::Quit));
+        press(&mut screen, Key::Character('c'));
+        assert_eq!(screen.key(Key::Interrupt), Some(KeyAction::Quit), "also while a question is open");
     }
 
     #[test]
     fn a_job_is_cancelled_after_a_yes_alone() {
         for (keys, cancelled) in [("cy", Some(1)), ("jcY", Some(2)), ("cn", None), ("cny", None), ("y", None)] {
             let mut screen = screen();
-            let actions: Vec<_> = keys.chars().filter_map(|key| press(&mut screen, KeyCode::Char(key))).collect();
+            let actions: Vec<_> = keys.chars().filter_map(|key| press(&mut screen, Key::Character(key))).collect();
             assert_eq!(
                 actions,
                 cancelled.map(|job| KeyAction::Cancel(JobId(job))).into_iter().collect::<Vec<_>>(),
@@ -226,25 +222,25 @@ pub(crate) mod tests {
         }
         let mut screen = screen();
         for key in "cx".chars() {
-            press(&mut screen, KeyCode::Char(key));
+            press(&mut screen, Key::Character(key));
         }
         assert_eq!(screen.question, Some(JobId(1)));
         // The answer is for the job of the question, although that job is no longer in the first row.
         let mut later = seen(3_000_000, 1000);
         later.jobs[0].state = JobState::Succeeded;
         screen.handle(TopEvent::Snapshot(later));
-        assert_eq!(press(&mut screen, KeyCode::Char('y')), Some(KeyAction::Cancel(JobId(1))));
+        assert_eq!(press(&mut screen, Key::Character('y')), Some(KeyAction::Cancel(JobId(1))));
     }
 
     #[test]
     fn a_job_that_cannot_be_cancelled_is_reported() {
-        for (keys, why) in [(&[KeyCode::End][..], "job 3 has already ended"), (&[KeyCode::Tab], "select a job")] {
+        for (keys, why) in [(&[Key::End][..], "job 3 has already ended"), (&[Key::Tab], "select a job")] {
             let mut screen = screen();
             keys.iter().for_each(|key| assert_eq!(press(&mut screen, *key), None));
-            press(&mut screen, KeyCode::Char('c'));
+            press(&mut screen, Key::Character('c'));
             assert_eq!(screen.question, None);
             assert!(screen.notice.as_ref().is_some_and(|notice| notice.contains(why)), "{:?}", screen.notice);
-            press(&mut screen, KeyCode::Home);
+            press(&mut screen, Key::Home);
             assert_eq!(screen.notice, None);
         }
     }
@@ -262,15 +258,15 @@ pub(crate) mod tests {
     #[test]
     fn rows_are_chosen_within_their_pane_and_stay_with_their_job() {
         let mut screen = screen();
-        press(&mut screen, KeyCode::Up);
+        press(&mut screen, Key::Up);
         assert_eq!(screen.row(Pane::Jobs), 0);
-        press(&mut screen, KeyCode::Down);
+        press(&mut screen, Key::Down);
         assert_eq!((screen.row(Pane::Jobs), screen.row(Pane::Executors)), (1, 0));
         screen.handle(TopEvent::Snapshot(seen(3_000_000, 1000)));
         assert_eq!(screen.overview.jobs[screen.row(Pane::Jobs)].view.job, JobId(2), "which is now the first");
         assert_eq!(screen.row(Pane::Jobs), 0);
-        press(&mut screen, KeyCode::Tab);
-        press(&mut screen, KeyCode::PageDown);
+        press(&mut screen, Key::Tab);
+        press(&mut screen, Key::PageDown);
         assert_eq!(screen.row(Pane::Executors), 1);
         let mut fewer = seen(4_000_000, 1000);
         fewer.executors.pop();

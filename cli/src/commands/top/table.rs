@@ -1,10 +1,8 @@
 //! Tables of rows and columns. On a narrow terminal, the least important columns are left out, and names and bars
 //! shrink. Numbers are never cut, because a cut number would look like another number.
 
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
-
-use super::canvas::{Canvas, fit, width_of};
+use super::canvas::{Canvas, fit};
+use super::cells::{Style, width_of};
 
 /// A column: its heading, width and importance.
 pub(crate) struct Column {
@@ -27,42 +25,41 @@ pub(crate) enum Cell {
 
 impl Cell {
     pub fn text(text: impl Into<String>) -> Self {
-        Cell::Text(text.into(), Style::new())
+        Cell::Text(text.into(), Style::PLAIN)
     }
 }
 
 /// Draws rows under headings; the row with index `chosen` is highlighted.
 pub(crate) fn draw(canvas: &mut Canvas, columns: &[Column], rows: &[Vec<Cell>], chosen: Option<usize>) {
-    let heading = |column: &Column| Cell::Text(column.heading.into(), Style::new().add_modifier(Modifier::DIM));
+    let heading = |column: &Column| Cell::Text(column.heading.into(), Style::DIM);
     let headings: Vec<_> = columns.iter().map(heading).collect();
     let area = canvas.area;
     let widths = widths(columns, rows, area.width);
     for (row, cells) in (0..area.height).zip(std::iter::once(&headings).chain(rows)) {
-        let mut x = area.x;
+        let mut x = 0;
         for (place, width) in &widths {
             draw_cell(canvas, (x, row), *width, &cells[*place], columns[*place].is_right);
             x += width + 1;
         }
         if chosen.is_some_and(|chosen| usize::from(row) == chosen + 1) {
-            let line = Rect { y: area.y + row, height: 1, ..area };
-            canvas.buffer.set_style(line, Style::new().add_modifier(Modifier::REVERSED));
+            canvas.buffer.style_row(area.top + row, Style::REVERSED);
         }
     }
 }
 
 fn draw_cell(canvas: &mut Canvas, (x, row): (u16, u16), width: u16, cell: &Cell, is_right: bool) {
-    let y = canvas.area.y + row;
+    let y = canvas.area.top + row;
     match cell {
         Cell::Text(text, style) => {
             let text = fit(text, width, canvas.style);
             let indent = if is_right { width - width_of(&text) } else { 0 };
-            canvas.buffer.set_string(x + indent, y, text, *style);
+            canvas.buffer.write(x + indent, y, &text, *style);
         }
         Cell::Bar(share, style) => {
             let percent = fit(&format!(" {:3.0}%", (100.0 * share).floor()), width, canvas.style);
             let bar_width = width - width_of(&percent);
             canvas.bar(x, row, bar_width, *share, *style);
-            canvas.buffer.set_string(x + bar_width, y, percent, Style::new());
+            canvas.buffer.write(x + bar_width, y, &percent, Style::PLAIN);
         }
     }
 }
@@ -112,9 +109,8 @@ fn widths(columns: &[Column], rows: &[Vec<Cell>], room: u16) -> Vec<(usize, u16)
 
 #[cfg(test)]
 mod tests {
-    use ratatui::buffer::Buffer;
-
     use super::super::canvas::DrawStyle;
+    use super::super::cells::Buffer;
     use super::*;
 
     const PLAIN: DrawStyle = DrawStyle { colour: false, unicode: false };
@@ -125,20 +121,15 @@ mod tests {
     }
 
     fn rows() -> Vec<Vec<Cell>> {
-        let row = |name, share, rate| vec![Cell::text(name), Cell::Bar(share, Style::new()), Cell::text(rate)];
+        let row = |name, share, rate| vec![Cell::text(name), Cell::Bar(share, Style::PLAIN), Cell::text(rate)];
         vec![row("a-long-name", 0.5, "1234/s"), row("b", 0.999, "1/s")]
     }
 
     fn drawn(width: u16) -> Vec<String> {
-        let mut buffer = Buffer::empty(Rect::new(0, 0, width, 3));
+        let mut buffer = Buffer::blank(width, 3);
         let area = buffer.area;
         draw(&mut Canvas { buffer: &mut buffer, area, style: PLAIN }, &columns(), &rows(), Some(1));
-        lines(&buffer)
-    }
-
-    fn lines(buffer: &Buffer) -> Vec<String> {
-        let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
-        (0..buffer.area.height).map(|y| row(y).trim_end().to_owned()).collect()
+        buffer.text().lines().map(str::to_owned).collect()
     }
 
     #[test]
