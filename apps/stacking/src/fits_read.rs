@@ -17,6 +17,9 @@ pub const BLOCK_BYTES: usize = 2880;
 /// Headers above this many blocks (2.9 MB, 36,000 cards) are refused, so that a damaged file cannot fill the memory.
 const MAX_HEADER_BLOCKS: usize = 1000;
 
+/// Bytes of data after a header. One that says more is damaged.
+const MAX_DATA_BYTES: u64 = 1 << 60;
+
 /// Most axes that the standard allows (§4.4.1.1).
 const MAX_AXES: i64 = 999;
 
@@ -121,7 +124,7 @@ fn data_bytes(header: &Header, axes: &[u64]) -> Result<Option<u64>, FileProblem>
     let bytes = || {
         let pixels = axes.iter().try_fold(u64::from(!axes.is_empty()), |pixels, &axis| pixels.checked_mul(axis))?;
         let bytes = pixels.checked_add(parameters?)?.checked_mul(groups?)?.checked_mul(item)?;
-        bytes.checked_next_multiple_of(BLOCK_BYTES as u64)
+        bytes.checked_next_multiple_of(BLOCK_BYTES as u64).filter(|bytes| *bytes < MAX_DATA_BYTES)
     };
     Ok(bytes())
 }

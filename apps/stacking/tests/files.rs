@@ -72,6 +72,7 @@ fn the_image_is_the_first_one() {
         ([nothing(), table(&[])].concat(), "no image"),
         ([nothing(), table(&["ZIMAGE  = T"])].concat(), "compressed in a table: unpack it with funpack"),
         ([nothing(), b"other".repeat(1000)].concat(), "no FITS extension"),
+        ([nothing(), table(&["GCOUNT  = 9000000000000000000"])].concat(), "the size of a table makes no sense"),
         (part(&[FIRST, "BITPIX  = 8", "NAXIS   = 3"], &[]), "NAXIS1 is missing"),
         (part(&[FIRST, "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = 2"], &[0; 6]), "BITPIX is missing"),
         (part(&[FIRST, "BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = -2"], &[]), "NAXIS2 is missing"),

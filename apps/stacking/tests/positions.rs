@@ -173,6 +173,56 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The round trip decides what is left, however odd the numbers are.
+    #[test]
+    fn any_numbers_are_read_or_refused(
+        code in prop::sample::select(&CODES),
+        sip in any::<bool>(),
+        odd in prop::collection::vec((prop::sample::select(&KEYWORDS), prop::sample::select(&NUMBERS)), 0..5),
+        pixel in (0.0..299.0_f64, 0.0..199.0_f64),
+        place in (0.0..360.0_f64, -90.0..=90.0_f64),
+    ) {
+        let mut cards = cards(code, if sip { &[1e-5, 1e-5] } else { &[] }, 0.5, (-1e-3, 1e-3), (10.0, 20.0));
+        for (keyword, number) in odd {
+            cards.retain(|card| !card.starts_with(keyword));
+            cards.push(format!("{keyword:8}= {number}"));
+        }
+        let cards: Vec<_> = cards.iter().map(String::as_str).collect();
+        if let Ok(projection) = Projection::new(&header(&cards), 300, 200) {
+            let on_sky = |(ra, dec): (f64, f64)| (0.0..360.0).contains(&ra) && (-90.0..=90.0).contains(&dec);
+            prop_assert!(projection.sky(pixel.0, pixel.1).is_none_or(on_sky), "{:?}", cards);
+            let found = projection.pixel(place.0, place.1);
+            prop_assert!(found.is_none_or(|(x, y)| x.is_finite() && y.is_finite()));
+        }
+    }
+}
+
+const KEYWORDS: [&str; 24] = [
+    "CRPIX1", "CRPIX2", "CRVAL1", "CRVAL2", "CD1_1", "CD1_2", "CD2_2", "PV2_0", "PV2_1", "PV2_2", "PV2_3", "PV2_5",
+    "PV1_1", "PV1_2", "PV1_3", "PV1_4", "LONPOLE", "LATPOLE", "A_ORDER", "A_2_0", "B_0_2", "EQUINOX", "CDELT1",
+    "WCSAXES",
+];
+
+const NUMBERS: [&str; 14] = [
+    "0.0",
+    "-0.0",
+    "1.0",
+    "-1.0",
+    "2",
+    "90.0",
+    "-90.0",
+    "180.0",
+    "1E-300",
+    "-1E300",
+    "1E308",
+    "99999999999",
+    "0.5",
+    "'text'",
+];
+
 #[test]
 fn frames_whose_pixels_do_not_return_are_refused() {
     let refused = |more: &[&str], sip: &[f64], code: &str| {
