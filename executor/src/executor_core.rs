@@ -452,6 +452,15 @@ impl ExecutorCore {
                 self.suspend(task, false);
                 self.tell(FromExecutor::Resumed { task });
             }
+            Effect::Lend { task } => {
+                self.suspend(task, false);
+                self.tell(FromExecutor::Suspended { task });
+            }
+            Effect::Granted { task } => {
+                if let Some(control) = self.control_of(task) {
+                    control.grant();
+                }
+            }
             Effect::GiveBack { task } => self.give_back(task),
             Effect::Refuse { task, for_now, reason } => {
                 let reason = format!("{} cannot take the task: {reason}", self.runner.name);
@@ -547,6 +556,12 @@ impl ClaimPlaces for CoreHandle {
         core.due = Some(Instant::now());
         core.wake();
         claim
+    }
+
+    fn lend(&self, task: TaskId, lends: bool) {
+        let mut core = self.lock();
+        core.events.push_back(if lends { Event::Lent { task } } else { Event::Reclaimed { task } });
+        core.settle();
     }
 }
 

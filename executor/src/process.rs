@@ -76,6 +76,8 @@ pub(crate) struct ProcessControl {
 struct WantedState {
     cancelled: bool,
     suspended: bool,
+    /// Whether processors that the task has lent are its again.
+    granted: bool,
 }
 
 impl ProcessControl {
@@ -94,6 +96,17 @@ impl ProcessControl {
     pub fn suspend(&self, suspended: bool) {
         self.lock().suspended = suspended;
         self.wake();
+    }
+
+    /// Tells the task that it has the processors again that it has lent.
+    pub fn grant(&self) {
+        self.lock().granted = true;
+        self.wake();
+    }
+
+    /// Whether it has its processors again; told once.
+    fn take_grant(&self) -> bool {
+        std::mem::take(&mut self.lock().granted)
     }
 
     pub fn is_cancelled(&self) -> bool {

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._progress import progress
     from ._shared import Shared
     from ._sides import EnvironmentMismatch
+    from ._worker import released
 
 if "t" in sys.abiflags:
     raise ImportError(
@@ -56,6 +57,7 @@ __all__ = [
     "on_spark",
     "options",
     "progress",
+    "released",
 ]
 
 _MODULES = {
@@ -72,6 +74,7 @@ _MODULES = {
     "_progress": ["progress"],
     "_shared": ["Shared"],
     "_sides": ["EnvironmentMismatch"],
+    "_worker": ["released"],
 }
 
 

@@ -495,8 +495,9 @@ def connect(
 ) -> Executor:
     """Return an executor on a cluster that runs, or on nodes of a batch system.
 
-    The cluster is the one with this name or access file, or the one that ``eyas`` commands use. Large arguments and
-    shared values are files in ``objects``, by default ``values`` beside the access file; nodes must see it. A folder
+    The cluster is the one with this name or access file, or the one that ``eyas`` commands use; in a call, that of the
+    client, if the node has its access file. Large arguments and shared values are files in ``objects``, by default
+    ``values`` beside the access file; nodes must see it. A folder
     ``eyas:///PATH`` is in the files of the cluster.
 
     With ``pool``, the executor has a cluster of its own, whose nodes the batch system grants while there are calls:
@@ -513,6 +514,9 @@ def connect(
         return on_cluster(_pool.PoolCluster(pool, pool_options, host), options)
     if pool_options or host:
         raise ValueError("pool_options and host belong to a pool: name one, connect(pool=…)")
+    if cluster is None and access is None:
+        # In a call, the cluster of the client: its own `EYAS_ACCESS` opens inputs only.
+        cluster, access = os.environ.get(_worker.CLUSTER_VARIABLE), os.environ.get(_worker.ACCESS_VARIABLE)
     access = access or (None if cluster else os.environ.get("EYAS_ACCESS"))
     name = None if access else cluster or os.environ.get("EYAS_CLUSTER") or "default"
     if options.get("objects") is None:

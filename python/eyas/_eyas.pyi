@@ -85,12 +85,12 @@ class CallSession:
     def close(self) -> None:
         """Add no more calls."""
 
-    def results(self, timeout_s: float) -> list[tuple[int, int, bytes, bytes, str, str, list[int]]] | None:
+    def results(self, timeout_s: float) -> list[tuple[int, int, tuple[bytes, bytes, bytes], str, str, list[int]]] | None:
         """Wait for results; ``None`` if no more can come.
 
         A result is the number of its call, how the call has ended (0: returned, 1: raised, 2: failed, 3: cancelled),
-        its answer, what it has printed, the name of its executor, the reason of a failure, and the numbers of the
-        outputs that the cluster keeps.
+        its answer, what it has printed and its standard error, the name of its executor, the reason of a failure, and
+        the numbers of the outputs that the cluster keeps. The answer of a command is what it has printed.
         """
 
     def disconnect(self) -> None:

@@ -14,6 +14,7 @@ from . import _eyas, _shared
 from ._errors import ClusterLost
 from ._files import Arguments, input_path, result_file, value_of_future
 from ._seeing import SeenFuture
+from ._worker import Worker, released
 
 _T = TypeVar("_T")
 
@@ -162,17 +163,25 @@ class Future(SeenFuture[_T]):
     def result(self, timeout: float | None = None) -> _T:
         """Return the result. One that has stayed in the cluster is fetched now."""
         began = time.monotonic()
-        result: object = super().result(timeout)
+        self._wait_released(timeout)
+        result: object = super().result(_left(timeout, began))
         return cast(_T, result.value(_left(timeout, began)) if isinstance(result, Outputs) else result)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call. A result that has stayed in the cluster is fetched, which may fail."""
         began = time.monotonic()
-        error = super().exception(timeout)
+        self._wait_released(timeout)
+        error = super().exception(_left(timeout, began))
         if error is not None:
             return error
         result: object = super().result()
         return result.error(_left(timeout, began)) if isinstance(result, Outputs) else None
+
+    def _wait_released(self, timeout: float | None) -> None:
+        """In a call, let other calls have its processors while it waits: it may be that this one needs them."""
+        if Worker.answering is not None and not self.done():
+            with released():
+                futures.wait([self], timeout)
 
     def add_done_callback(self, fn: Callable[[futures.Future[_T]], object]) -> None:
         """Call ``fn`` with the future when the call has ended."""

@@ -80,7 +80,7 @@ class Starts:
 
 
 def _own_modules(path: list[str]) -> list[str | None]:
-    """Return the folders with modules that belong to the program; ``None`` is the place of its interpreter's folders."""
+    """Return the folders with modules of the program's own; ``None`` is the place of those of its interpreter."""
     prefixes = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)})
     own: list[str | None] = []
     for folder in path:

@@ -181,9 +181,16 @@ class State:
                     self.session.wake()
 
     def settle(
-        self, task: int, how: int, answer: bytes, printed: bytes, executor: str, why: str, kept: list[int]
+        self,
+        task: int,
+        how: int,
+        told: tuple[bytes, bytes, bytes],
+        executor: str,
+        why: str,
+        kept: list[int],
     ) -> None:
-        """Give a future its result."""
+        """Give a future its result. A call or command has told its answer, its output, and its standard error."""
+        answer, printed, errors = told
         with self.lock:
             future = self.pending.pop(task, None)
             if future is None and task in self.kept:
@@ -196,15 +203,16 @@ class State:
             if self.unproven:
                 self.unproven = {kind: first for kind, first in self.unproven.items() if first[0] is not future}
         command = None if future is None else future._command
-        if how == _FAILED and command is None and (told := _starts.failure_in(printed)) is not None:
-            why, printed = told, b""
+        if how == _FAILED and command is None and (failure := _starts.failure_in(errors)) is not None:
+            why, errors = failure, b""
         if future is not None:
             future.node = sys.intern(executor)
             future._needs = ()
-        if printed and command is None:
+        for text, stream in ((printed, sys.stdout), (errors, sys.stderr)) if command is None else ():
             # As if the function had run here. A program that has closed its output needs its results all the same.
-            with contextlib.suppress(Exception):
-                print(printed.decode(errors="replace"), end="", flush=True)
+            if text:
+                with contextlib.suppress(Exception):
+                    print(text.decode(errors="replace"), end="", flush=True, file=stream)
         if future is not None and how == _CANCELLED:
             # By the executor's end, or by a command.
             futures.Future.cancel(future)
@@ -218,7 +226,7 @@ class State:
             if how == _RETURNED and outputs is not None and command is None and 0 in kept:
                 outputs.has_result, result = True, outputs
             elif how == _RETURNED:
-                result = _completed(command, answer, printed) if command else pickle.loads(answer)
+                result = _completed(command, answer, errors) if command else pickle.loads(answer)
             else:
                 # A command may end with 1, too.
                 error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
@@ -229,9 +237,9 @@ class State:
         if error is None:
             return future.set_result(result)
         error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
-        if printed:
-            what = "output" if command is None else "standard error"
-            error.add_note(f"Its {what} ended with:\n" + printed[-_SHOWN_BYTES:].decode(errors="replace"))
+        for what, text in ("output", printed), ("standard error", errors):
+            if text:
+                error.add_note(f"Its {what} ended with:\n" + text[-_SHOWN_BYTES:].decode(errors="replace"))
         future.set_exception(error)
         # The exception refers to the future through its traceback: no circle must stay.
         del future, error

@@ -9,6 +9,8 @@ call     number of parts (4), then each part: its length (8), and its bytes; the
 answer   0, or 1 if the call has raised, or 2 if it has made the folder of its files (1); processor time in
          microseconds (8), length (8), and the pickled value, or the exception with its traceback; nothing if the
          value is in the folder, because it is large
+lends    3, or 4 when it wants its processors again (1); zeros (16)
+granted  a byte, 1, after 4
 =======  ======================================================================================================
 
 Numbers are little-endian.
@@ -24,6 +26,7 @@ import pickle
 import signal
 import struct
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -48,7 +51,7 @@ _AGAIN_VARIABLE = "EYAS_WORKER_AGAIN"
 
 _ANSWER = struct.Struct("<BQQ")
 #: How a call has ended.
-_RETURNED, _RAISED, _RETURNED_FILES = range(3)
+_RETURNED, _RAISED, _RETURNED_FILES, _LENDS, _RECLAIMS = range(5)
 #: An answer of up to this size is sent with its header.
 _SMALL_BYTES = 65536
 
@@ -100,8 +103,43 @@ def _reseed() -> None:
         torch.seed()
 
 
+class Released:
+    """Gives the processors of the call that this process answers to other calls, and takes them again."""
+
+    lock = threading.Lock()
+    #: How many threads wait with it.
+    count = 0
+
+    def __enter__(self) -> None:
+        with Released.lock:
+            if Released.count == 0 and Worker.answering is not None:
+                Worker.answering.lend()
+            Released.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with Released.lock:
+            Released.count -= 1
+            if Released.count == 0 and Worker.answering is not None:
+                Worker.answering.reclaim()
+
+
+def released() -> Released:
+    """Give the processors of this call to other calls while it waits: ``with eyas.released():``.
+
+    A call that waits for calls of its own holds a place that they may need. ``result()`` of a future does this by
+    itself. Outside of calls it does nothing.
+
+    >>> with eyas.released():
+    ...     concurrent.futures.wait(futures)
+    """
+    return Released()
+
+
 class Worker:
     """The state of a worker."""
+
+    #: The worker, while it answers a call.
+    answering: Worker | None = None
 
     def __init__(self) -> None:
         """Take the socket, and initialise the process."""
@@ -180,6 +218,15 @@ class Worker:
             self._channel.sendall(head)
             self._channel.sendall(content)
 
+    def lend(self) -> None:
+        """Let other calls have the processors of this one."""
+        self._channel.sendall(_ANSWER.pack(_LENDS, 0, 0))
+
+    def reclaim(self) -> None:
+        """Wait until this call has its processors again."""
+        self._channel.sendall(_ANSWER.pack(_RECLAIMS, 0, 0))
+        self._requests.read(1)
+
     def _next(self) -> list[bytes]:
         """Return the parts of the next call; none if there are no more calls."""
         count = self._requests.read(4)
@@ -208,7 +255,12 @@ class Worker:
                 raise self._broken
             with Arguments(parts[2], parts[3:]):
                 function, args, kwargs = self._read(parts[0])
-            pickled = _pickling.dump_parts(function(*args, **kwargs))
+            Worker.answering = self
+            try:
+                value = function(*args, **kwargs)
+            finally:
+                Worker.answering = None
+            pickled = _pickling.dump_parts(value)
             if sum(part.nbytes for part in pickled) < _pickling.LARGE_BYTES:
                 return _RETURNED, pickled[0].tobytes()
             folder = os.fsdecode(parts[2])

@@ -40,9 +40,11 @@ struct ResultFolder {
 }
 
 impl ResultFolder {
-    fn make() -> Result<Self, String> {
-        let place = tempfile::Builder::new().prefix("eyas-results-").tempdir().map_err(|why| why.to_string())?;
-        let hidden = DownloadFolder::inside(place.path()).map_err(|why| why.to_string())?;
+    /// Makes one where Python makes temporary files: it passes over folders that do not exist.
+    fn make(py: Python<'_>) -> PyResult<Self> {
+        let above: PathBuf = py.import("tempfile")?.call_method0("gettempdir")?.extract()?;
+        let place = tempfile::Builder::new().prefix("eyas-results-").tempdir_in(above)?;
+        let hidden = DownloadFolder::inside(place.path()).map_err(error)?;
         Ok(ResultFolder { hidden, place })
     }
 }
@@ -73,7 +75,7 @@ impl Downloads {
         let (_, Used { results, .. }) = parts(&connected);
         if results.get().is_none() {
             // If two threads make one, one of them is dropped.
-            let _ = results.set(ResultFolder::make().map_err(error)?);
+            let _ = results.set(ResultFolder::make(py)?);
         }
         let Some(results) = results.get() else { unreachable!("it was set") };
         let to = results.place.path().to_owned();

@@ -1,6 +1,6 @@
 //! A job that is attached to a connection, for one executor of the Python package.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::mem::take;
 use std::os::unix::ffi::OsStringExt;
@@ -12,6 +12,7 @@ use eyas_client::messages::{FromClient, PushRequest, ToClient};
 use eyas_client::pool::PoolsRequest;
 use eyas_client::types::access::FilesScope;
 use eyas_client::types::dfs::FileNameError;
+use eyas_client::types::outcome::split_call_output;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId,
@@ -49,6 +50,8 @@ struct Unsent {
     /// Numbers of templates and tasks so far.
     template_count: u16,
     task_count: u32,
+    /// Templates of commands; the others are of calls.
+    commands: HashSet<u16>,
     /// Tasks that no executor has are to be cancelled.
     cancels_waiting: bool,
     is_closed: bool,
@@ -58,6 +61,8 @@ struct Unsent {
 #[derive(Default)]
 struct Received {
     results: VecDeque<EndedCall>,
+    /// Commands that have not ended; the other tasks are calls.
+    commands: HashSet<u32>,
     /// Why no more can come; an empty text if the job has ended as it was asked to.
     end: Option<String>,
     /// Whether the next wait is over at once.
@@ -68,8 +73,9 @@ struct Received {
 struct EndedCall {
     task: u32,
     status: Status,
-    answer: Vec<u8>,
-    printed: Vec<u8>,
+    /// The answer of a call and what it has printed, or the standard output of a command.
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
     executor: String,
     /// Numbers of the outputs that the cluster keeps.
     kept: Vec<u16>,
@@ -270,6 +276,9 @@ impl CallSession {
         let number = unsent.template_count;
         unsent.template_count = number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
         unsent.templates.push(template);
+        if is_command {
+            unsent.commands.insert(number);
+        }
         Ok(number)
     }
 
@@ -319,6 +328,9 @@ impl CallSession {
             return Err(error(format!("an executor takes {MAX_TASKS} calls: begin another one")));
         }
         unsent.task_count += 1;
+        if unsent.commands.contains(&template) {
+            lock(&self.shared.received).commands.insert(number);
+        }
         let is_first = unsent.items.is_empty();
         unsent.items.push(item);
         drop(unsent);
@@ -363,14 +375,19 @@ impl CallSession {
     }
 
     /// Waits for results, for up to `timeout_s`, and returns them: the number of the call, how it ended (0: it has
-    /// returned, 1: it has raised, 2: it has failed, 3: it was cancelled), its answer, what it printed, the name of the
-    /// executor, the reason, and the numbers of the outputs that the cluster keeps. `None` if no more can come.
+    /// returned, 1: it has raised, 2: it has failed, 3: it was cancelled), its answer, what it has printed and its
+    /// standard error, the name of the executor, the reason, and the numbers of the outputs that the cluster keeps. The
+    /// answer of a command is what it has printed. `None` if no more can come.
     #[expect(clippy::type_complexity, reason = "a tuple in Python")]
     fn results<'py>(
         &self,
         py: Python<'py>,
         timeout_s: f64,
-    ) -> PyResult<Option<Vec<(u32, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, String, String, Vec<u16>)>>> {
+    ) -> PyResult<
+        Option<
+            Vec<(u32, u8, (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>), String, String, Vec<u16>)>,
+        >,
+    > {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
             let is_empty =
@@ -379,7 +396,9 @@ impl CallSession {
             let waited = self.shared.is_received.wait_timeout_while(received, timeout, is_empty);
             let (mut received, _) = waited.unwrap_or_else(PoisonError::into_inner);
             received.is_woken = false;
-            (take(&mut received.results), received.end.clone())
+            let results: Vec<_> = take(&mut received.results).into();
+            let results = results.into_iter().map(|result| (received.commands.remove(&result.task), result));
+            (results.collect::<Vec<_>>(), received.end.clone())
         });
         if results.is_empty() {
             return match end {
@@ -388,17 +407,19 @@ impl CallSession {
                 Some(why) => Err(error(why)),
             };
         }
-        let told = results.into_iter().map(|result| {
+        let told = results.into_iter().map(|(is_command, result)| {
+            let split = || split_call_output(&result.stdout);
+            let (answer, printed) = if is_command { (&result.stdout[..], &[][..]) } else { split() };
             let how = match &result.status {
                 Status::Succeeded => 0,
                 // The worker has answered with an exception.
-                Status::Exited(1) if !result.answer.is_empty() => 1,
+                Status::Exited(1) if !answer.is_empty() && !is_command => 1,
                 Status::Cancelled => 3,
                 _ => 2,
             };
             let why = result.status.to_string();
-            let (answer, printed) = (PyBytes::new(py, &result.answer), PyBytes::new(py, &result.printed));
-            (result.task, how, answer, printed, result.executor, why, result.kept)
+            let [answer, printed, errors] = [answer, printed, &result.stderr].map(|part| PyBytes::new(py, part));
+            (result.task, how, (answer, printed, errors), result.executor, why, result.kept)
         });
         Ok(Some(told.collect()))
     }
@@ -443,8 +464,10 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
         let now = {
             let mut unsent = lock(&shared.unsent);
             let (template_count, task_count, is_closed) = (unsent.template_count, unsent.task_count, unsent.is_closed);
-            // The counts stay.
-            std::mem::replace(&mut *unsent, Unsent { template_count, task_count, is_closed, ..Unsent::default() })
+            let commands = take(&mut unsent.commands);
+            // What was counted and noted stays.
+            let left = Unsent { template_count, task_count, is_closed, commands, ..Unsent::default() };
+            std::mem::replace(&mut *unsent, left)
         };
         let sending = async {
             sender.add(now.templates, now.objects, now.items).await?;
@@ -480,8 +503,8 @@ async fn receive(shared: Arc<Shared>, mut receiver: AttachedReceiver) {
                 let results = results.into_iter().map(|result| EndedCall {
                     task: result.index,
                     status: result.outcome.status,
-                    answer: result.outcome.stdout,
-                    printed: result.outcome.stderr,
+                    stdout: result.outcome.stdout,
+                    stderr: result.outcome.stderr,
                     executor: result.executor,
                     kept: result
                         .outcome

@@ -156,7 +156,7 @@ def test_a_class_stays_as_it_is_when_an_instance_comes_back(executor):
 
 
 def test_modules_that_are_registered_go_by_value(executor, tmp_path, monkeypatch):
-    (tmp_path / "own_tools.py").write_text("FACTOR = 2\ndef times(x):\n    return FACTOR * x\nclass Of(int):\n    pass\n")
+    (tmp_path / "own_tools.py").write_text("FACTOR = 2\ndef times(x): return FACTOR * x\nclass Of(int): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     tools = importlib.import_module("own_tools")
     with pytest.raises(ModuleNotFoundError, match="own_tools"):

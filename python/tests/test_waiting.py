@@ -137,3 +137,51 @@ def test_what_no_node_of_a_cluster_that_may_grow_has_is_said(executor, caplog, m
             future.cancel()
     assert ".0: It waits because no executor has as much as it needs" in caplog.text
     assert all(record.levelno == logging.WARNING for record in caplog.records)
+
+
+def nested(depth):
+    """Wait for calls of this call's own, on the same cluster."""
+    if depth == 0:
+        return 1
+    with eyas.connect() as executor:
+        calls = [executor.submit(nested, depth - 1) for _ in range(2)]
+        if depth == 1:
+            return sum(call.result(LONG_S) for call in calls)
+        with eyas.released():
+            futures.wait(calls, LONG_S)
+        return sum(call.result(0) for call in calls)
+
+
+@pytest.mark.parametrize("reuse", ["process", "fork"])
+def test_calls_that_wait_for_calls_of_their_own_give_their_processors_to_them(reuse):
+    with eyas.local(max_workers=1, reuse=reuse) as executor:
+        depth = 2 if reuse == "process" else 1
+        waits = executor.submit(nested, depth)
+        assert list(executor.map(abs, range(-20, 0))) == list(range(20, 0, -1))
+        assert waits.result(LONG_S) == 2**depth
+
+
+def test_outside_of_calls_nothing_is_released():
+    with eyas.released(), eyas.released():
+        pass
+
+
+def hold(place):
+    with eyas.released():
+        (place / "began").touch()
+        while not (place / "end").exists():
+            time.sleep(0.01)
+    return time.sleep(0)
+
+
+def test_a_call_that_has_given_its_processors_away_can_be_cancelled(tmp_path):
+    with eyas.local(max_workers=1) as executor:
+        held = executor.submit(hold, tmp_path)
+        while not (tmp_path / "began").exists():
+            time.sleep(0.01)
+        assert executor.submit(abs, -1).result(LONG_S) == 1
+        assert held.cancel()
+        assert executor.submit(abs, -2).result(LONG_S) == 2
+        again = executor.submit(hold, tmp_path)
+        (tmp_path / "end").touch()
+        assert again.result(LONG_S) is None

@@ -7,7 +7,7 @@ import sys
 
 import eyas
 import pytest
-from programs import LONG_S
+from programs import LONG_S, script
 
 PROGRAM = """
 import sys, utils, eyas
@@ -129,3 +129,38 @@ def test_a_call_that_was_killed_prints_nothing_of_eyas(capfd):
             assert not any("Traceback" in note for note in raised.value.__notes__)
     printed = capfd.readouterr()
     assert "Traceback" not in printed.out + printed.err
+
+
+def test_the_outputs_of_calls_are_apart_as_those_of_this_process_are(capfd):
+    def tell(ends):
+        print("out")
+        print("error", file=sys.stderr)
+        os.system("echo child; echo child error >&2")
+        return ends()
+
+    with eyas.local(max_workers=1) as executor:
+        assert executor.submit(tell, int).result(LONG_S) == 0
+        assert capfd.readouterr() == ("out\nchild\n", "error\nchild error\n")
+        for end, error in (lambda: 1 / 0, ZeroDivisionError), (lambda: os._exit(1), eyas.CallFailed):
+            with pytest.raises(error) as raised:
+                executor.submit(tell, end).result(LONG_S)
+            printed = capfd.readouterr()
+            assert ("child\n" in printed.out, printed.err) == (True, "error\nchild error\n")
+            notes = "\n".join(raised.value.__notes__)
+            assert "Its output ended with:\n" in notes and "Its standard error ended with:\nerror\n" in notes
+        done = executor.run(["sh", "-c", "echo out; echo error >&2"]).result(LONG_S)
+        assert (done.stdout, done.stderr) == (b"out\n", b"error\n")
+
+
+@pytest.mark.parametrize("folder", ["/nowhere/at/all", ""])
+def test_a_folder_for_temporary_files_that_does_not_exist_is_passed_over(folder):
+    done = script(
+        """
+        import eyas
+        with eyas.local(max_workers=1, files=True) as executor:
+            large = executor.submit(bytes, 2 << 20)
+            print(len(large.result()), executor.submit(len, bytes(3 << 20)).result(), executor.run("pwd").result().args)
+        """,
+        env={"TMPDIR": folder},
+    )
+    assert done.stdout == f"{2 << 20} {3 << 20} pwd\n", done.stderr

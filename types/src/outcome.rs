@@ -301,6 +301,21 @@ pub struct Outcome {
     pub estimate: Option<Estimate>,
 }
 
+/// The standard output of a call's task: the call's answer, and what it has printed.
+pub fn call_output(mut answer: Vec<u8>, printed: &[u8]) -> Vec<u8> {
+    answer.extend_from_slice(printed);
+    answer.extend_from_slice(&(printed.len() as u64).to_le_bytes());
+    answer
+}
+
+/// The answer of a call, and what it has printed, of the [standard output](call_output) of its task. Both are empty if
+/// no worker has got the call.
+pub fn split_call_output(stdout: &[u8]) -> (&[u8], &[u8]) {
+    let Some((content, length)) = stdout.split_last_chunk::<8>() else { return (&[], &[]) };
+    let printed = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    content.split_at(content.len().saturating_sub(printed))
+}
+
 /// A file that was written to persistent storage, or is kept in stores of executors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {

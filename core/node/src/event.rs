@@ -118,6 +118,16 @@ pub enum Event {
         /// Size of the output.
         size_bytes: u64,
     },
+    /// A started task waits for others, and lends its processors until it [reclaims](Event::Reclaimed) them.
+    Lent {
+        /// The task.
+        task: TaskId,
+    },
+    /// A task wants the processors again that it has lent. [`Granted`](Effect::Granted) follows.
+    Reclaimed {
+        /// The task.
+        task: TaskId,
+    },
     /// Free space on the store's disk, after subtracting the space for fetches that were started.
     FreeSpace {
         /// Free bytes.
@@ -199,6 +209,16 @@ pub enum Effect {
     },
     /// Continue a suspended task.
     Resume {
+        /// The task.
+        task: TaskId,
+    },
+    /// Let the processes of a task run, though others get its processors: it waits for other tasks.
+    Lend {
+        /// The task.
+        task: TaskId,
+    },
+    /// Tell a task that it has its processors again.
+    Granted {
         /// The task.
         task: TaskId,
     },

@@ -46,6 +46,10 @@ pub(crate) struct NodeTask {
     pub suspensions: u32,
     /// How often it has found the disk full.
     found_full: u32,
+    /// Whether it has lent its processors. It is suspended then, but its processes run.
+    pub lends: bool,
+    /// Whether it is to be told when it has its processors again.
+    pub reclaims: bool,
     /// The node's `room_changes` when there was last no room for its inputs.
     no_room_at: u64,
 }
@@ -208,6 +212,8 @@ impl Node {
                 self.leave_slot(task, &entry);
             }
             Event::OutOfDisk { task, written_bytes } => self.out_of_disk(task, written_bytes, effects),
+            Event::Lent { task } => self.lend(task, effects),
+            Event::Reclaimed { task } => self.reclaim(task, effects),
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
             Event::Lost { object } => self.lost(object, effects),
             Event::Hold { object, size_bytes } => self.hold(object, size_bytes, effects),
@@ -237,7 +243,7 @@ impl Node {
             computing: self.running.len() as u32,
             staging: self.awaited.tasks,
             suspended: self.suspended.len() as u32,
-            lent_milli: if self.overlap.is_on { self.awaited.cpus_milli } else { 0 },
+            lent_milli: self.lent_milli() + if self.overlap.is_on { self.awaited.cpus_milli } else { 0 },
             light_bytes: self.overlap.threshold_bytes(self.rate_bytes_per_s),
         }
     }
@@ -286,6 +292,8 @@ impl Node {
             passed: 0,
             suspensions: 0,
             found_full: 0,
+            lends: false,
+            reclaims: false,
             no_room_at: 0,
         };
         self.awaited += entry.awaited();

@@ -64,6 +64,7 @@ enum Step {
     RunOut { which: u8, written: u8 },
     Recall { which: u8 },
     Cancel { which: u8 },
+    LendOrReclaim { which: u8 },
     Free { bytes: u8 },
     Lose { which: u8 },
     Hold { n: u8 },
@@ -83,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (any::<u8>(), any::<u8>()).prop_map(|(which, written)| Step::RunOut { which, written }),
         1 => any::<u8>().prop_map(|which| Step::Recall { which }),
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
+        2 => any::<u8>().prop_map(|which| Step::LendOrReclaim { which }),
         1 => (0u8..).prop_map(|bytes| Step::Free { bytes }),
         2 => any::<u8>().prop_map(|which| Step::Lose { which }),
         2 => (0u8..10).prop_map(|n| Step::Hold { n }),
@@ -111,6 +113,8 @@ struct World {
     running: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32, u32)>,
     /// Suspended tasks, which are also in `running`.
     suspended: BTreeSet<TaskId>,
+    /// Suspended tasks that run on, and have not asked for their processors again.
+    lending: BTreeSet<TaskId>,
     priorities: BTreeMap<TaskId, i32>,
     next: u32,
     log: Vec<Effect>,
@@ -127,6 +131,7 @@ impl World {
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             suspended: BTreeSet::new(),
+            lending: BTreeSet::new(),
             priorities: BTreeMap::new(),
             next: 0,
             log: Vec::new(),
@@ -154,7 +159,8 @@ impl World {
                     assert!(self.running.values().all(|(.., taken)| taken != slot), "slot {slot} is taken");
                     self.running.insert(*task, (inputs, cpus, *slot));
                     assert!(self.computing() <= 2, "tasks use more processors than there are");
-                    let passed = self.suspended.iter().filter(|other| self.priorities[*other] >= self.priorities[task]);
+                    let waits = self.suspended.difference(&self.lending);
+                    let passed = waits.filter(|other| self.priorities[*other] >= self.priorities[task]);
                     assert_eq!(passed.count(), 0, "{task} starts before one that was suspended");
                 }
                 Effect::Suspend { task } => {
@@ -162,8 +168,15 @@ impl World {
                 }
                 Effect::Resume { task } => {
                     assert!(self.suspended.remove(task), "{task} is not suspended");
+                    assert!(!self.lending.contains(task), "{task} has not asked for its processors");
                     assert!(self.computing() <= 2, "tasks use more processors than there are");
                 }
+                Effect::Lend { task } => {
+                    assert!(self.running.contains_key(task));
+                    self.suspended.insert(*task);
+                    self.lending.insert(*task);
+                }
+                Effect::Granted { task } => assert!(!self.suspended.contains(task), "{task} has no processors"),
                 Effect::Kill { task } => assert!(self.running.contains_key(task)),
                 Effect::Refuse { task, for_now, .. } => {
                     let (inputs, _) = self.waiting.remove(task).expect("only waiting tasks are refused");
@@ -242,6 +255,11 @@ impl World {
                     self.run(Event::Cancelled { task });
                 }
             }
+            Step::LendOrReclaim { which } => match pick(&self.running, *which) {
+                Some(task) if self.lending.remove(&task) => self.run(Event::Reclaimed { task }),
+                Some(task) => self.run(Event::Lent { task }),
+                None => {}
+            },
             Step::Lose { which } => {
                 let count = self.store.len().max(1);
                 let Some(object) = self.store.iter().nth(usize::from(*which) % count).copied() else { return };
@@ -284,6 +302,7 @@ impl World {
 
     fn end(&mut self, task: TaskId) {
         self.suspended.remove(&task);
+        self.lending.remove(&task);
         self.running.remove(&task);
         self.run(Event::Ended { task });
     }
@@ -312,6 +331,8 @@ impl World {
                 self.run(Event::Fetched { object, from: Origin::Persistent, took_us: 1 });
             } else if let Some(object) = self.giving.first().copied() {
                 self.give(object, true);
+            } else if let Some(task) = self.lending.pop_first() {
+                self.run(Event::Reclaimed { task });
             } else if let Some(task) = self.running.keys().find(|task| !self.suspended.contains(task)).copied() {
                 self.end(task);
             } else {

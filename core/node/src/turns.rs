@@ -6,6 +6,9 @@
 //! tasks of lower priority: the lowest priority first, then the newest. A suspended task resumes before a ready task of
 //! equal or lower priority starts.
 //!
+//! A task that waits for others lends its processors: it is suspended, but its processes run, and it resumes when it
+//! has asked for them. Otherwise tasks that wait for tasks of their own would hold all processors.
+//!
 //! No task starves. A task that was passed [`MAX_PASSED`] times is *due*, and starts before all others, whatever their
 //! priority. A task is suspended up to [`MAX_SUSPENSIONS`] times, and not while it is due.
 
@@ -124,7 +127,7 @@ impl Node {
     /// Counts a started task for the tasks that it has passed: suspended tasks, and tasks that became ready before it.
     fn pass(&mut self, started: TaskId) {
         let NodeTask { number, jumped, .. } = self.tasks[&started];
-        let suspended = self.suspended.iter().copied();
+        let suspended = self.suspended.iter().copied().filter(|task| !self.tasks[task].lends);
         // Only a task that was put before other ready tasks can have passed one of them.
         let ready: &[&[TaskId]] = if jumped { &[self.ready.as_slices().0, self.ready.as_slices().1] } else { &[] };
         let passed: Vec<_> = suspended.chain(ready.iter().flat_map(|part| part.iter().copied())).collect();
@@ -181,13 +184,48 @@ impl Node {
     fn suspend(&mut self, standing: Standing, effects: &mut Vec<Effect>) {
         let task = standing.2;
         let entry = self.tasks.get_mut(&task).expect("running tasks are known");
-        assert!(entry.state == State::Running, "task {task} is to be suspended, but its state is {:?}", entry.state);
         (entry.suspensions, entry.passed) = (entry.suspensions + 1, 0);
+        self.leave_processors(standing);
+        effects.push(Effect::Suspend { task });
+    }
+
+    fn leave_processors(&mut self, standing: Standing) {
+        let task = standing.2;
+        let entry = &self.tasks[&task];
+        assert!(entry.state == State::Running, "task {task} is to be suspended, but its state is {:?}", entry.state);
         self.slots.lend_cpus(&entry.slot, &entry.need);
         self.running.remove(&standing);
         self.suspended.push(task);
         self.enter(task, State::Suspended);
-        effects.push(Effect::Suspend { task });
+    }
+
+    /// Gives the processors of a started task to others, until it reclaims them. It keeps them if too many tasks are
+    /// suspended.
+    pub(crate) fn lend(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.tasks.get(&task) else { return };
+        match entry.state {
+            State::Running if self.suspended.len() < MAX_SUSPENDED => self.leave_processors(entry.standing(task)),
+            State::Suspended => {}
+            _ => return,
+        }
+        self.tasks.get_mut(&task).expect("it is here").lends = true;
+        effects.push(Effect::Lend { task });
+    }
+
+    /// Gives a task its processors again when they are free.
+    pub(crate) fn reclaim(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        match entry.state {
+            State::Suspended => (entry.lends, entry.reclaims) = (false, true),
+            State::Running => effects.push(Effect::Granted { task }),
+            _ => {}
+        }
+    }
+
+    /// Processors that tasks have lent, in thousandths.
+    pub(crate) fn lent_milli(&self) -> u64 {
+        let lending = self.suspended.iter().map(|task| &self.tasks[task]).filter(|entry| entry.lends);
+        lending.map(|entry| u64::from(entry.need.cpus_milli)).sum()
     }
 
     /// Resumes the suspended tasks that resume before a ready task starts. Returns false if one of them lacks
@@ -207,6 +245,7 @@ impl Node {
     /// Suspended tasks in the order in which they resume.
     fn suspended_in_order(&self) -> Vec<TaskId> {
         let mut suspended = self.suspended.clone();
+        suspended.retain(|task| !self.tasks[task].lends);
         suspended.sort_by_key(|task| (!self.tasks[task].is_due(), Reverse(self.tasks[task].priority)));
         suspended
     }
@@ -221,6 +260,9 @@ impl Node {
         self.suspended.retain(|other| *other != task);
         self.enter(task, State::Running);
         effects.push(Effect::Resume { task });
+        if core::mem::take(&mut self.tasks.get_mut(&task).expect("it is here").reclaims) {
+            effects.push(Effect::Granted { task });
+        }
         true
     }
 
@@ -248,7 +290,7 @@ impl Node {
         assert_eq!(self.suspended.len(), of(|state| matches!(state, State::Suspended)));
         assert!(self.suspended.len() <= MAX_SUSPENDED);
         assert!(self.tasks.values().all(|entry| entry.suspensions <= MAX_SUSPENSIONS));
-        for task in &self.suspended {
+        for task in self.suspended.iter().filter(|task| !self.tasks[*task].lends) {
             let lacks = self.tasks[task].need.cpus_milli > self.slots.free().cpus_milli;
             assert!(lacks, "{task} stays suspended, but its processors are free");
         }

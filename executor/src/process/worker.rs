@@ -6,9 +6,11 @@
 //! | ready | a byte of the worker, 1, before its first answer |
 //! | call | number of parts (4), then each part: its length (8), and its bytes |
 //! | answer | how the call has ended (1), processor time in microseconds (8), length (8), and the bytes |
+//! | granted | a byte, 1 |
 //!
 //! A call has ended with 0 if it has returned, with 1 if it has failed, and with 2 if it has returned and has written
-//! outputs to a folder that it has made for them.
+//! outputs to a folder that it has made for them. Before that, it may lend its processors while it waits for other
+//! calls: with 3 it lends them, and with 4 it wants them again, and waits until they are granted.
 //!
 //! Numbers are little-endian. A worker has ended if its socket is closed.
 
@@ -26,7 +28,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use super::oversight::Oversight;
 use super::spawn::spawn;
 use super::strays::signal_marked;
-use super::{CapturedOutput, ProcessControl, ProcessEnd, Stream, reap};
+use super::{CapturedOutput, ProcessControl, ProcessEnd, Streams, reap};
 use crate::resources::RunLimits;
 
 /// Bytes before the content of an answer.
@@ -36,15 +38,20 @@ const MAX_ANSWER_BYTES: u64 = 1 << 40;
 /// Bytes of an answer that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
+/// How an answer begins that is none: the call lends its processors, or wants them again.
+const LENDS: u8 = 3;
+const RECLAIMS: u8 = 4;
+
 /// A worker that waits for a call, or answers one.
 pub(crate) struct WorkerProcess {
     leader: Pid,
     pidfd: OwnedFd,
     channel: UnixStream,
     /// What the worker prints.
-    output: Stream,
-    /// The other end of `output`: without it, a worker that closes its output would wake this thread again and again.
-    _writer: PipeWriter,
+    output: Streams,
+    /// The other ends of `output`: without them, a worker that closes its output would wake this thread again and
+    /// again.
+    _writers: [PipeWriter; 2],
     marks: Vec<String>,
     /// Whether it has begun to answer calls.
     is_ready: bool,
@@ -70,7 +77,8 @@ pub(crate) enum CallEnd {
 /// A call that has ended.
 pub(crate) struct CallResult {
     pub end: CallEnd,
-    pub printed: CapturedOutput,
+    pub stdout: CapturedOutput,
+    pub stderr: CapturedOutput,
     /// Time for which the worker was suspended.
     pub suspended: Duration,
 }
@@ -141,16 +149,15 @@ impl WorkerProcess {
     pub fn start(command: &Command, marks: Vec<String>, limits: &mut RunLimits<'_>) -> io::Result<Self> {
         let (channel, end_of_worker) = UnixStream::pair()?;
         channel.set_nonblocking(true)?;
-        let (pipe, writer) = io::pipe()?;
-        let output = Stream::new(pipe, 0)?;
-        let stdin = Some(end_of_worker.as_fd());
-        let leader = spawn(command, stdin, writer.as_fd(), writer.as_fd(), limits.groups_to_enter(), limits.cores())?;
+        let (output, writers) = Streams::new(0)?;
+        let (stdin, [stdout, stderr]) = (Some(end_of_worker.as_fd()), writers.each_ref().map(AsFd::as_fd));
+        let leader = spawn(command, stdin, stdout, stderr, limits.groups_to_enter(), limits.cores())?;
         limits.begin();
         let pidfd = pidfd_open(leader, PidfdFlags::empty()).inspect_err(|_| {
             let _ = kill_process_group(leader, Signal::KILL);
             let _ = reap(leader);
         })?;
-        Ok(WorkerProcess { leader, pidfd, channel, output, _writer: writer, marks, is_ready: false, is_gone: false })
+        Ok(WorkerProcess { leader, pidfd, channel, output, _writers: writers, marks, is_ready: false, is_gone: false })
     }
 
     /// Whether it lives.
@@ -173,9 +180,12 @@ impl WorkerProcess {
         capture_bytes: u64,
         timeout: Option<Duration>,
         control: &ProcessControl,
+        lend: impl Fn(bool),
         limits: &mut RunLimits<'_>,
     ) -> io::Result<CallResult> {
-        self.output.capture_bytes = capture_bytes;
+        for stream in [&mut self.output.stdout, &mut self.output.stderr] {
+            stream.capture_bytes = capture_bytes;
+        }
         let mut request = Vec::with_capacity(4 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
         request.extend_from_slice(&(parts.len() as u32).to_le_bytes());
         for part in parts {
@@ -184,7 +194,7 @@ impl WorkerProcess {
         }
         let marks = std::mem::take(&mut self.marks);
         let mut oversight = Oversight::new(self.leader, &marks, control, limits);
-        let answered = self.answer(&request, capture_bytes, timeout, &mut oversight);
+        let answered = self.answer(&request, capture_bytes, timeout, control, lend, &mut oversight);
         // An answer may have come just before the worker was stopped.
         let (suspended, killed) = oversight.end();
         let end = match answered {
@@ -193,9 +203,10 @@ impl WorkerProcess {
             Err(e) => self.end(&marks).and(Err(e)),
         };
         self.marks = marks;
-        self.output.read();
-        let printed = std::mem::take(&mut self.output.captured);
-        Ok(CallResult { end: end?, printed, suspended })
+        self.output.drain();
+        let [stdout, stderr] =
+            [&mut self.output.stdout, &mut self.output.stderr].map(|s| std::mem::take(&mut s.captured));
+        Ok(CallResult { end: end?, stdout, stderr, suspended })
     }
 
     /// Sends a call and waits for the answer; `None` if the worker has ended, or can answer no more calls.
@@ -204,6 +215,8 @@ impl WorkerProcess {
         request: &[u8],
         limit: u64,
         timeout: Option<Duration>,
+        control: &ProcessControl,
+        lend: impl Fn(bool),
         oversight: &mut Oversight<'_, '_>,
     ) -> io::Result<Option<Answer>> {
         let (mut sent, mut answer) = (0, Answer::default());
@@ -228,11 +241,12 @@ impl WorkerProcess {
                 true => PollFlags::IN | PollFlags::OUT,
                 false => PollFlags::IN,
             };
-            let [answers, woken, prints, ended] = {
+            let [answers, woken, prints, prints_errors, ended] = {
                 let mut fds = [
                     PollFd::new(&self.channel, wanted),
                     oversight.wakes(),
-                    PollFd::new(&self.output.pipe, PollFlags::IN),
+                    PollFd::new(&self.output.stdout.pipe, PollFlags::IN),
+                    PollFd::new(&self.output.stderr.pipe, PollFlags::IN),
                     PollFd::new(&self.pidfd, PollFlags::IN),
                 ];
                 match poll(&mut fds, left.as_ref()) {
@@ -242,7 +256,10 @@ impl WorkerProcess {
                 }
             };
             if prints {
-                self.output.read();
+                self.output.stdout.read();
+            }
+            if prints_errors {
+                self.output.stderr.read();
             }
             if answers && !is_killed {
                 if !self.is_ready && matches!((&self.channel).read(&mut [0; 1]), Ok(1)) {
@@ -251,7 +268,10 @@ impl WorkerProcess {
                 }
                 let received = answer.receive(&self.channel, limit);
                 if received.is_ok() && answer.missing_bytes() == 0 {
-                    return Ok(Some(answer));
+                    match answer.bytes[0] {
+                        LENDS | RECLAIMS => lend(std::mem::take(&mut answer).bytes[0] == LENDS),
+                        _ => return Ok(Some(answer)),
+                    }
                 }
                 if received.is_err() && !ended {
                     // It has closed its socket, and can answer no more calls.
@@ -264,6 +284,10 @@ impl WorkerProcess {
             }
             if woken {
                 oversight.obey();
+                if control.take_grant() {
+                    // The worker waits for it, so there is room.
+                    let _ = (&self.channel).write(&[1]);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_types::outcome::FailureKind;
+use eyas_types::outcome::{FailureKind, call_output};
 use eyas_types::template::Expansion;
 use eyas_types::units::format_bytes;
 use eyas_types::{JobId, Outcome, Program, Status, TaskTemplate, Template};
@@ -116,7 +116,13 @@ impl TaskRunner {
         // The inputs of the template are for the start of the worker.
         parts.extend(with.staged.iter().skip(with.template_inputs).map(|path| path.as_bytes()));
         let timeout = template.timeout_us.map(Duration::from_micros);
-        let called = worker_now.process.call(&parts, template.capture_bytes, timeout, &run.control, &mut limits);
+        let lend = |lends| {
+            if let Some(core) = run.claims.upgrade() {
+                core.lend(run.task.id(), lends);
+            }
+        };
+        let capture_bytes = template.capture_bytes;
+        let called = worker_now.process.call(&parts, capture_bytes, timeout, &run.control, lend, &mut limits);
         let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
         let (group, peak_memory_bytes, excess) = limits.end_call(has_died);
         worker_now.group = group;
@@ -165,9 +171,9 @@ impl TaskRunner {
         outcome.cpu_us = cpu_us;
         outcome.peak_memory_bytes = peak_memory_bytes;
         outcome.suspended_us = called.suspended.as_micros() as u64;
-        outcome.stdout = stdout;
-        outcome.stderr = called.printed.bytes;
-        outcome.cut_bytes = called.printed.cut_bytes;
+        outcome.stdout = call_output(stdout, &called.stdout.bytes);
+        outcome.stderr = called.stderr.bytes;
+        outcome.cut_bytes = called.stdout.cut_bytes + called.stderr.cut_bytes;
         fail_if_damaged(&mut outcome, is_damaged);
         Ok((outcome, is_damaged, made))
     }

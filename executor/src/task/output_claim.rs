@@ -21,8 +21,11 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The dispatcher's answer to a claim: the first place that another task of the job has, and that task's index.
 pub(crate) type ClaimAnswer = Option<(PlaceId, u32)>;
 
-/// Sends claims to the dispatcher.
+/// What a task asks for while it runs.
 pub(crate) trait ClaimPlaces: Send + Sync {
+    /// Lends the processors of a task, or reclaims them: its [control](crate::process::ProcessControl) grants them.
+    fn lend(&self, task: TaskId, lends: bool);
+
     /// Claims places for a try of a task.
     fn claim(&self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim>;
 }

@@ -192,6 +192,9 @@ impl Run<'_> {
                     self.events.schedule(self.now, SimEvent::Killed { executor: by, task, attempt });
                 }
                 Effect::Suspend { .. } | Effect::Resume { .. } => unreachable!("all tasks have one priority"),
+                Effect::Lend { .. } | Effect::Granted { .. } => {
+                    unreachable!("no task of a simulation lends processors")
+                }
                 Effect::Expected { .. } => unreachable!("no object is handed over in a simulation"),
                 Effect::Held { object } => {
                     self.say(Fact::Stored { executor: by, object: self.plan.outputs.object_of(object) });

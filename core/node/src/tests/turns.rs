@@ -78,6 +78,30 @@ fn the_lowest_and_newest_are_suspended_as_few_as_suffice() {
 }
 
 #[test]
+fn a_task_that_waits_for_others_lends_its_processors_until_it_reclaims_them() {
+    let (lent, reclaimed) = (|n| Event::Lent { task: task(n) }, |n| Event::Reclaimed { task: task(n) });
+    let (lend, granted) = (|n| Effect::Lend { task: task(n) }, |n| Effect::Granted { task: task(n) });
+    let mut node = node_of(1000, true);
+    node.assign_at(0, 0, &[], cpus(1000));
+    assert_eq!(node.assign_at(0, 1, &[], cpus(1000)), [], "task 0 holds the processor");
+    let effects = node.run(lent(0));
+    assert_eq!((&effects[0], started(&effects)), (&lend(0), vec![1]));
+    assert_eq!((node.load().lent_milli, node.load().computing), (1000, 1));
+    assert_eq!(node.run(reclaimed(0)), [], "task 1 has the processor now");
+    assert_eq!(node.load().lent_milli, 0, "no other is to be sent");
+    assert_eq!(node.assign_at(0, 2, &[], cpus(1000)), []);
+    assert_eq!(node.end(1), [resume(0), granted(0)], "before task 2, which came later");
+    // One that was suspended as it lent them runs on, so that it can ask for them.
+    let effects = node.assign_at(1, 3, &[], cpus(1000));
+    assert_eq!((&effects[0], started(&effects)), (&suspend(0), vec![3]));
+    assert_eq!(node.run(lent(0)), [lend(0)]);
+    assert_eq!(started(&node.end(3)), [2]);
+    assert_eq!(node.run(Event::Cancelled { task: task(0) }), [Effect::Kill { task: task(0) }]);
+    assert_eq!(node.end(0), [], "its processors were others'");
+    assert_eq!(node.run(reclaimed(2)), [granted(2)], "it has lent none");
+}
+
+#[test]
 fn a_small_task_is_not_suspended_beside_a_larger_one_that_suffices() {
     let mut node = node_of(3000, true);
     node.assign_at(0, 0, &[], cpus(2000));
