@@ -32,12 +32,18 @@ def nextflow() -> list[str]:
 
 def snakemake() -> list[str]:
     """The words that start Snakemake. Installs it on the first call."""
-    environment = TOOLS / "snakemake"
-    program = environment / "bin" / "snakemake"
-    if not program.exists():
+    return [str(Path(installed("snakemake", SNAKEMAKE)).parent / "snakemake")]
+
+
+def installed(name: str, packages: list[str]) -> str:
+    """The interpreter of a virtual environment with these packages, which are installed on the first call."""
+    environment = TOOLS / name
+    done = environment / "installed"
+    if not done.exists():
         _install([sys.executable, "-m", "venv", environment])
-        _install([environment / "bin" / "pip", "--disable-pip-version-check", "install", "-q", *SNAKEMAKE])
-    return [str(program)]
+        _install([environment / "bin" / "pip", "--disable-pip-version-check", "install", "-q", *packages])
+        done.touch()
+    return str(environment / "bin" / "python")
 
 
 def _install(words: list[str | Path]) -> None:

@@ -241,10 +241,15 @@ impl Runner<'_> {
             Some(file) => (format!("cat {}", quoted(file)), ":"),
             None => ("printf %s \"$1\"".to_owned(), "shift"),
         };
+        // Programs make the folder of a job by its number, which they know when the job may already run.
+        let files = [Some(output), self.error.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join(" ");
         // A signal goes to the script, too; this shell then waits for the end of the script.
         let _ = write!(
             program,
             "cd {folder} || exit 1\n\
+             for file in {files}; do\n\
+             case $file in */*) [ -d \"${{file%/*}}\" ] || mkdir -p \"${{file%/*}}\" ;; esac\n\
+             done\n\
              exec <{input} {to}{output} {error}\n\
              script=$EYAS_SANDBOX/.slurm_script\n\
              {write_script} >\"$script\" && chmod 700 \"$script\" || exit 1\n\
