@@ -34,6 +34,8 @@ _HOPELESS = (
     "It waits because no executor matches it",
     "It waits because no executor has joined: start some",
 )
+#: What a call is told that waits for calls of its own in a way that gives its processors to no other.
+_HOLDING = "The call that waits for it holds processors, which it may need: wait inside of `with eyas.released():`."
 #: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
 
@@ -295,11 +297,15 @@ class State:
 
 
 def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
-    """Say it if a call waits for what no node has."""
+    """Say it if a call waits for what no node has, or for processors that a call of this process holds."""
     with contextlib.suppress(Exception):
         because = future.explain()["because"]
-        if because and because[0].startswith(_HOPELESS):
-            logging.getLogger("eyas").warning("task %s.%s: %s", state.session.job, future.task, " ".join(because))
+        is_hopeless = bool(because) and because[0].startswith(_HOPELESS)
+        if not is_hopeless and _worker.Released.is_missing():
+            because.append(_HOLDING)
+        elif not is_hopeless:
+            return
+        logging.getLogger("eyas").warning("task %s.%s: %s", state.session.job, future.task, " ".join(because))
 
 
 def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> object:

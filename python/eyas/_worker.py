@@ -110,6 +110,11 @@ class Released:
     #: How many threads wait with it.
     count = 0
 
+    @classmethod
+    def is_missing(cls) -> bool:
+        """Whether this process answers a call, which holds its processors."""
+        return Worker.answering is not None and cls.count == 0
+
     def __enter__(self) -> None:
         with Released.lock:
             if Released.count == 0 and Worker.answering is not None:

@@ -161,6 +161,22 @@ def test_calls_that_wait_for_calls_of_their_own_give_their_processors_to_them(re
         assert waits.result(LONG_S) == 2**depth
 
 
+def wait_without_giving_way(seconds):
+    """Wait for a call of this call's own in a way that gives its processors to no other."""
+    _state._ASK_S = 0.1
+    with eyas.connect() as executor:
+        call = executor.submit(abs, -1)
+        futures.wait([call], seconds)
+        call.cancel()
+        return call.cancelled()
+
+
+def test_a_call_that_holds_what_its_own_calls_need_is_told_so(capfd):
+    with eyas.local(max_workers=1) as executor:
+        assert executor.submit(wait_without_giving_way, 3).result(LONG_S)
+    assert "The call that waits for it holds processors, which it may need: wait inside of" in capfd.readouterr().err
+
+
 def test_outside_of_calls_nothing_is_released():
     with eyas.released(), eyas.released():
         pass
