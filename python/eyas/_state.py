@@ -96,8 +96,9 @@ class State:
             kinds = [kind for kind, (_, when) in self.unproven.items() if when <= now]
             waiting = [self.unproven.pop(kind)[0] for kind in kinds]
         for future in waiting:
-            # Not in this thread, which receives results.
-            Fetching.submit(functools.partial(_warn_if_hopeless, self, future))
+            # Not in this thread, which receives results. At the end of the interpreter there are no others.
+            with contextlib.suppress(RuntimeError):
+                Fetching.submit(functools.partial(_warn_if_hopeless, self, future))
 
     def close_if_idle(self) -> None:
         """Close the job if all calls have ended."""

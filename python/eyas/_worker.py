@@ -111,6 +111,11 @@ class Released:
     count = 0
 
     @classmethod
+    def forget(cls) -> None:
+        """In a child that a call has forked: the call is its parent's."""
+        Worker.answering, cls.lock, cls.count = None, threading.Lock(), 0
+
+    @classmethod
     def is_missing(cls) -> bool:
         """Whether this process answers a call, which holds its processors."""
         return Worker.answering is not None and cls.count == 0
@@ -275,6 +280,9 @@ class Worker:
             return _RETURNED_FILES, b""
         except BaseException as error:  # Also the exit of a program that the function calls.
             return _RAISED, _failure(error, self._client)
+
+
+os.register_at_fork(after_in_child=Released.forget)
 
 
 def main() -> None:

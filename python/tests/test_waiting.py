@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from concurrent import futures
 import eyas
 import pytest
 from eyas import _state
-from programs import LONG_S
+from programs import LONG_S, script
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,36 @@ def test_one_interrupt_ends_a_program_whatever_is_outstanding(how):
     program.send_signal(signal.SIGINT)
     _, told = program.communicate(timeout=LONG_S)
     assert "KeyboardInterrupt" in told
+
+
+def test_what_is_outstanding_at_the_end_of_a_program_ends_before_it(tmp_path):
+    done = script(
+        f"""
+        import pathlib, time, eyas
+        from eyas import _state
+        _state._ASK_S = 0.05
+        def note(place):
+            time.sleep(1)
+            place.touch()
+        executor = eyas.local(max_workers=1)
+        for number in range(2):
+            executor.submit(note, pathlib.Path({str(tmp_path)!r}, str(number)))
+        """
+    )
+    assert (done.stdout, done.stderr, sorted(path.name for path in tmp_path.iterdir())) == ("", "", ["0", "1"])
+
+
+def fork_and_release():
+    child = os.fork()
+    if child == 0:
+        with eyas.released():
+            os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_of_a_call_releases_nothing(executor):
+    assert executor.submit(fork_and_release).result(LONG_S) == 7
+    assert executor.submit(abs, -1).result(LONG_S) == 1
 
 
 def test_what_no_node_of_a_local_cluster_has_is_refused(executor):
