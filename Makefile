@@ -43,10 +43,11 @@ stress: need ## Run tests many times beside busy processes: make stress TEST=nam
 	$(if $(TEST),,$(error name the tests: make stress TEST=name; TEST=:: takes all that are in modules))
 	$(PYTHON) dev/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
 
-soak: build ## Simulated faults, seed after seed; the model on many scenarios; long experiments: make soak MINUTES=60
+soak: build ## Simulated faults, seed after seed; power cuts; the model; experiments: make soak MINUTES=60 CUTS=1000
 	@dev/need_in_ci.sh soak
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
+	EYAS_POWER_CUTS=$(or $(CUTS),1000) $(CARGO) test --locked --workspace --test nodes -- --nocapture power::
 	$(PYTHON) dev/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
 	dev/judges/positions.sh 10000
 	dev/wheel.sh sdist

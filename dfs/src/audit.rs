@@ -159,7 +159,7 @@ fn files_from(records: &impl Records, partition: u16, from: String) -> (Vec<(Fil
 /// The nodes of a file's replicas, with their chunks.
 fn holders(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let mut holders = BTreeMap::<_, Vec<_>>::new();
-    for chunk in &record.chunks {
+    for chunk in record.needed_chunks() {
         for node in &chunk.replicas {
             holders.entry(*node).or_default().push(chunk.object);
         }

@@ -37,7 +37,7 @@ const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 /// leased whole chunks; they have ended.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of pieces");
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other
 /// pages.
 const CACHE_BYTES: usize = 96 << 20;
@@ -88,8 +88,8 @@ impl Database {
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
-            Some(upgrade::UPGRADED) => {
-                database.upgrade().map_err(|e| failed(format!("cannot be upgraded to format {VERSION}: {e}")))?;
+            Some(format) if upgrade::UPGRADED.contains(&format) => {
+                database.upgrade(format).map_err(|e| failed(format!("cannot be upgraded to format {VERSION}: {e}")))?;
                 Ok(database)
             }
             Some(other) => Err(failed(format!(
@@ -121,9 +121,9 @@ impl Database {
     }
 
     /// Upgrades the database as a whole, or not at all.
-    fn upgrade(&self) -> Result<(), redb::Error> {
+    fn upgrade(&self, format: u32) -> Result<(), redb::Error> {
         let write = self.redb.begin_write()?;
-        let upgraded = upgrade::upgrade(&mut write.open_table(RECORDS)?);
+        let upgraded = upgrade::upgrade(format, &mut write.open_table(RECORDS)?);
         match upgraded {
             Ok(()) => {}
             Err(upgrade::UpgradeError::Storage(error)) => return Err(error.into()),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_ring::{Event, RingMessage, View};
+use eyas_ring::{Event, RecordVersion, RingMessage, View};
 use eyas_session::{Access, Credentials, DataKeys, ListenPlace, Listener, SessionAcceptor, listen};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -429,6 +429,22 @@ impl RingEffects for NodeEffects {
                 shared.tell(Event::GoodReplicas { name, objects, node: shared.node });
             }
         });
+    }
+
+    fn sync(&self, name: FileName, version: RecordVersion, of_nodes: BTreeMap<NodeId, Vec<ObjectId>>) {
+        let me = self.shared.node;
+        for (node, objects) in of_nodes {
+            if node != me {
+                self.shared.send(node, ToPeer::Sync { name: name.clone(), version, objects });
+                continue;
+            }
+            let (shared, name) = (self.shared.clone(), name.clone());
+            self.runtime.spawn(async move {
+                if let Some(bad) = shared.chunks.secure(&objects).await {
+                    shared.tell(Event::Synced { name, version, node, bad });
+                }
+            });
+        }
     }
 
     fn drop(&self, objects: &[ObjectId]) {

@@ -96,6 +96,17 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
                         }
                     });
                 }
+                (ToPeer::Sync { name, version, objects }, Some(from)) => {
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        if let Some(bad) = shared.chunks.secure(&objects).await {
+                            shared.send(from, ToPeer::Synced { name, version, bad });
+                        }
+                    });
+                }
+                (ToPeer::Synced { name, version, bad }, Some(node)) => {
+                    shared.tell(Event::Synced { name, version, node, bad });
+                }
                 (ToPeer::Found { name, objects }, Some(node)) => {
                     shared.tell(Event::GoodReplicas { name, objects, node });
                 }

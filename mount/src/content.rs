@@ -93,7 +93,7 @@ impl Mounted {
         if new_end / QUOTA_CHECK_BYTES > end / QUOTA_CHECK_BYTES {
             self.check_growth(node, draft, new_end)?;
         }
-        draft.write(offset, data)?;
+        draft.write(offset, data, appends)?;
         let has_first_chunk = end < self.chunk_bytes && draft.size_bytes() >= self.chunk_bytes;
         state.written_now();
         drop(state);
@@ -338,7 +338,19 @@ impl Mounted {
             Some(early) => early.finish().await,
             None => None,
         };
+        // An earlier try may have been done.
+        let is_unsure = !node.sent.is_empty();
         let written = self.store_draft(node, name, &snapshot, early, attributes, is_durable).await;
+        let written = match written {
+            Err(failure) if failure.errno == Errno::ESTALE && snapshot.is_appended && !is_unsure => {
+                match self.append_again(node, &snapshot).await {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => Err(failure),
+                    Err(failure) => Err(failure),
+                }
+            }
+            written => written,
+        };
         let file = match written {
             Ok(file) => {
                 node.sent.clear();
@@ -352,32 +364,27 @@ impl Mounted {
                 return Err(failure);
             }
         };
-        let volatile = {
+        {
             let mut state = node.state();
             if let Some(draft) = &mut state.draft {
                 draft.published(file.clone());
             }
             let before: BTreeSet<ObjectId> = state.file.iter().flat_map(|file| objects(file)).collect();
-            // If the publication is durable, its new chunks are on the disks already.
+            // If the publication is durable, all of its chunks are on the disks already.
             let is_volatile =
-                |object: &ObjectId| if before.contains(object) { state.volatile.contains(object) } else { !is_durable };
-            let volatile = objects(&file).filter(is_volatile);
-            state.volatile = volatile.collect();
+                |object: &ObjectId| !is_durable && (!before.contains(object) || state.volatile.contains(object));
+            state.volatile = objects(&file).filter(is_volatile).collect();
             // The kernel has cached what programs have written.
             state.cached = Some(file.clone());
             state.size_bytes = snapshot.size_bytes;
             if !state.is_dirty() {
                 state.attributes = file.record.attributes;
             }
-            state.file = Some(file.clone());
+            state.file = Some(file);
             (state.is_published, state.is_late) = (true, false);
-            state.volatile.clone()
-        };
-        self.nodes.published(node);
-        match is_durable {
-            true => self.make_durable(node, &file, &volatile).await,
-            false => Ok(()),
         }
+        self.nodes.published(node);
+        Ok(())
     }
 
     /// A publication has failed. `is_outdated` means that another client has changed the file: its content stands, and
@@ -407,8 +414,12 @@ impl Mounted {
     /// Forces the chunks of a file to the disks of their nodes that may not be there.
     async fn make_durable(&self, node: &Inode, file: &File, volatile: &BTreeSet<ObjectId>) -> Result<(), MountFailure> {
         if !volatile.is_empty() {
-            self.namespace.dfs.make_durable(file, volatile).await?;
-            node.state().volatile.retain(|object| !volatile.contains(object));
+            let file = self.namespace.dfs.make_durable(file, volatile).await?;
+            let mut state = node.state();
+            state.volatile.retain(|object| !volatile.contains(object));
+            if state.file.as_ref().is_some_and(|known| known.record.is_as_written(&file.record)) {
+                state.renew(Arc::new(file));
+            }
         }
         Ok(())
     }
@@ -441,7 +452,7 @@ impl Mounted {
             match dfs.rewrite(&renamed(base, &name), change, &node.sent).await {
                 Ok(file) => return Ok(file),
                 // If the whole content is new, it does not matter what another client has written.
-                Err(error) if is_outdated(&error) && snapshot.is_whole && !is_late => {}
+                Err(error) if is_outdated(&error) && snapshot.is_whole && !snapshot.is_appended && !is_late => {}
                 Err(error) => {
                     let is_outdated = is_outdated(&error) || self.is_replaced(node, base, &name).await;
                     let failure = MountFailure::from(error);
@@ -512,10 +523,10 @@ fn is_outdated(error: &FilesError) -> bool {
 
 /// The content of a draft, of which some bytes are still in the version that it is based on.
 #[derive(Clone)]
-struct DraftContent {
-    dfs: DfsClient,
-    snapshot: Arc<DraftSnapshot>,
-    runtime: Handle,
+pub(crate) struct DraftContent {
+    pub dfs: DfsClient,
+    pub snapshot: Arc<DraftSnapshot>,
+    pub runtime: Handle,
 }
 
 impl NewContent for DraftContent {

@@ -39,6 +39,8 @@ pub(crate) struct ContentDraft {
     is_whole: bool,
     /// Whether all bytes were written one after the other, from the first to the last.
     is_sequential: bool,
+    /// Whether all changes of the base are bytes that programs have appended, wherever its end is.
+    is_appended: bool,
     /// Stores the content while it is written.
     early: Option<EarlyStore>,
     /// Distinguishes the drafts of this process.
@@ -55,6 +57,7 @@ pub(crate) struct DraftSnapshot {
     pub base_bytes: u64,
     pub changed: RangeSet,
     pub is_whole: bool,
+    pub is_appended: bool,
 }
 
 impl ContentDraft {
@@ -66,6 +69,7 @@ impl ContentDraft {
             is_dirty: base.is_none(),
             is_whole: base.is_none(),
             is_sequential: base.is_none(),
+            is_appended: base.is_some(),
             early: None,
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             base,
@@ -98,10 +102,17 @@ impl ContentDraft {
         self.base.as_ref()
     }
 
-    pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+    /// Whether all changes of the base are bytes that programs have appended.
+    pub fn is_appended(&self) -> bool {
+        self.is_appended
+    }
+
+    /// Writes bytes, which a program has appended if `appends` is set.
+    pub fn write(&mut self, offset: u64, data: &[u8], appends: bool) -> io::Result<()> {
         if offset != self.size_bytes {
             self.is_rewritten();
         }
+        self.is_appended &= appends;
         self.scratch.write(offset, data)?;
         let end = offset + data.len() as u64;
         if let Some(early) = &self.early {
@@ -151,7 +162,7 @@ impl ContentDraft {
 
     /// The bytes are no longer written one after the other.
     fn is_rewritten(&mut self) {
-        self.is_sequential = false;
+        (self.is_sequential, self.is_appended) = (false, false);
         self.early = None;
     }
 
@@ -221,6 +232,7 @@ impl ContentDraft {
             base_bytes: self.base_bytes,
             changed: std::mem::take(&mut self.changed),
             is_whole: self.is_whole,
+            is_appended: std::mem::replace(&mut self.is_appended, true),
         }
     }
 
@@ -233,6 +245,7 @@ impl ContentDraft {
     /// The publication of the snapshot has failed: its changes are still to be published.
     pub fn not_published(&mut self, snapshot: &DraftSnapshot) {
         self.is_dirty = true;
+        self.is_appended &= snapshot.is_appended;
         snapshot.changed.iter().for_each(|range| self.changed.insert(range));
         self.changed.truncate(self.size_bytes);
     }

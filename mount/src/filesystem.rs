@@ -226,13 +226,8 @@ impl Filesystem for KernelRequests {
         reply: ReplyCreate,
     ) {
         let (name, new) = (text(name), new_entry(request, mode));
-        let is_exclusive = flags & libc::O_EXCL != 0;
-        let may_write = OpenFlags(flags).acc_mode() != fuser::OpenAccMode::O_RDONLY;
         let work = move |mounted: Arc<Mounted>| async move {
-            let path = mounted.path(folder.0, &name?)?;
-            let node = mounted.create(folder.0, &path, new, is_exclusive || !may_write).await?;
-            let handle = mounted.open_file(node.clone(), may_write);
-            Ok((node, handle))
+            mounted.create_and_open(folder.0, &name?, new, OpenFlags(flags)).await
         };
         self.transfer("creating a file in", folder.0, work, move |done: Result<(Arc<Inode>, u64), Errno>| match done {
             Ok((node, handle)) => {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod appending;
 mod content;
 mod draft;
 mod early;

@@ -74,12 +74,15 @@ pub(crate) struct NodeState {
     pub writers: u32,
     /// When the cluster was last asked.
     pub checked: Instant,
-    /// Chunks that a publication has stored and that may not be on the disks of their nodes yet.
+    /// Chunks that a publication, here or of another client, has stored and that may not be on the disks of their nodes
+    /// yet.
     pub volatile: BTreeSet<ObjectId>,
 }
 
 impl Inode {
     fn new(number: u64, found: &Found, is_published: bool) -> Self {
+        let unsynced = found.file.iter().flat_map(|file| file.record.unsynced_chunks());
+        let volatile = unsynced.map(|chunk| chunk.object).collect();
         let state = NodeState {
             kind: found.kind.clone(),
             attributes: found.attributes,
@@ -97,7 +100,7 @@ impl Inode {
             handles: 0,
             writers: 0,
             checked: Instant::now(),
-            volatile: BTreeSet::new(),
+            volatile,
         };
         let (publishing, sent) = (tokio::sync::Mutex::default(), SentRecords::default());
         Inode { number, id: found.id, publishing, sent, state: Mutex::new(state) }
@@ -187,7 +190,14 @@ impl NodeState {
         self.kind.clone_from(&found.kind);
         self.size_bytes = found.size_bytes;
         match &found.file {
-            Some(file) => self.file = Some(file.clone()),
+            Some(file) => {
+                let is_known = self.file.as_ref().is_some_and(|known| known.record.is_as_written(&file.record));
+                if !is_known {
+                    // Another client may have left its content in the memory of the nodes.
+                    self.volatile = file.record.unsynced_chunks().map(|chunk| chunk.object).collect();
+                }
+                self.file = Some(file.clone());
+            }
             // A listing has no chunks: the version that is known may be another one.
             None if self.file.as_ref().is_some_and(|file| file.record.size_bytes() != found.size_bytes) => {
                 self.file = None;

@@ -14,8 +14,10 @@ use crate::id::{IdError, ObjectId};
 use crate::object::Version;
 
 mod attributes;
+mod unsynced;
 
 pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota};
+pub use unsynced::Unsynced;
 
 /// Longest name of a file: the bound of Linux on paths.
 pub const MAX_NAME_BYTES: usize = 4095;
@@ -409,6 +411,8 @@ pub struct FileRecord {
     pub replication: u8,
     /// The chunks, in the order of the file.
     pub chunks: Vec<Chunk>,
+    /// Set while the content may not be on the disks of its nodes.
+    pub unsynced: Option<Unsynced>,
 }
 
 impl FileRecord {
@@ -423,6 +427,7 @@ impl FileRecord {
             chunk_bytes: DEFAULT_CHUNK_BYTES,
             replication: DEFAULT_REPLICATION,
             chunks: Vec::new(),
+            unsynced: None,
         }
     }
 

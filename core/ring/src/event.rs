@@ -121,6 +121,17 @@ pub enum Event {
         /// The node whose replicas are bad.
         node: NodeId,
     },
+    /// A node has forced chunks of a file to its disk, as the leader has [asked](Effect::Sync).
+    Synced {
+        /// The file.
+        name: FileName,
+        /// The version of the record for which the leader has asked.
+        version: RecordVersion,
+        /// The node.
+        node: NodeId,
+        /// The chunks that are missing or damaged there; the others are on its disk.
+        bad: Vec<ObjectId>,
+    },
     /// Good replicas of chunks were found by a [search](Effect::Search). Reported to the leader of the file by the
     /// node that has them.
     GoodReplicas {
@@ -170,6 +181,16 @@ pub enum Effect {
         name: FileName,
         /// The chunks.
         objects: Vec<ObjectId>,
+    },
+    /// Have nodes, perhaps this one, force chunks of a file to their disks, and report those that are missing or
+    /// damaged there. The request may be lost.
+    Sync {
+        /// The file.
+        name: FileName,
+        /// The version of its record.
+        version: RecordVersion,
+        /// The chunks of each node.
+        of_nodes: BTreeMap<NodeId, Vec<ObjectId>>,
     },
     /// Remove a chunk from this node's store.
     Drop {

@@ -38,6 +38,7 @@ mod repair;
 mod replica;
 mod ring;
 mod serve;
+mod syncing;
 #[cfg(test)]
 mod tests;
 mod under_replicated;

@@ -17,6 +17,7 @@ use crate::record_view::RecordView;
 use crate::replica::CatchUp;
 use crate::ring::Ring;
 use crate::serve::PendingName;
+use crate::syncing::SyncingFiles;
 use crate::under_replicated::Repairs;
 use crate::view::{View, read_quorum, write_quorum};
 use crate::view_change::LedPartition;
@@ -77,6 +78,7 @@ pub struct RingNode {
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
     pub(crate) lost: LostChunks,
+    pub(crate) syncing: SyncingFiles,
     pub(crate) fetches: ChunkFetches,
     pub(crate) uses: FolderUses,
     next_tick_us: u64,
@@ -110,6 +112,7 @@ impl RingNode {
             asked: 0,
             repairs: Repairs::default(),
             lost: LostChunks::default(),
+            syncing: SyncingFiles::default(),
             fetches: ChunkFetches::default(),
             uses: FolderUses::default(),
             next_tick_us: now_us,
@@ -130,6 +133,7 @@ impl RingNode {
             Event::Fetched { object } => self.fetched(object, true, step),
             Event::FetchFailed { object } => self.fetched(object, false, step),
             Event::BadReplicas { name, objects, node } => self.bad_replicas(&name, objects, node, step),
+            Event::Synced { name, version, node, bad } => self.files_synced(&name, version, node, bad, step),
             Event::GoodReplicas { name, objects, node } => self.good_replicas(&name, &objects, node, step),
         }
         if now_us >= self.next_tick_us {
@@ -167,6 +171,7 @@ impl RingNode {
         self.validate_pending();
         self.repairs.validate();
         self.lost.validate();
+        self.syncing.validate();
         self.fetches.validate();
     }
 
@@ -188,6 +193,7 @@ impl RingNode {
         self.resend_pending(step);
         self.repair(step);
         self.search(step);
+        self.sync_files(step);
     }
 
     /// Checks that sender and receiver are in the same view. If not, the view of the later one is sent to the other.

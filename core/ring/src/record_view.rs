@@ -131,7 +131,7 @@ fn hash(name: &str, stored: &Stored) -> u128 {
 impl NameEntry {
     /// Number of chunks, as a measure of the size of the entry.
     fn chunks(&self) -> usize {
-        self.record().map_or(0, |record| record.chunks.len())
+        self.record().map_or(0, |record| record.needed_chunks().count())
     }
 }
 

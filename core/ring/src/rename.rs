@@ -9,7 +9,8 @@
 //! Requests for the new name wait in the meantime, so no reader finds both files or neither.
 //!
 //! A rename may replace the entry of the new name. The `Arriving` entry then keeps the record of that entry, and puts
-//! it back if no file arrives. Its chunks are deleted when the file has arrived.
+//! it back if no file arrives. Its chunks are deleted when the file has arrived; if the content of the file may not be
+//! on the disks of its nodes, they stay until it is there.
 //!
 //! Versions are never used again. So a late request to move moves nothing. When the leader of the old name answers
 //! that no file has that version, this will always be true, and the new name is as it was.
@@ -102,12 +103,14 @@ impl RingNode {
         step: &mut Step,
     ) {
         if let Some(PendingRename { request, over, .. }) = self.moving(to, token) {
-            let then = AfterWrite::Arrived { from, token, request: *request, dropped: replaced(over, &record) };
+            let (request, record) = (*request, record.in_place_of(over.as_ref()));
+            let then = AfterWrite::Arrived { from, token, request, dropped: replaced(over, &record) };
             self.put(to, NameEntry::File(record), then, step);
             return;
         }
         match self.served(to, step) {
             Some(Some(Stored { version, entry: NameEntry::Arriving { over, .. } })) if version == token => {
+                let record = record.in_place_of(over.as_ref());
                 let then = AfterWrite::Arrived { from, token, request: None, dropped: replaced(&over, &record) };
                 self.put(to, NameEntry::File(record), then, step);
             }

@@ -100,7 +100,10 @@ impl RingNode {
             return true;
         }
         match stored.entry {
-            NameEntry::File(record) => self.start_repair(name, stored.version, &record, step),
+            NameEntry::File(record) => {
+                self.resume_sync(name, stored.version, &record, step);
+                self.start_repair(name, stored.version, &record, step)
+            }
             entry => {
                 self.tell_moved(name, &entry, step);
                 true
@@ -263,10 +266,18 @@ impl RingNode {
     }
 
     /// Replicas are damaged or missing, and are removed from the record. If there are no others, the record keeps
-    /// them, and a good replica is searched for.
+    /// them, and a good replica is searched for. Of content that may not be on the disks, all nodes are asked instead:
+    /// a node that has just started may have a chunk that it has not recorded.
     pub(crate) fn bad_replicas(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, step: &mut Step) {
         let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };
-        let (objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
+        let (mut objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
+        if record.unsynced.is_some() {
+            let unsynced = record.unsynced_chunks().map(|chunk| chunk.object);
+            let doubted = unsynced.filter(|object| objects.remove(object)).count();
+            if doubted > 0 {
+                self.sync_again(name, step);
+            }
+        }
         let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.contains(&node);
         for chunk in record.chunks.iter_mut().filter(is_bad) {
             if chunk.replicas.len() == 1 {

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
+use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId, Unsynced};
 
 use crate::event::{Effect, FileAnswer, FileOperation, Refusal, Replaceable};
 use crate::message::MessageBody;
@@ -169,12 +169,17 @@ impl RingNode {
                 Some(NameEntry::Removed { id, .. }) if *id == record.id && !record.kind.is_folder() => {
                     answer(Err(Refusal::Changed))
                 }
-                _ => Ok((NameEntry::File(record), done(BTreeMap::new()))),
+                _ => Ok((NameEntry::File(written(record, None)), done(BTreeMap::new()))),
             },
-            (FileOperation::Replace { record, .. }, Some((version, present))) if *present == record => {
+            (FileOperation::Replace { record, .. }, Some((version, present)))
+                if present.equals_but_for_disks(&record)
+                    // A client may say that the content is on the disks now.
+                    && (present.unsynced.is_none() || record.unsynced.is_some()) =>
+            {
                 answer(Ok(FileAnswer::Done { version }))
             }
             (FileOperation::Replace { version, record, .. }, Some((is, present))) if is == version => {
+                let record = written(record, Some(present));
                 let dropped = dropped(present, Some(&record));
                 Ok((NameEntry::File(record), done(dropped)))
             }
@@ -325,6 +330,7 @@ impl RingNode {
             return;
         };
         let QuorumWrite { stored: Stored { version, entry }, then, .. } = *writing;
+        self.expect_sync(name, version, &entry, &then, step);
         match then {
             AfterWrite::Done { request, dropped } => {
                 self.answer_if(request, Ok(FileAnswer::Done { version }), step);
@@ -430,16 +436,23 @@ fn exists(present: &FileRecord) -> Refusal {
     Refusal::Exists { id: present.id, is_folder: present.kind.is_folder() }
 }
 
-/// The replicas of a file's chunks that its new record no longer has.
+/// The record that a client has sent, as it takes the place of the present one. The client knows whether all chunks are
+/// on the disks, and the leader the version to which the file may fall back.
+fn written(mut record: FileRecord, present: Option<&FileRecord>) -> FileRecord {
+    record.unsynced = record.unsynced.map(|_| Unsynced::default());
+    record.in_place_of(present)
+}
+
+/// The replicas of the chunks that a file has needed, and that its new record no longer needs.
 pub(crate) fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let of = |chunk: &Chunk| {
         let object = chunk.object;
         chunk.replicas.iter().map(move |node| (*node, object)).collect::<Vec<_>>()
     };
-    let kept: BTreeSet<(NodeId, ObjectId)> = new.iter().flat_map(|new| &new.chunks).flat_map(of).collect();
-    let mut dropped = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-    for (node, object) in old.chunks.iter().flat_map(of).filter(|replica| !kept.contains(replica)) {
-        dropped.entry(node).or_default().push(object);
+    let kept: BTreeSet<(NodeId, ObjectId)> = new.iter().flat_map(|new| new.needed_chunks()).flat_map(of).collect();
+    let mut dropped = BTreeMap::<NodeId, BTreeSet<ObjectId>>::new();
+    for (node, object) in old.needed_chunks().flat_map(of).filter(|replica| !kept.contains(replica)) {
+        dropped.entry(node).or_default().insert(object);
     }
-    dropped
+    dropped.into_iter().map(|(node, objects)| (node, objects.into_iter().collect())).collect()
 }

@@ -19,6 +19,8 @@ use crate::ring::Ring;
 use crate::serve::MAX_PENDING_REQUESTS;
 use crate::view::View;
 
+mod syncing;
+
 #[derive(Default)]
 struct Saves(BTreeMap<(u16, String), Stored>);
 

@@ -123,6 +123,7 @@ impl RingNode {
         self.paxos.enter_view(step.now_us);
         self.repairs.enter_view(&members);
         self.lost.enter_view();
+        self.syncing.enter_view();
         self.uses.forget();
         self.catching_up.clear();
         self.abandon_pending(step);

@@ -1,9 +1,10 @@
 //! Groups of small chunks, whose content comes with the request: they are written one after the other, and become
 //! durable together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use eyas_store::{Checksum, Seal, StoreErrorKind};
+use eyas_store::{Checksum, Seal, StoreError, StoreErrorKind};
 use eyas_types::ObjectId;
 use tokio::task::block_in_place;
 
@@ -118,6 +119,31 @@ impl NodeChunks {
         // The client still needs them for a file that has not appeared.
         objects.iter().for_each(|object| _ = self.mark_audited(*object));
         self.durable.sync(entries).await
+    }
+
+    /// Forces chunks to the disk for the leader of their file, and returns those that are missing or damaged here. A
+    /// chunk that is here and was not recorded is recorded. `None` if the disk fails now.
+    pub async fn secure(&self, objects: &[ObjectId]) -> Option<Vec<ObjectId>> {
+        let mut bad: BTreeSet<ObjectId> = self.audited(objects).await.into_iter().collect();
+        let mut good: Vec<ObjectId> = objects.iter().filter(|object| !bad.contains(object)).copied().collect();
+        let verified = block_in_place(|| {
+            // After a start of the node, each chunk is read once.
+            good.iter().map(|object| Ok((*object, self.store.verify(*object)?))).collect::<Result<Vec<_>, StoreError>>()
+        });
+        let verified = verified.inspect_err(|error| tracing::warn!("cannot read chunks of a file: {error}")).ok()?;
+        bad.extend(verified.into_iter().filter(|(_, is_good)| !is_good).map(|(object, _)| object));
+        good.retain(|object| !bad.contains(object));
+        let synced = match good.is_empty() {
+            true => Ok(()),
+            false => self.sync(&good).await,
+        };
+        match synced {
+            Ok(()) => Some(bad.into_iter().collect()),
+            Err(error) => {
+                tracing::warn!("cannot force chunks of a file to the disk; their leader asks again: {error}");
+                None
+            }
+        }
     }
 
     /// Writes a chunk to the store. Blocks.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord};
+use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord, Unsynced};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, random};
@@ -56,8 +56,9 @@ impl HiddenFile {
     /// A file whose chunks are stored.
     pub(super) fn of(files: &DfsClient, draft: &FileDraft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Self {
         let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
-        let (id, kind, attributes, quota) = (draft.id, FileKind::File, creation.attributes(), None);
-        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
+        let unsynced = (!options.is_durable).then(Unsynced::default);
+        let record = FileRecord::without_content(draft.id, FileKind::File, creation.attributes());
+        let record = FileRecord { format, chunk_bytes, replication, chunks, unsynced, ..record };
         HiddenFile {
             files: files.clone(),
             name: draft.name.clone(),

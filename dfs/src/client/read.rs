@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use eyas_store::Checksum;
 use eyas_transfer::PeerErrorKind;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::groups::WantedSmallChunk;
-use crate::client::{DfsClient, File, SMALL_CHUNK_BYTES};
+use crate::client::{DfsClient, File, PAUSE, SMALL_CHUNK_BYTES};
 use crate::protocol::{Member, SmallContent};
 
 /// Number of chunks that are fetched ahead.
@@ -22,6 +22,10 @@ const CHUNKS_AHEAD: usize = 4;
 
 /// Number of bytes of a chunk that are requested at a time.
 const RANGE_BYTES: u64 = 16 << 20;
+
+/// Content that may not be on the disks, and that no node can deliver, is read again for this time: until then, its
+/// leader brings the version before back.
+const UNSYNCED_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A reader of a range of a file. It returns parts of chunks in order.
 pub struct Reading {
@@ -151,10 +155,17 @@ impl DfsClient {
             read => return read,
         };
         self.refresh(Instant::now()).await?;
-        let Ok(File { record, .. }) = self.stat(&file.name).await else { return Err(lost) };
-        match record.chunks.iter().find(|now| now.object == chunk.object && record.id == file.record.id) {
-            Some(now) => self.part_of(file, place, now, range).await,
-            None => Err(lost),
+        let (until, mut pause) = (Instant::now() + UNSYNCED_PATIENCE, PAUSE);
+        loop {
+            let Ok(File { record, .. }) = self.stat(&file.name).await else { return Err(lost) };
+            let is_same = |now: &&Chunk| now.object == chunk.object && record.id == file.record.id;
+            let Some(now) = record.chunks.iter().find(is_same) else { return Err(lost) };
+            match self.part_of(file, place, now, range.clone()).await {
+                // A power failure may have taken it. The leader is about to find that out, or a node that has it
+                // is about to come back.
+                Err(_) if record.unsynced.is_some() && Instant::now() < until => self.pause(&mut pause).await,
+                read => return read,
+            }
         }
     }
 

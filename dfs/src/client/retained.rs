@@ -47,7 +47,8 @@ impl DfsClient {
         };
         let chunks: Option<Vec<Chunk>> = specs.into_iter().zip(replicas).map(chunk).collect();
         let missing = || FilesError::unreachable(format!("no node can copy the content of {}", file.name));
-        let record = FileRecord { id, quota: None, chunks: chunks.ok_or_else(missing)?, ..file.record.clone() };
+        let record =
+            FileRecord { id, quota: None, unsynced: None, chunks: chunks.ok_or_else(missing)?, ..file.record.clone() };
         let name = format!("{REMOVED}{id}").parse();
         let name: FileName = name.map_err(|error: FileNameError| FilesError::invalid(error.to_string()))?;
         let retained = Arc::new(RetainedFile(Arc::new(File { name, record, version: file.version })));

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eyas_blocks::format::Cutter;
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, Unsynced};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, random};
@@ -38,7 +38,8 @@ pub struct Change<'a> {
     pub modified_ns: u64,
     /// The time of the last change of the content or an attribute, nanoseconds since 1970.
     pub changed_ns: u64,
-    /// Whether the changed chunks are on the disks of the nodes before the change is visible.
+    /// Whether the changed chunks are on the disks of the nodes before the change is visible. Otherwise they are soon
+    /// afterwards; until then, a power failure may bring the version before back.
     pub is_durable: bool,
     /// The whole content, if it is stored already.
     pub stored: Option<&'a EarlyContent>,
@@ -129,7 +130,6 @@ impl DfsClient {
             drop(self.charge(name, None, FolderUsage { bytes: change.size_bytes, files: 1 }).await?);
         }
         let WriteOptions { chunk_bytes, replication, creation, .. } = options;
-        let (kind, quota) = (FileKind::File, None);
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..creation.attributes() };
         let (mut looks, mut stored) = (is_there, self.take_stored(change, replication).await?);
@@ -138,8 +138,9 @@ impl DfsClient {
                 Some(stored) => stored,
                 None => self.store_whole(name, change, options).await?,
             };
-            let record =
-                FileRecord { id, kind: kind.clone(), attributes, quota, format, chunk_bytes, replication, chunks };
+            let unsynced = (!change.is_durable).then(Unsynced::default);
+            let record = FileRecord::without_content(id, FileKind::File, attributes);
+            let record = FileRecord { format, chunk_bytes, replication, chunks, unsynced, ..record };
             match self.appear(name, &record, looks, &|| true).await {
                 // The name was in use, perhaps by an earlier version of this file, and an answer was lost.
                 Err(error) if error.kind == FilesErrorKind::Changed && !looks => looks = true,
@@ -155,20 +156,30 @@ impl DfsClient {
     /// `Exists`, `Quota`, `Unreachable`.
     pub async fn create_empty(&self, name: &FileName, id: FileId, options: WriteOptions) -> Result<File, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
-        let (kind, quota, chunks) = (FileKind::File, None, Vec::new());
         let attributes = creation.attributes();
         let attributes = Attributes { changed_ns: attributes.modified_ns, ..attributes };
-        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks };
+        let record = FileRecord::without_content(id, FileKind::File, attributes);
+        let record = FileRecord { format, chunk_bytes, replication, ..record };
         self.create_record(name, record).await
     }
 
-    /// Forces these chunks of a file to the disks of their nodes.
+    /// Forces these chunks of a file to the disks of their nodes; the others are there. Returns the file, which no
+    /// longer falls back to the version before.
     ///
     /// # Errors
     /// `Unreachable` if fewer nodes than needed have them on their disks.
-    pub async fn make_durable(&self, file: &File, objects: &BTreeSet<ObjectId>) -> Result<(), FilesError> {
+    pub async fn make_durable(&self, file: &File, objects: &BTreeSet<ObjectId>) -> Result<File, FilesError> {
         let chunks = file.record.chunks.iter().filter(|chunk| objects.contains(&chunk.object));
-        self.sync_chunks(file.record.replication, &chunks.collect::<Vec<_>>()).await
+        self.sync_chunks(file.record.replication, &chunks.collect::<Vec<_>>()).await?;
+        if file.record.unsynced.is_none() {
+            return Ok(file.clone());
+        }
+        let record = FileRecord { unsynced: None, ..file.record.clone() };
+        match self.replace(file.clone(), record).await {
+            // Another client has replaced the content, or removed the file.
+            Err(error) if matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound) => Ok(file.clone()),
+            settled => settled,
+        }
     }
 
     /// Changes parts of a file. If the new content does not have the format of the file, the file has no records
@@ -196,9 +207,16 @@ impl DfsClient {
                 }
             }
         };
+        if is_durable {
+            // Also the chunks that another change has left in the memory of their nodes.
+            let kept: BTreeSet<ObjectId> = chunks.iter().map(|chunk| chunk.object).collect();
+            let unsynced = file.record.unsynced_chunks().filter(|chunk| kept.contains(&chunk.object));
+            self.sync_chunks(replication, &unsynced.collect::<Vec<_>>()).await?;
+        }
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..attributes };
-        let record = FileRecord { format, attributes, chunks, ..file.record.clone() };
+        let unsynced = (!is_durable).then(Unsynced::default);
+        let record = FileRecord { format, attributes, chunks, unsynced, ..file.record.clone() };
         sent.add(record.clone());
         self.replace(file.clone(), record).await
     }

@@ -45,7 +45,8 @@ pub struct WriteOptions {
     pub chunk_bytes: u64,
     /// Number of replicas of each chunk, or the number of nodes if that is smaller.
     pub replication: u8,
-    /// Whether the file appears only when its content is on the disks of the nodes.
+    /// Whether the file appears only when its content is on the disks of the nodes. Otherwise it is there soon
+    /// afterwards; until then, a power failure may take the file, or bring the version before back.
     pub is_durable: bool,
     /// Owner, permissions and time of the file.
     pub creation: Creation,
@@ -159,6 +160,8 @@ impl DfsClient {
     ) -> Result<File, FilesError> {
         let file = self.stat(name).await?;
         let FileRecord { id, format, chunk_bytes, replication, .. } = file.record;
+        // What is appended must not be lost with chunks that another client has not forced to the disks.
+        self.sync_chunks(replication, &file.record.unsynced_chunks().collect::<Vec<_>>()).await?;
         let mut kept = file.record.chunks.clone();
         // The last record may be incomplete and continue.
         let last = match kept.pop() {
@@ -172,7 +175,7 @@ impl DfsClient {
         kept.extend(more);
         let now_ns = now_ns();
         let attributes = Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
-        let record = FileRecord { attributes, chunks: kept, ..file.record.clone() };
+        let record = FileRecord { attributes, chunks: kept, unsynced: None, ..file.record.clone() };
         self.replace(file, record).await
     }
 
@@ -192,7 +195,8 @@ impl DfsClient {
                 Err(error) => return Err(error),
             };
             let now = self.stat(&file.name).await?;
-            if now.record.is_as_written(&record) {
+            let is_synced = record.unsynced.is_some() || now.record.unsynced.is_none();
+            if now.record.is_as_written(&record) && is_synced {
                 // The operation was done, and its answer was lost.
                 return Ok(now);
             }

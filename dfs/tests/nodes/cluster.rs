@@ -1,7 +1,7 @@
 //! Nodes of a file system in this process, each with its own folder, store and sockets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,9 @@ const SYSTEM: FileSystemId = FileSystemId(1);
 pub struct Cluster {
     access: Access,
     pub nodes: Vec<Node>,
-    folders: Vec<TempDir>,
+    folders: Vec<PathBuf>,
+    /// Folders that are removed at the end.
+    own: Vec<TempDir>,
 }
 
 pub struct Node {
@@ -62,8 +64,7 @@ impl ChunkSpace for Disk {
 impl Cluster {
     /// Starts this number of nodes, and waits until all have joined.
     pub async fn of(count: usize) -> Self {
-        let access = Access::create("test", "127.0.0.1:1");
-        let mut cluster = Cluster { access, nodes: Vec::new(), folders: Vec::new() };
+        let mut cluster = Cluster::empty();
         for _ in 0..count {
             cluster.join(false).await;
         }
@@ -71,15 +72,33 @@ impl Cluster {
         cluster
     }
 
+    fn empty() -> Self {
+        let access = Access::create("test", "127.0.0.1:1");
+        Cluster { access, nodes: Vec::new(), folders: Vec::new(), own: Vec::new() }
+    }
+
+    /// Starts nodes in these folders, and waits until all are members.
+    pub async fn at(folders: &[PathBuf]) -> Self {
+        let mut cluster = Cluster::empty();
+        cluster.folders = folders.to_vec();
+        for place in 0..folders.len() {
+            cluster.start(place, false).await;
+        }
+        cluster.settles().await;
+        cluster
+    }
+
     /// Another node joins.
     pub async fn join(&mut self, is_full: bool) {
-        self.folders.push(tempfile::tempdir().unwrap());
+        let own = tempfile::tempdir().unwrap();
+        self.folders.push(own.path().to_owned());
+        self.own.push(own);
         self.start(self.folders.len() - 1, is_full).await;
     }
 
     /// Restarts a node in its folder.
     pub async fn start(&mut self, place: usize, is_full: bool) {
-        let folder = self.folders[place].path();
+        let folder = self.folders[place].clone();
         // Tasks of the node that has ended release its folder soon.
         let mut opened = None;
         eventually("the folder is free", async || {
@@ -112,7 +131,7 @@ impl Cluster {
     }
 
     pub fn folder(&self, node: usize) -> &Path {
-        self.folders[self.nodes[node].place].path()
+        &self.folders[self.nodes[node].place]
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {

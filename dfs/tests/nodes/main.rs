@@ -3,6 +3,7 @@
 mod cluster;
 mod folders;
 mod lost_answers;
+mod power;
 mod runs;
 mod upgrade;
 

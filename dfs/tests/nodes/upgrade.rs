@@ -1,11 +1,11 @@
-//! The folder of a node of an earlier version, whose database has format 2: without folders, links, owners and quotas.
-//! Today's node opens it, and everything is there.
+//! The folder of a node of an earlier version, whose database has format 2, without folders, links, owners and quotas,
+//! or format 3, in which all content counted as on the disks. Today's node opens it, and everything is there.
 
 use std::path::Path;
 
 use eyas_dfs::{FilesErrorKind, WriteOptions};
 use eyas_ring::{NameEntry, RecordVersion, Stored};
-use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord, Format, Quota};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, Quota};
 use redb::{ReadableTable, TableDefinition};
 use serde::Serialize;
 
@@ -52,8 +52,50 @@ fn before(entry: NameEntry) -> Option<WrittenEntry> {
     }
 }
 
-/// Writes a database again as the earlier version would have written it.
-fn write_format_2(path: &Path) {
+/// A record as format 3 has it.
+#[derive(Serialize)]
+struct WrittenRecord3 {
+    id: FileId,
+    kind: FileKind,
+    attributes: (u16, u32, u32, u64, u64),
+    quota: Option<Quota>,
+    format: Format,
+    chunk_bytes: u64,
+    replication: u8,
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Serialize)]
+#[allow(dead_code, reason = "the variants give the others their numbers")]
+enum WrittenEntry3 {
+    File(WrittenRecord3),
+    Removed { id: FileId, is_gone: bool },
+    Arriving { from: FileName, version: RecordVersion, id: FileId, over: Option<WrittenRecord3> },
+    Departed { to: FileName, token: RecordVersion, record: WrittenRecord3 },
+}
+
+/// The entry in format 3.
+fn before_3(entry: NameEntry) -> WrittenEntry3 {
+    let record = |record: FileRecord| {
+        let FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, .. } = record;
+        let Attributes { mode, uid, gid, modified_ns, changed_ns } = attributes;
+        let attributes = (mode, uid, gid, modified_ns, changed_ns);
+        WrittenRecord3 { id, kind, attributes, quota, format, chunk_bytes, replication, chunks }
+    };
+    match entry {
+        NameEntry::File(found) => WrittenEntry3::File(record(found)),
+        NameEntry::Removed { id, is_gone } => WrittenEntry3::Removed { id, is_gone },
+        NameEntry::Arriving { from, version, id, over } => {
+            WrittenEntry3::Arriving { from, version, id, over: over.map(record) }
+        }
+        NameEntry::Departed { to, token, record: found } => {
+            WrittenEntry3::Departed { to, token, record: record(found) }
+        }
+    }
+}
+
+/// Writes a database again as an earlier version would have written it.
+fn write_format(path: &Path, format: u32) {
     let database = redb::Database::open(path).unwrap();
     let write = database.begin_write().unwrap();
     {
@@ -63,7 +105,10 @@ fn write_format_2(path: &Path) {
             let (key, value) = row.unwrap();
             let (partition, name) = key.value();
             let Stored { version, entry } = postcard::from_bytes(value.value()).unwrap();
-            let encoded = before(entry).map(|entry| postcard::to_stdvec(&(version, entry)).unwrap());
+            let encoded = match format {
+                2 => before(entry).map(|entry| postcard::to_stdvec(&(version, entry)).unwrap()),
+                _ => Some(postcard::to_stdvec(&(version, before_3(entry))).unwrap()),
+            };
             rows.push((partition, name.to_owned(), encoded));
         }
         assert!(rows.iter().filter(|(.., encoded)| encoded.is_some()).count() >= 5, "there are files");
@@ -73,7 +118,7 @@ fn write_format_2(path: &Path) {
                 None => drop(records.remove((partition, name.as_str())).unwrap()),
             }
         }
-        let version = postcard::to_stdvec(&2u32).unwrap();
+        let version = postcard::to_stdvec(&format).unwrap();
         write.open_table(META).unwrap().insert("version", &version[..]).unwrap();
     }
     write.commit().unwrap();
@@ -100,7 +145,7 @@ async fn a_database_of_an_earlier_version_is_opened_with_all_files() {
         is_free
     })
     .await;
-    write_format_2(&database);
+    write_format(&database, 2);
     cluster.start(place, false).await;
     cluster.settles().await;
 
@@ -145,4 +190,28 @@ async fn a_database_of_an_earlier_version_is_opened_with_all_files() {
     assert_eq!(content_of(&files, "/new").await, b"1\n");
     assert_eq!(content_of(&files, "/a/deep/2").await, lines(300_000));
     assert_eq!(files.lookup(&name("/a")).await.unwrap().record.quota.unwrap().bytes, Some(bytes + 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_format_3_keeps_owners_folders_and_quotas() {
+    let mut cluster = Cluster::of(1).await;
+    let files = cluster.files().await;
+    for number in 0..5 {
+        write(&files, &format!("/a/{number}"), &lines(1000 * number)).await.unwrap();
+    }
+    files.set_quota(&name("/a"), Some(Quota { bytes: Some(1 << 20), files: None })).await.unwrap();
+    let records = async |files: &eyas_dfs::DfsClient| {
+        (files.lookup(&name("/a")).await.unwrap().record, files.lookup(&name("/a/4")).await.unwrap().record)
+    };
+    let before = records(&files).await;
+    drop(files);
+    let database = cluster.folder(0).join("files/files.redb");
+    let place = cluster.end(0);
+    crate::cluster::eventually("the folder is free", async || redb::Database::open(&database).is_ok()).await;
+    write_format(&database, 3);
+    cluster.start(place, false).await;
+    cluster.settles().await;
+    let files = cluster.files().await;
+    assert_eq!(records(&files).await, before);
+    assert_eq!(content_of(&files, "/a/4").await, lines(4000));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use eyas_ring::{
     Event, FileAnswer, FileOperation, ListDepth, RecordVersion, Refusal, Replaceable, Ring, replica_targets,
 };
-use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NodeId};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NodeId, Unsynced};
 
 use crate::cluster::{Cluster, MAX_DELAY_US, MS};
 use crate::history::Attempt;
@@ -46,6 +46,11 @@ impl Clients {
         let names = (0..names).map(|index| format!("/{}/{index}", index % 2).parse().unwrap()).collect();
         let clients = (0..clients).map(|_| Client::default()).collect();
         Clients { names, clients, history: Vec::new(), void: Vec::new(), requests: 0, acknowledged: 0 }
+    }
+
+    /// No client asks for anything any longer.
+    pub fn stop(&mut self) {
+        self.clients.clear();
     }
 
     /// Removes all remaining files, and forgets the history.
@@ -238,6 +243,7 @@ impl Clients {
             (3, Some((version, mut record))) => {
                 stamp = record.attributes.modified_ns;
                 record.attributes.modified_ns = cluster.dice.throw();
+                record.unsynced = None;
                 add_chunk(&mut record, cluster);
                 FileOperation::Replace { name, version, record }
             }
@@ -296,6 +302,12 @@ fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     }
     for node in &replicas {
         cluster.machines.get_mut(node).unwrap().store.insert(object);
+    }
+    if cluster.dice.chance(cluster.unsynced) {
+        record.unsynced = Some(Unsynced::default());
+        for node in &replicas {
+            cluster.machines.get_mut(node).unwrap().volatile.insert(object);
+        }
     }
     record.chunks.push(Chunk { object, size_bytes: 1, checksum, replicas });
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ring::{
-    Config, Effect, Event, FileOperation, Records, Refusal, RingMessage, RingNode, Round, Save, Saved, Stored,
+    Config, Effect, Event, FileOperation, RecordVersion, Records, Refusal, RingMessage, RingNode, Round, Save, Saved,
+    Stored,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
@@ -67,6 +68,8 @@ pub struct Machine {
     pub disk: Disk,
     /// Chunks.
     pub store: BTreeSet<ObjectId>,
+    /// Chunks that a power failure takes.
+    pub volatile: BTreeSet<ObjectId>,
     /// `None` while it is down.
     pub node: Option<RingNode>,
     /// Number of starts, so that a message for an earlier process does not reach a later one.
@@ -89,6 +92,7 @@ enum What {
     Ask { node: NodeId, request: u64, operation: FileOperation },
     Fetch { node: NodeId, start: u64, object: ObjectId, from: Vec<NodeId> },
     Search { leader: NodeId, name: FileName, objects: Vec<ObjectId> },
+    Sync { leader: NodeId, node: NodeId, name: FileName, version: RecordVersion, objects: Vec<ObjectId> },
     Gossip { node: NodeId },
     Closed { node: NodeId, to: NodeId },
 }
@@ -101,6 +105,9 @@ pub struct Cluster {
     pub machines: BTreeMap<NodeId, Machine>,
     pub dice: Dice,
     pub faults: Faults,
+    /// Content that clients do not wait for until it is on the disks, in thousandths. Its files get another version
+    /// soon, so requests of clients that know the earlier one are refused, and more histories have to be tried.
+    pub unsynced: u64,
     queue: BTreeMap<(u64, u64), What>,
     sequence: u64,
     pub answers: Vec<Answered>,
@@ -115,6 +122,7 @@ impl Cluster {
             machines: BTreeMap::new(),
             dice: Dice::new(seed),
             faults: Faults::default(),
+            unsynced: 100,
             queue: BTreeMap::new(),
             sequence: 0,
             answers: Vec::new(),
@@ -142,6 +150,7 @@ impl Cluster {
             config,
             disk: Disk::default(),
             store: BTreeSet::new(),
+            volatile: BTreeSet::new(),
             node: None,
             starts: 0,
             ahead_us: 0,
@@ -251,6 +260,7 @@ impl Cluster {
             What::Ask { node, request, operation } => self.handle(node, Event::Requested { request, operation }),
             What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
             What::Search { leader, name, objects } => self.search(leader, &name, &objects),
+            What::Sync { leader, node, name, version, objects } => self.sync(leader, node, name, version, objects),
             What::Gossip { node } => self.gossip(node),
             What::Closed { node, to } => self.handle(to, Event::Closed(node)),
         }
@@ -310,6 +320,25 @@ impl Cluster {
         }
     }
 
+    /// A node forces chunks to its disk for a leader, if the leader can reach it.
+    fn sync(&mut self, leader: NodeId, node: NodeId, name: FileName, version: RecordVersion, objects: Vec<ObjectId>) {
+        let Some(group) = self.machines.get(&leader).map(|machine| machine.group) else { return };
+        let reached = |machine: &&mut Machine| machine.node.is_some() && machine.group == group;
+        let Some(machine) = self.machines.get_mut(&node).filter(reached) else { return };
+        machine.volatile.retain(|object| !objects.contains(object));
+        let bad = objects.into_iter().filter(|object| !machine.store.contains(object)).collect();
+        self.handle(leader, Event::Synced { name, version, node, bad });
+    }
+
+    /// Cuts the power of all nodes: what is not on their disks is gone.
+    pub fn cut_power(&mut self) {
+        self.up().into_iter().for_each(|node| self.crash(node));
+        for machine in self.machines.values_mut() {
+            let volatile = std::mem::take(&mut machine.volatile);
+            machine.store.retain(|object| !volatile.contains(object));
+        }
+    }
+
     pub fn handle(&mut self, at: NodeId, event: Event) {
         let now_us = self.now_us;
         let Some(machine) = self.machines.get_mut(&at) else { return };
@@ -366,6 +395,13 @@ impl Cluster {
                 Effect::Search { name, objects } => {
                     let in_us = self.delay_us();
                     self.schedule(in_us, What::Search { leader: node, name, objects });
+                }
+                Effect::Sync { name, version, of_nodes } => {
+                    for (of, objects) in of_nodes {
+                        let in_us = self.delay_us();
+                        let name = name.clone();
+                        self.schedule(in_us, What::Sync { leader: node, node: of, name, version, objects });
+                    }
                 }
                 Effect::Drop { object } => drop(self.machines.get_mut(&node).unwrap().store.remove(&object)),
             }

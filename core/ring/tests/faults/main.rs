@@ -12,6 +12,7 @@
 mod clients;
 mod cluster;
 mod history;
+mod power;
 mod recovery;
 
 use eyas_faults::try_seeds;

@@ -1,0 +1,194 @@
+//! Files whose content may not be on the disks of its nodes: it is forced there soon after it was written, and until
+//! then the file can fall back to the version before.
+//!
+//! A client may write a file, and see it, before its chunks are on the disks. The record then keeps the last version
+//! that is there, with its chunks. The leader has the nodes of the new chunks force them to their disks, and then
+//! forgets the version before. If all nodes of a new chunk answer that it is bad, as after a power failure of all of
+//! them, the file gets the version before back; a new file, which has none, is removed. While a node is away, which may
+//! have the chunk, the file waits for it.
+//!
+//! The state here is in memory only. The next leader finds the files when it scans the names.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, FileRecord, NodeId};
+
+use crate::event::Effect;
+use crate::node::{RingNode, Step};
+use crate::record::{NameEntry, RecordVersion, Stored};
+use crate::serve::{AfterWrite, dropped};
+
+/// Maximum number of files that a leader has forced to the disks at a time. Further ones are found by a later scan.
+pub const MAX_SYNCING: usize = 4096;
+
+/// Content is forced to the disks this long after it was written, as a multiple of `Config::resend_us`. Files that are
+/// removed or written again within that time cost no sync.
+const WRITTEN_PATIENCE: u64 = 3;
+
+/// Nodes are asked again after this multiple of `Config::patience_us`.
+const SYNC_PATIENCE: u64 = 4;
+
+/// Number of nodes that must have a chunk on their disks, if that many have the chunk. Clients that wait for the disks
+/// wait for as many.
+const ENOUGH: usize = 2;
+
+#[derive(Default)]
+pub(crate) struct SyncingFiles(BTreeMap<FileName, SyncingFile>);
+
+struct SyncingFile {
+    version: RecordVersion,
+    /// When the nodes are asked next.
+    due_us: u64,
+    /// When they were asked for this version.
+    asked_us: Option<u64>,
+    /// The nodes that have answered for this version, with the chunks that are bad there. Their other chunks are on
+    /// their disks.
+    answers: BTreeMap<NodeId, BTreeSet<ObjectId>>,
+}
+
+impl SyncingFile {
+    fn new(version: RecordVersion, due_us: u64) -> Self {
+        SyncingFile { version, due_us, asked_us: None, answers: BTreeMap::new() }
+    }
+}
+
+impl SyncingFiles {
+    /// Has a version forced to the disks at this time, or earlier if an earlier version was about to be.
+    fn add(&mut self, name: &FileName, version: RecordVersion, due_us: u64) {
+        let due_us = match self.0.get(name) {
+            Some(known) if known.version == version => return,
+            Some(known) if known.asked_us.is_none() => due_us.min(known.due_us),
+            Some(_) => due_us,
+            None if self.0.len() >= MAX_SYNCING => return,
+            None => due_us,
+        };
+        self.0.insert(name.clone(), SyncingFile::new(version, due_us));
+    }
+
+    /// A view has begun: leaders scan their names anew.
+    pub fn enter_view(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn validate(&self) {
+        assert!(self.0.len() <= MAX_SYNCING);
+    }
+}
+
+impl RingNode {
+    /// An entry was written. Content that a client has written waits a little for more; that of a file whose replicas
+    /// have changed does not.
+    pub(crate) fn expect_sync(
+        &mut self,
+        name: &FileName,
+        version: RecordVersion,
+        entry: &NameEntry,
+        then: &AfterWrite,
+        step: &Step,
+    ) {
+        match entry {
+            NameEntry::File(record) if record.unsynced.is_some() => {
+                let is_own = matches!(then, AfterWrite::Done { request: None, .. });
+                let wait_us = if is_own { 0 } else { WRITTEN_PATIENCE * self.config.resend_us };
+                self.syncing.add(name, version, step.now_us + wait_us);
+            }
+            _ => drop(self.syncing.0.remove(name)),
+        }
+    }
+
+    /// A scan has found a file.
+    pub(crate) fn resume_sync(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, step: &Step) {
+        if record.unsynced.is_some() {
+            self.syncing.add(name, version, step.now_us);
+        }
+    }
+
+    /// Has the nodes of files force their chunks to their disks.
+    pub(crate) fn sync_files(&mut self, step: &mut Step) {
+        let due = self.syncing.0.iter().filter(|(_, file)| file.due_us <= step.now_us);
+        let due: Vec<FileName> = due.map(|(name, _)| name.clone()).collect();
+        let again_us = step.now_us + SYNC_PATIENCE * self.config.patience_us;
+        for name in due {
+            if self.pending.contains_key(&name) {
+                continue;
+            }
+            let Some((version, record)) = self.unsynced(&name, step) else {
+                self.syncing.0.remove(&name);
+                continue;
+            };
+            let mut of_nodes = BTreeMap::<NodeId, Vec<ObjectId>>::new();
+            for chunk in record.unsynced_chunks() {
+                chunk.replicas.iter().for_each(|node| of_nodes.entry(*node).or_default().push(chunk.object));
+            }
+            let file = self.syncing.0.get_mut(&name).expect("it is one of them");
+            if file.version != version {
+                *file = SyncingFile::new(version, again_us);
+            }
+            (file.due_us, file.asked_us) = (again_us, Some(step.now_us));
+            step.records.effects.push(Effect::Sync { name, version, of_nodes });
+        }
+    }
+
+    /// A replica of the content seems to be bad: all nodes are asked, unless they were asked just now.
+    pub(crate) fn sync_again(&mut self, name: &FileName, step: &Step) {
+        let Some((version, record)) = self.unsynced(name, step) else { return };
+        self.resume_sync(name, version, &record, step);
+        if let Some(file) = self.syncing.0.get_mut(name) {
+            let asked_us = file.asked_us.map_or(0, |asked_us| asked_us + self.config.resend_us);
+            file.due_us = file.due_us.min(step.now_us.max(asked_us));
+        }
+    }
+
+    /// A node has forced its chunks of a file to its disk, but for bad ones.
+    pub(crate) fn files_synced(
+        &mut self,
+        name: &FileName,
+        version: RecordVersion,
+        node: NodeId,
+        bad: Vec<ObjectId>,
+        step: &mut Step,
+    ) {
+        let Some(file) = self.syncing.0.get_mut(name).filter(|file| file.version == version) else { return };
+        file.answers.insert(node, bad.into_iter().collect());
+        let Some((_, mut record)) = self.unsynced(name, step).filter(|(is, _)| *is == version) else { return };
+        let answers = &self.syncing.0[name].answers;
+        let (mut is_there, mut is_lost) = (true, false);
+        for chunk in record.unsynced_chunks() {
+            let answered = chunk.replicas.iter().filter_map(|node| answers.get(node));
+            let (bad, good): (Vec<_>, Vec<_>) = answered.partition(|bad| bad.contains(&chunk.object));
+            is_lost |= bad.len() == chunk.replicas.len();
+            is_there &= good.len() >= ENOUGH.min(chunk.replicas.len() - bad.len());
+        }
+        if is_lost {
+            let removed = NameEntry::Removed { id: record.id, is_gone: true };
+            let entry = record.fallback().map_or(removed, NameEntry::File);
+            return self.put_instead(name, &record, entry, step);
+        }
+        if is_there {
+            for chunk in &mut record.chunks {
+                chunk.replicas.retain(|node| !answers.get(node).is_some_and(|bad| bad.contains(&chunk.object)));
+            }
+            self.rescan_name(name, step);
+            let present = record.clone();
+            record.unsynced = None;
+            self.put_instead(name, &present, NameEntry::File(record), step);
+        }
+    }
+
+    /// Writes an entry, after which the chunks that only the present record needs are deleted.
+    fn put_instead(&mut self, name: &FileName, present: &FileRecord, entry: NameEntry, step: &mut Step) {
+        let dropped = dropped(present, entry.file());
+        self.put(name, entry, AfterWrite::Done { request: None, dropped }, step);
+    }
+
+    /// The record of a file whose content may not be on the disks, if this node serves it and no operation on it is in
+    /// progress.
+    fn unsynced(&self, name: &FileName, step: &Step) -> Option<(RecordVersion, FileRecord)> {
+        match self.served(name, step)?? {
+            Stored { version, entry: NameEntry::File(record) } if record.unsynced.is_some() => Some((version, record)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Files whose content may not be on the disks of its nodes: what they fall back to if a power failure takes it.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::dfs::{Attributes, Chunk, FileRecord};
+use crate::id::ObjectId;
+
+/// The state of a file whose content may not be on the disks of its nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsynced {
+    /// The last version under the name that was on the disks of its nodes. Its chunks stay until the content is there,
+    /// too. `None` if there was none: the file is removed if its content is lost.
+    pub before: Option<Box<FileRecord>>,
+}
+
+impl FileRecord {
+    /// The last version whose content is on the disks of its nodes; `None` if there is none.
+    pub fn synced(&self) -> Option<&FileRecord> {
+        match &self.unsynced {
+            Some(unsynced) => unsynced.before.as_deref(),
+            None => Some(self),
+        }
+    }
+
+    /// The chunks that the file needs: those of its content, and of the version that it may fall back to.
+    pub fn needed_chunks(&self) -> impl Iterator<Item = &Chunk> {
+        let before = self.unsynced.iter().filter_map(|unsynced| unsynced.before.as_ref());
+        self.chunks.iter().chain(before.flat_map(|before| &before.chunks))
+    }
+
+    /// The chunks of the content that may not be on the disks of their nodes.
+    pub fn unsynced_chunks(&self) -> impl Iterator<Item = &Chunk> {
+        let synced = self.synced().into_iter().flat_map(|record| &record.chunks);
+        let synced: BTreeSet<ObjectId> = synced.map(|chunk| chunk.object).collect();
+        self.chunks.iter().filter(move |chunk| !synced.contains(&chunk.object))
+    }
+
+    /// This record as the content that takes the place of `present`, the record that the name has had; without
+    /// `present`, the file is new. Content that may not be on the disks falls back to the last version that is: an
+    /// older one of the file itself, or else that of the name.
+    #[must_use]
+    pub fn in_place_of(mut self, present: Option<&FileRecord>) -> Self {
+        let Some(Unsynced { before }) = self.unsynced.take() else { return self };
+        let before = before.or_else(|| present?.synced().cloned().map(Box::new));
+        self.unsynced = Some(Unsynced { before });
+        if self.unsynced_chunks().next().is_none() {
+            self.unsynced = None;
+        }
+        self
+    }
+
+    /// Whether both records are equal, whether their content is on the disks or not.
+    pub fn equals_but_for_disks(&self, other: &FileRecord) -> bool {
+        let FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced: _ } = self;
+        let is_like = (*id, *attributes, *quota) == (other.id, other.attributes, other.quota);
+        let is_cut_like = (*format, *chunk_bytes, *replication) == (other.format, other.chunk_bytes, other.replication);
+        is_like && is_cut_like && *kind == other.kind && *chunks == other.chunks
+    }
+
+    /// The version that the file falls back to when its content is lost. A file keeps its owner and its permissions,
+    /// and chunks that both versions have are where they are now.
+    pub fn fallback(&self) -> Option<FileRecord> {
+        let mut before = self.synced()?.clone();
+        if before.id == self.id {
+            let Attributes { mode, uid, gid, .. } = self.attributes;
+            before.attributes = Attributes { mode, uid, gid, ..before.attributes };
+        }
+        let now: BTreeMap<ObjectId, &Chunk> = self.chunks.iter().map(|chunk| (chunk.object, chunk)).collect();
+        for chunk in &mut before.chunks {
+            if let Some(now) = now.get(&chunk.object) {
+                chunk.replicas.clone_from(&now.replicas);
+            }
+        }
+        Some(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::dfs::{FileId, FileKind, NodeId};
+
+    /// A file with these chunks, which may not be on the disks if `is_unsynced` is set.
+    fn file(id: u128, chunks: &[u8], is_unsynced: bool) -> FileRecord {
+        let chunk = |number: &u8| {
+            let (object, replicas) = (ObjectId([*number; 16]), [NodeId(1)].into());
+            Chunk { object, size_bytes: 1, checksum: 0, replicas }
+        };
+        let record = FileRecord::without_content(FileId(id), FileKind::File, Attributes::default());
+        let unsynced = is_unsynced.then(Unsynced::default);
+        FileRecord { chunks: chunks.iter().map(chunk).collect(), unsynced, ..record }
+    }
+
+    /// The chunks of the version that a file falls back to, and whether it may have to.
+    fn before(record: &FileRecord) -> (bool, Option<Vec<u8>>) {
+        let chunks = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object.0[0]).collect();
+        (record.unsynced.is_some(), record.synced().map(chunks))
+    }
+
+    #[test]
+    fn content_falls_back_to_the_last_version_on_the_disks() {
+        let old = file(1, &[1, 2], false);
+        let appended = file(1, &[1, 3], true).in_place_of(Some(&old));
+        assert_eq!(before(&appended), (true, Some([1, 2].into())));
+        let twice = file(1, &[1, 4], true).in_place_of(Some(&appended));
+        assert_eq!(before(&twice), (true, Some([1, 2].into())), "the one between was never there");
+        let durable = file(1, &[1, 4, 5], false).in_place_of(Some(&twice));
+        assert_eq!(before(&durable), (false, Some([1, 4, 5].into())));
+        let cut = file(1, &[1], true).in_place_of(Some(&twice));
+        assert_eq!(before(&cut), (false, Some([1].into())), "all of it is there");
+        let new = file(2, &[7], true).in_place_of(None);
+        assert_eq!(before(&new), (true, None));
+        assert_eq!(before(&file(2, &[], true).in_place_of(None)), (false, Some([].into())));
+        // Over another file: by a rename, the version that the file itself has had counts first.
+        assert_eq!(before(&new.clone().in_place_of(Some(&old))), (true, Some([1, 2].into())));
+        assert_eq!(before(&twice.clone().in_place_of(Some(&file(3, &[9], false)))), (true, Some([1, 2].into())));
+        assert_eq!(before(&file(3, &[9], false).in_place_of(Some(&new))), (false, Some([9].into())));
+        let needed: Vec<u8> = twice.needed_chunks().map(|chunk| chunk.object.0[0]).collect();
+        assert_eq!((needed, twice.unsynced_chunks().count()), ([1, 4, 1, 2].into(), 1));
+    }
+
+    #[test]
+    fn a_file_that_falls_back_keeps_its_owner_and_its_chunks() {
+        let private = Attributes { mode: 0o600, uid: 7, modified_ns: 9, ..Attributes::default() };
+        let mut now = file(1, &[1, 3], true).in_place_of(Some(&file(1, &[1, 2], false)));
+        now.attributes = private;
+        now.chunks[0].replicas.push(NodeId(5));
+        let back = now.fallback().unwrap();
+        assert_eq!(back.attributes, Attributes { modified_ns: 0, ..private });
+        assert_eq!(back.chunks[0].replicas, [NodeId(1), NodeId(5)]);
+        assert_eq!(file(1, &[1], true).in_place_of(None).fallback(), None);
+        now.id = FileId(2);
+        assert_eq!(now.fallback().unwrap().attributes, Attributes::default(), "another file");
+    }
+}
