@@ -39,6 +39,7 @@ use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Ring
 use eyas_session::{Access, DataKeys};
 use eyas_store::Limiter;
 use eyas_transfer::{PeerLimits, Peers};
+use eyas_types::access::{KeyRole, Principal};
 use eyas_types::dfs::{FileKind, FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -169,6 +170,11 @@ pub struct File {
 }
 
 impl DfsClient {
+    /// Whether the key of this client permits it to write files. What a token of a job permits is not known here.
+    pub fn may_write(&self) -> bool {
+        !matches!(self.0.calls.holder(), Principal::Key(_, KeyRole::Read))
+    }
+
     /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
     /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is
     /// temporarily impossible is retried for `patience`.

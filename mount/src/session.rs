@@ -116,6 +116,11 @@ impl Mount {
         crate::scratch::Scratch::file_in(&options.scratch)
             .map_err(|source| MountError::Scratch { folder: options.scratch.clone(), source })?;
         let MountOptions { scratch, timeout, chunk_bytes, replication, .. } = options.clone();
+        // Programs then get an error when they open a file, and not when they have written it.
+        let is_read_only = options.is_read_only || !dfs.may_write();
+        if is_read_only != options.is_read_only {
+            tracing::warn!("the access file has a key of the role `read`: programs can only read files of the mount");
+        }
         let mounted = Arc::new(Mounted::new(dfs, scratch, timeout, chunk_bytes, replication));
         let mut config = Config::default();
         config.mount_options = vec![
@@ -125,7 +130,7 @@ impl Mount {
             MountOption::DefaultPermissions,
             MountOption::NoDev,
             MountOption::NoSuid,
-            if options.is_read_only { MountOption::RO } else { MountOption::RW },
+            if is_read_only { MountOption::RO } else { MountOption::RW },
         ];
         config.acl = if options.is_for_all_users { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(THREADS);
@@ -142,7 +147,7 @@ impl Mount {
         let serving = tokio::task::spawn_blocking(move || session.run());
         guardian.watch(&place).map_err(MountError::Guardian)?;
         tokio::spawn(mounted.clone().publish_again());
-        if !options.is_read_only {
+        if !is_read_only {
             tokio::spawn(mounted.clone().remove_left_copies());
         }
         // Done before the caller knows of the mount: a folder that is being looked at cannot be unmounted.

@@ -1,7 +1,9 @@
-//! What programs of several mounts may do with one file.
+//! What programs of several mounts, and of mounts with other keys, may do with one file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+
+use rustix::io::Errno;
 
 use crate::dfs::cluster;
 use crate::support::{MountedFiles, can_mount};
@@ -35,4 +37,24 @@ fn programs_of_two_mounts_that_append_lose_no_line() {
     File::create_new(mounts[0].path("exclusive")).unwrap();
     let again = File::create_new(mounts[1].path("exclusive")).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn a_mount_whose_key_may_only_read_refuses_to_open_files_for_writing() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(1);
+    let key = cluster.path("read.toml").to_str().unwrap().to_owned();
+    cluster.run(&["access", "show", "--role", "read", "-o", &key]).exits(0);
+    cluster.write("file", "content");
+    cluster.run(&["dfs", "put", "file", "/file"]).exits(0);
+    let mount = MountedFiles::with_key(&cluster, "mnt", &key);
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "content");
+    let refused = |opened: std::io::Result<File>| opened.unwrap_err().raw_os_error();
+    let read_only = Some(Errno::ROFS.raw_os_error());
+    assert_eq!(refused(File::create(mount.path("new"))), read_only);
+    assert_eq!(refused(OpenOptions::new().append(true).open(mount.path("file"))), read_only);
+    assert_eq!(fs::remove_file(mount.path("file")).unwrap_err().raw_os_error(), read_only);
+    mount.end().says(&["role `read`"]);
 }

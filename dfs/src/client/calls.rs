@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_session::{Access, Outbox, Session, dial, outbox};
+use eyas_types::access::Principal;
 use eyas_wire::Role;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -51,6 +52,11 @@ pub(crate) struct Replies {
 }
 
 impl Calls {
+    /// The holder of the key or token of this client.
+    pub fn holder(&self) -> Principal {
+        self.access.credentials().holder()
+    }
+
     pub fn new(access: Access) -> Self {
         Calls { access, door: Mutex::new(FilesDoor::Dfs), nodes: Mutex::default() }
     }

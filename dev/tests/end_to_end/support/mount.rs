@@ -27,11 +27,20 @@ pub fn can_mount() -> bool {
 impl MountedFiles {
     /// Mounts the cluster's files on a folder of the home with this name.
     pub fn begin(cluster: &Cluster, name: &str, options: &[&str]) -> Self {
+        MountedFiles::start(cluster, name, |place| cluster.spawn_on(&[&["mount", place], options].concat()))
+    }
+
+    /// The same with another access file.
+    pub fn with_key(cluster: &Cluster, name: &str, access: &str) -> Self {
+        MountedFiles::start(cluster, name, |place| cluster.spawn(&["--access", access, "mount", place]))
+    }
+
+    fn start(cluster: &Cluster, name: &str, mount: impl FnOnce(&str) -> Child) -> Self {
         let folder = cluster.path(name);
         std::fs::create_dir_all(&folder).expect("our own folder");
         let outside = std::fs::metadata(&folder).expect("a folder").dev();
         let place = folder.to_str().expect("a plain name");
-        let process = cluster.spawn_on(&[&["mount", place], options].concat());
+        let process = mount(place);
         let mount = MountedFiles { folder, process: Some(process) };
         wait_until("the files are mounted", || {
             std::fs::metadata(&mount.folder).is_ok_and(|folder| folder.dev() != outside)
