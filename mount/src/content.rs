@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use eyas_dfs::{Change, DfsClient, EarlyContent, File, FilesError, FilesErrorKind, NewContent, WriteOptions};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, FileKind, FileName, Format};
+use eyas_types::dfs::{Attributes, FileKind, FileName, Format, MAX_CHUNKS};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
 use tokio::runtime::Handle;
 
@@ -89,7 +89,7 @@ impl Mounted {
         let end = draft.size_bytes();
         let is_misplaced = appends && offset != end;
         let offset = if is_misplaced { end } else { offset };
-        let new_end = offset + data.len() as u64;
+        let new_end = self.fits(draft.base(), offset.saturating_add(data.len() as u64))?;
         if new_end / QUOTA_CHECK_BYTES > end / QUOTA_CHECK_BYTES {
             self.check_growth(node, draft, new_end)?;
         }
@@ -105,6 +105,13 @@ impl Mounted {
             self.invalidate(node);
         }
         Ok(())
+    }
+
+    /// The size, if a file can have it. Files with larger chunks can be larger.
+    fn fits(&self, base: Option<&Arc<File>>, size_bytes: u64) -> Result<u64, MountFailure> {
+        let chunk_bytes = base.map_or(self.chunk_bytes, |base| base.record.chunk_bytes);
+        let is_larger = size_bytes > chunk_bytes.saturating_mul(MAX_CHUNKS as u64);
+        if is_larger { Err(Errno::EFBIG.into()) } else { Ok(size_bytes) }
     }
 
     /// Fails if a quota does not permit the draft to grow to a size, as far as that is known.
@@ -152,6 +159,7 @@ impl Mounted {
             if state.kind != FileKind::File {
                 return Err(if state.kind.is_folder() { Errno::EISDIR } else { Errno::EINVAL }.into());
             }
+            self.fits(state.file.as_ref(), size_bytes)?;
             if state.size_bytes() != size_bytes {
                 self.draft(&mut state)?.set_size(size_bytes)?;
             }
@@ -175,6 +183,9 @@ impl Mounted {
         let mut state = node.state();
         state.written_now();
         let draft = self.draft(&mut state)?;
+        if mode & keeps_size == 0 {
+            self.fits(draft.base(), range.end)?;
+        }
         match mode {
             0 if draft.size_bytes() < range.end => Ok(draft.set_size(range.end)?),
             0 => Ok(()),

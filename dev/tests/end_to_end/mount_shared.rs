@@ -58,3 +58,21 @@ fn a_mount_whose_key_may_only_read_refuses_to_open_files_for_writing() {
     assert_eq!(fs::remove_file(mount.path("file")).unwrap_err().raw_os_error(), read_only);
     mount.end().says(&["role `read`"]);
 }
+
+#[test]
+fn a_file_that_would_be_too_large_is_refused_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(1);
+    let mount = MountedFiles::begin(&cluster, "mnt", &["--chunk-size", "64KiB"]);
+    // 65,536 chunks of 64 KiB are 4 GiB.
+    let file = File::create(mount.path("file")).unwrap();
+    let too_large = Some(Errno::FBIG.raw_os_error());
+    assert_eq!(file.set_len((4 << 30) + 1).unwrap_err().raw_os_error(), too_large);
+    let written = std::os::unix::fs::FileExt::write_at(&file, b"x", 4 << 30);
+    assert_eq!(written.unwrap_err().raw_os_error(), too_large);
+    file.set_len(10).unwrap();
+    drop(file);
+    assert_eq!(fs::metadata(mount.path("file")).unwrap().len(), 10);
+}
