@@ -104,6 +104,11 @@ pub enum Event {
         /// Size of the object.
         size_bytes: u64,
     },
+    /// An object is no longer held, and nothing will need it again: it is evicted as soon as no task needs it.
+    Discard {
+        /// The object.
+        object: ObjectId,
+    },
     /// An object is no longer held, and may be evicted.
     Release {
         /// The object.

@@ -149,6 +149,8 @@ pub struct Node {
     under_way: usize,
     /// Fetches under way that another process delivers of its own accord.
     given: BTreeSet<ObjectId>,
+    /// Objects that stay only because tasks need them.
+    unwanted: BTreeSet<ObjectId>,
     max_fetches: usize,
 }
 
@@ -183,6 +185,7 @@ impl Node {
             to_fetch: VecDeque::new(),
             under_way: 0,
             given: BTreeSet::new(),
+            unwanted: BTreeSet::new(),
             max_fetches,
         }
     }
@@ -221,6 +224,13 @@ impl Node {
             Event::Given { object, is_here } => self.given(object, is_here, effects),
             Event::FoundHeld { object, size_bytes } => self.found_held(object, size_bytes),
             Event::Release { object } => self.release(object, effects),
+            Event::Discard { object } => {
+                self.unwanted.insert(object);
+                self.release(object, effects);
+                if !self.space.is_known(object) {
+                    self.unwanted.remove(&object);
+                }
+            }
             Event::Produced { task, object, size_bytes } => self.produced(task, object, size_bytes, effects),
             Event::FreeSpace { bytes, inodes } => self.free_space(bytes, inodes),
         }
@@ -442,6 +452,7 @@ impl Node {
         }
         self.lost_hold(object, "it was damaged", effects);
         self.space.remove(object);
+        self.unwanted.remove(&object);
         let (mut waiting, mut size_bytes) = (Vec::new(), 0);
         for (task, entry) in &mut self.tasks {
             let missing = match entry.state {
@@ -523,9 +534,9 @@ impl Node {
         entry
     }
 
-    /// Without caching, evicts an object as soon as it is idle.
+    /// Evicts an object that is idle, without caching or if nothing will need it again.
     fn drop_unless_cached(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
-        if !self.caching && self.space.is_idle(object) {
+        if self.space.is_idle(object) && (self.unwanted.remove(&object) || !self.caching) {
             self.space.remove(object);
             effects.push(Effect::Evict { object });
         }

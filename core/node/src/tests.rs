@@ -70,7 +70,7 @@ enum Step {
     Hold { n: u8 },
     Expect { n: u8 },
     Give { which: u8, is_here: bool },
-    Release { n: u8 },
+    Release { n: u8, is_wanted: bool },
     Produce { which: u8, n: u8 },
 }
 
@@ -90,7 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..10).prop_map(|n| Step::Hold { n }),
         2 => (0u8..10).prop_map(|n| Step::Expect { n }),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, is_here)| Step::Give { which, is_here }),
-        1 => (0u8..12).prop_map(|n| Step::Release { n }),
+        1 => (0u8..12, any::<bool>()).prop_map(|(n, is_wanted)| Step::Release { n, is_wanted }),
         2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
     ]
 }
@@ -281,9 +281,10 @@ impl World {
                 let Some(object) = self.giving.iter().nth(usize::from(*which) % count).copied() else { return };
                 self.give(object, *is_here);
             }
-            Step::Release { n } => {
-                self.held.remove(&id(*n));
-                self.run(Event::Release { object: id(*n) });
+            Step::Release { n, is_wanted } => {
+                let object = id(*n);
+                self.held.remove(&object);
+                self.run(if *is_wanted { Event::Release { object } } else { Event::Discard { object } });
             }
             Step::Produce { which, n } => {
                 let Some(task) = pick(&self.running, *which) else { return };

@@ -71,7 +71,7 @@ impl ExecutorCore {
     /// A chunk is no longer held.
     pub fn release_chunk(&mut self, object: ObjectId) {
         self.chunks.remove(&object);
-        self.events.push_back(Event::Release { object });
+        self.events.push_back(Event::Discard { object });
         self.settle();
     }
 

@@ -69,6 +69,7 @@ impl Node {
     /// Makes room for an object, and holds it. Returns true if the object must be fetched: it was not known, and there
     /// is room.
     fn book(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) -> bool {
+        self.unwanted.remove(&object);
         if self.space.is_known(object) {
             self.space.hold(object);
             if self.space.is_here(object) {

@@ -26,6 +26,24 @@ fn what_is_held_stays_until_it_is_released() {
 }
 
 #[test]
+fn what_nothing_will_need_again_is_evicted_as_soon_as_no_task_needs_it() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    for n in [1, 2] {
+        node.run(Event::Hold { object: id(n), size_bytes: 10 });
+        node.fetched_here(n);
+    }
+    node.assign(1, &[(2, 10)]);
+    assert_eq!(node.run(Event::Discard { object: id(1) }), [Effect::Evict { object: id(1) }]);
+    assert_eq!(node.run(Event::Discard { object: id(2) }), [], "a task reads it");
+    assert_eq!(node.run(Event::Ended { task: task(1) }), [Effect::Evict { object: id(2) }]);
+    // An object that is held again is an object like others.
+    assert_eq!(node.run(Event::Discard { object: id(3) }), []);
+    node.run(Event::Hold { object: id(3), size_bytes: 10 });
+    node.fetched_here(3);
+    assert_eq!(node.run(Event::Release { object: id(3) }), []);
+}
+
+#[test]
 fn what_another_process_wants_here_is_held_when_a_task_has_fetched_it() {
     let mut node = node(EvictionPolicy::Lru, true);
     assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
