@@ -13,6 +13,8 @@ use crate::error::CliError;
 
 /// The line that a process prints when it is ready. Lines before it are messages for the user.
 pub(crate) const READY: &str = "ready";
+/// The folder in a cluster's folder through which its executors share the state of what they emulate.
+pub(crate) const EMULATED: &str = "emulated";
 /// Number of attempts to remove a folder to which other processes write.
 const REMOVE_TRIES: usize = 100;
 /// Time between two attempts to remove a folder.
@@ -56,10 +58,11 @@ pub(crate) fn host_name() -> String {
 }
 
 /// Refuses a folder that is to be removed at the end, but has other content than the access file of the cluster.
-/// Executors of the same cluster may have begun their folders in it, `n1`, `n2` and so on.
+/// Executors of the same cluster may have begun their folders in it: `n1`, `n2` and so on, and [`EMULATED`].
 pub(crate) fn refuse_used(folder: &Path, access: &Path) -> Result<(), CliError> {
     let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
-    let is_of_executor = |name: &str| name.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
+    let is_of_executor =
+        |name: &str| name == EMULATED || name.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
     let is_own = |entry: &DirEntry| entry.path() == access || entry.file_name().to_str().is_some_and(is_of_executor);
     match entries.find(|entry| !entry.as_ref().is_ok_and(is_own)) {
         None => Ok(()),
@@ -80,4 +83,21 @@ pub(crate) async fn remove_folder(folder: &Path) {
         }
     }
     tracing::warn!("cannot remove {}", folder.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_executors_have_begun_in_a_folder_is_not_the_content_of_a_user() {
+        for (name, is_refused) in
+            [("access.toml", false), ("n1", false), ("n12", false), (EMULATED, false), ("n", true), ("notes", true)]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            assert_eq!(refuse_used(folder.path(), &folder.path().join("access.toml")).is_err(), is_refused, "{name}");
+        }
+        assert!(refuse_used(Path::new("/nowhere"), Path::new("/nowhere/access.toml")).is_ok());
+    }
 }

@@ -28,7 +28,7 @@ use crate::interrupt::interrupted;
 use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
 use crate::network_args::NetworkArgs;
 use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
-use crate::own_process::{READY, host_name, own_path, refuse_used, remove_folder};
+use crate::own_process::{EMULATED, READY, host_name, own_path, refuse_used, remove_folder};
 use crate::print::{PrintError, out, say};
 use crate::{detach, show};
 
@@ -340,7 +340,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         },
         emulation: args.node.emulate,
         // Executors of one cluster on one machine share the emulated limits; all of them have this access file.
-        emulation_folder: cluster.folder().join("emulated"),
+        emulation_folder: cluster.folder().join(EMULATED),
         folder: folder.clone(),
         io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
         eyas: own_path()?.into(),
