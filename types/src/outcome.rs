@@ -396,6 +396,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_and_what_was_printed_are_told_apart() {
+        for (answer, printed) in [("", ""), ("answer", ""), ("", "printed"), ("answer", "printed")] {
+            let stdout = call_output(answer.into(), printed.as_bytes());
+            assert_eq!(split_call_output(&stdout), (answer.as_bytes(), printed.as_bytes()));
+        }
+        for stdout in [&b""[..], b"short", &[0xff; 20]] {
+            assert!(split_call_output(stdout).0.is_empty(), "no call has this output");
+        }
+    }
+
+    #[test]
     fn reads_of_earlier_versions_are_decoded() {
         let amount = |count| Amount { count, bytes: count * 1000 };
         let mut reads = Reads { local: amount(1), peer: amount(2), persistent: amount(3), files: FileReads::default() };
