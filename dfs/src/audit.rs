@@ -23,6 +23,14 @@ use crate::protocol::ToPeer;
 // Short in tests, so that they run into audits.
 const AUDIT_EVERY: Duration = if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_secs(600) };
 
+/// Shortest pause between two audits, when nodes ask for them.
+const AUDITS_APART: Duration = Duration::from_secs(2);
+
+/// Chunks that a client has left when its connection ended are deleted after this time, if no file has them: the client
+/// may have given them to a file just before, or may connect again.
+// Short in tests, so that they can wait for it.
+const LEFT_PATIENCE: Duration = if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_secs(20) };
+
 /// Number of files that are audited in one step.
 const FILES_TOGETHER: usize = 64;
 
@@ -42,6 +50,8 @@ const SCRUB_BYTES_PER_S: f64 = (32 << 20) as f64;
 #[derive(Default)]
 pub(crate) struct Auditors {
     last: BTreeMap<NodeId, Instant>,
+    /// When each leader had completed the audit before its last one.
+    before_last: BTreeMap<NodeId, Instant>,
     /// The time since when all members have been auditing without interruption.
     all_since: Option<Instant>,
 }
@@ -49,7 +59,14 @@ pub(crate) struct Auditors {
 impl Auditors {
     /// A leader has audited all its files.
     pub fn heard(&mut self, leader: NodeId, now: Instant) {
-        self.last.insert(leader, now);
+        if let Some(before) = self.last.insert(leader, now) {
+            self.before_last.insert(leader, before);
+        }
+    }
+
+    /// Whether each of these members has begun and completed an audit since a moment.
+    pub fn have_audited_since(&self, members: &BTreeSet<NodeId>, moment: Instant) -> bool {
+        members.iter().all(|node| self.before_last.get(node).is_some_and(|before| *before >= moment))
     }
 
     /// The time since when all of these members have been auditing without interruption; `None` if one of them is not.
@@ -65,7 +82,14 @@ impl Auditors {
 /// Audits all files that this node leads, again and again, and deletes chunks that belong to no file.
 pub(crate) async fn audit(shared: Arc<NodeShared>) {
     loop {
-        sleep(AUDIT_EVERY).await;
+        let soon = async {
+            sleep(AUDITS_APART).await;
+            shared.audit_soon.notified().await;
+        };
+        tokio::select! {
+            () = sleep(AUDIT_EVERY) => {}
+            () = soon => {}
+        }
         let Some(view) = shared.settled_view() else { continue };
         let ring = Ring::new(&view);
         let led = (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node);
@@ -92,6 +116,30 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
         }
         shared.chunks.drop(&stale);
         shared.chunks.drop_damaged_before(Instant::now() - MAX_UNAUDITED);
+    }
+}
+
+/// Deletes chunks of clients that have gone, once all leaders have audited since and none has asked for them. Asks the
+/// leaders to do so.
+pub(crate) fn reclaim(shared: &NodeShared) {
+    let Some(view) = shared.settled_view() else { return };
+    let now = Instant::now();
+    let left = shared.chunks.left_before(now.checked_sub(LEFT_PATIENCE).unwrap_or(now));
+    if left.is_empty() {
+        return;
+    }
+    let is_over = |since: &Instant| shared.auditors().have_audited_since(&view.members, *since + LEFT_PATIENCE);
+    let (over, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, since)| is_over(since));
+    if !over.is_empty() {
+        let over: Vec<ObjectId> = over.into_iter().map(|(object, _)| object).collect();
+        tracing::info!(count = over.len(), "deleted chunks that a client has left and that belong to no file");
+        shared.chunks.discard(&over);
+    }
+    if !rest.is_empty() {
+        shared.audit_soon.notify_one();
+        for member in view.members.iter().filter(|member| **member != shared.node) {
+            shared.send(*member, ToPeer::AuditSoon);
+        }
     }
 }
 
@@ -157,7 +205,7 @@ fn files_from(records: &impl Records, partition: u16, from: String) -> (Vec<(Fil
 }
 
 /// The nodes of a file's replicas, with their chunks.
-fn holders(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
+pub(crate) fn holders(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let mut holders = BTreeMap::<_, Vec<_>>::new();
     for chunk in record.needed_chunks() {
         for node in &chunk.replicas {
@@ -204,6 +252,11 @@ mod tests {
         assert_eq!(auditors.all_since(&members, at(4)), None);
         auditors.heard(NodeId(2), at(5));
         assert_eq!(auditors.all_since(&members, at(5)), Some(at(5)), "it begins anew");
+        // The audit that was completed at 4 may have begun before 4.
+        auditors.heard(NodeId(1), at(6));
+        assert!(!auditors.have_audited_since(&members, at(4)), "the second leader has completed one");
+        auditors.heard(NodeId(2), at(6));
+        assert!(auditors.have_audited_since(&members, at(4)) && !auditors.have_audited_since(&members, at(5)));
     }
 
     #[tokio::test]

@@ -71,18 +71,31 @@ pub(crate) struct NodeChunks {
     server: Arc<PeerServer>,
     room: Arc<dyn ChunkSpace>,
     own: Mutex<HashMap<ObjectId, OwnedChunk>>,
+    /// Chunks of clients whose connections have ended, and when.
+    left: Mutex<HashMap<ObjectId, Instant>>,
     durable: DurableChunks,
 }
+
+/// Maximum number of chunks of clients that have gone. Further ones are deleted after a day.
+const MAX_LEFT: usize = 1 << 17;
 
 struct OwnedChunk {
     chunk: OwnChunk,
     /// The time when the leader of its file last asked for it.
     last_audited: Instant,
+    /// Whether a file has it, as far as this is known. One that was there when the node started counts as such.
+    is_of_file: bool,
 }
 
 impl OwnedChunk {
     fn audited_now(chunk: OwnChunk) -> Self {
-        OwnedChunk { chunk, last_audited: Instant::now() }
+        OwnedChunk { chunk, last_audited: Instant::now(), is_of_file: true }
+    }
+
+    /// A chunk that has just come. `before` is what is known of it if it was here.
+    fn stored(chunk: OwnChunk, before: Option<&OwnedChunk>) -> Self {
+        let is_of_file = before.is_some_and(|before| before.is_of_file);
+        OwnedChunk { is_of_file, ..OwnedChunk::audited_now(chunk) }
     }
 }
 
@@ -126,7 +139,8 @@ impl NodeChunks {
             ..PeerLimits::default()
         });
         let durable = DurableChunks::start(database.clone(), store.clone())?;
-        Ok(NodeChunks { database, store, peers, replicating, server, room, own, durable })
+        let left = Mutex::default();
+        Ok(NodeChunks { database, store, peers, replicating, server, room, own, left, durable })
     }
 
     /// The folder of the store.
@@ -220,7 +234,46 @@ impl NodeChunks {
     pub(super) fn mark_audited(&self, object: ObjectId) -> bool {
         let mut own = self.own();
         let own = own.get_mut(&object).filter(|_| self.store.contains(object));
-        own.map(|own| own.last_audited = Instant::now()).is_some()
+        own.map(|own| (own.last_audited, own.is_of_file) = (Instant::now(), true)).is_some()
+    }
+
+    /// A client still needs a chunk for a file that has not appeared.
+    pub(super) fn renew(&self, object: ObjectId) {
+        if let Some(own) = self.own().get_mut(&object) {
+            own.last_audited = Instant::now();
+        }
+    }
+
+    /// The connection of the client that has stored these chunks has ended. Those of files need no attention.
+    pub fn left(&self, objects: impl IntoIterator<Item = ObjectId>) {
+        let is_of_file = |object: &ObjectId| self.own().get(object).is_some_and(|own| own.is_of_file);
+        let (mut left, now) = (self.left_chunks(), Instant::now());
+        for object in objects.into_iter().filter(|object| !is_of_file(object)) {
+            if left.len() < MAX_LEFT {
+                left.insert(object, now);
+            }
+        }
+    }
+
+    /// The chunks that clients have left before `moment`, and when. Those that are gone, or that a file has, are
+    /// forgotten.
+    pub fn left_before(&self, moment: Instant) -> Vec<(ObjectId, Instant)> {
+        let mut left = self.left_chunks();
+        let is_free = |object: &ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
+        left.retain(|object, since| *since >= moment || is_free(object));
+        left.iter().filter(|(_, since)| **since < moment).map(|(object, since)| (*object, *since)).collect()
+    }
+
+    fn left_chunks(&self) -> MutexGuard<'_, HashMap<ObjectId, Instant>> {
+        // No update of the map can panic half-way.
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Deletes those of these chunks that no leader has asked for: the file that they were for will not appear.
+    pub fn discard(&self, objects: &[ObjectId]) {
+        let is_free = |object: &&ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
+        let free: Vec<ObjectId> = objects.iter().filter(is_free).copied().collect();
+        self.drop(&free);
     }
 
     /// Verifies a chunk in the store and records it as this node's own.
@@ -333,7 +386,9 @@ impl NodeChunks {
         let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
         self.database.own(&[(wanted.object, chunk)]);
         self.store.mark_irreplaceable([wanted.object]);
-        self.own().insert(wanted.object, OwnedChunk::audited_now(chunk));
+        let mut own = self.own();
+        let stored = OwnedChunk::stored(chunk, own.get(&wanted.object));
+        own.insert(wanted.object, stored);
     }
 
     fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, OwnedChunk>> {

@@ -21,7 +21,7 @@ use eyas_wire::Role;
 use eyas_wire::executor::FilesPlace;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
@@ -122,6 +122,8 @@ pub(crate) struct NodeShared {
     pub room: Arc<dyn ChunkSpace>,
     neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
     auditors: Mutex<Auditors>,
+    /// A node asks for an audit.
+    pub audit_soon: Notify,
 }
 
 impl Site {
@@ -217,6 +219,7 @@ impl DfsNode {
             room,
             neighbours,
             auditors: Mutex::default(),
+            audit_soon: Notify::new(),
         });
         let ring = eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
         let shell = NodeEffects { shared: shared.clone(), runtime: Handle::current() };
@@ -474,6 +477,7 @@ async fn keep_told(shared: Arc<NodeShared>) {
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || syncing.database.sync()).await {
             tracing::warn!(%error, "cannot make the list of this node's chunks durable");
         }
+        audit::reclaim(&shared);
         shared.gossip.tell_free(shared.room.free_bytes()).await;
     }
 }

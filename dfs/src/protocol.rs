@@ -137,6 +137,9 @@ pub(crate) enum RequestBody {
     /// Store a chunk whose content the client has handed over in the node's store with this number. Answered by
     /// [`ResponseBody::Stored`]. `is_durable` is as in [`Store`](RequestBody::Store).
     Take { number: u128, object: ObjectId, size_bytes: u64, checksum: u64, is_durable: bool },
+    /// Delete those of these chunks that came over this connection and that no leader has asked for: their file will
+    /// not appear. Answered by [`ResponseBody::Discarded`].
+    Discard { objects: Vec<ObjectId> },
 }
 
 /// Which chunks to cut off an object.
@@ -235,6 +238,7 @@ pub(crate) enum ResponseBody {
     Cut(Result<CutPart, CutFailure>),
     /// `None` if the node cannot say it.
     StoreFolder(Option<StoreFolder>),
+    Discarded,
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the chunk.
@@ -296,6 +300,9 @@ pub(crate) enum ToPeer {
     Audit { name: FileName, objects: Vec<ObjectId> },
     /// The sender has audited all files that it leads.
     Audited,
+    /// The sender has chunks of clients that have gone. The receiver is to audit soon, so that the sender learns which
+    /// of them belong to no file.
+    AuditSoon,
     /// The chunks of an audit that the sender does not have.
     Missing { name: FileName, objects: Vec<ObjectId> },
     /// Chunks of a file that the sender leads, for which it knows no good replica.

@@ -27,6 +27,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
         RequestBody::Take { .. } | RequestBody::Derive(_) | RequestBody::Cut(_) => false,
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
+        RequestBody::Discard { .. } => false,
     }
 }
 
@@ -45,6 +46,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Store { .. }
         | RequestBody::StoreAll { .. }
         | RequestBody::Take { .. }
+        | RequestBody::Discard { .. }
         | RequestBody::Sync { .. } => !scope.folders.is_empty(),
         RequestBody::Bad { name, .. } => scope.reads(name),
         RequestBody::Run { run, request } => {

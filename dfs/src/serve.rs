@@ -1,19 +1,21 @@
 //! Serves the connections of clients and of other nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
 use eyas_types::access::Principal;
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::{FileName, NodeId};
 use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, block_in_place};
 
+use crate::audit::holders;
 use crate::change_log::LoggedChange;
 use crate::chunks::{ChunkError, ChunkSpec};
 use crate::client::StoreFolder;
@@ -83,6 +85,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
                     }
                 }
                 (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
+                (ToPeer::AuditSoon, Some(_)) => shared.audit_soon.notify_one(),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
                     shared.tell(Event::BadReplicas { name, objects, node });
                 }
@@ -127,6 +130,8 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
     let mut serving = JoinSet::new();
     serving.spawn(async move { drop(send.await) });
     let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
+    let stored = Arc::<StoredChunks>::default();
+    let _leaves = LeavesChunks(shared.clone(), stored.clone());
     loop {
         let asked = tokio::select! {
             asked = reader.next() => asked?,
@@ -152,7 +157,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             // The semaphore is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let (shared, outbox) = (shared.clone(), outbox.clone());
-            let client = Client { shared, outbox, number, door, holder: shown.clone() };
+            let client = Client { shared, outbox, number, door, holder: shown.clone(), stored: Arc::clone(&stored) };
             let is_storing = matches!(
                 what,
                 RequestBody::Store { .. }
@@ -184,6 +189,44 @@ struct Client {
     door: FilesDoor,
     /// The key or the job of the session, for the audit log.
     holder: Arc<str>,
+    stored: Arc<StoredChunks>,
+}
+
+/// Chunks that came over a connection, as far as no file is known to have them. Only their client may discard them.
+#[derive(Default)]
+struct StoredChunks(Mutex<BTreeSet<ObjectId>>);
+
+/// When the connection of a client has ended, nobody can say any longer which file its chunks are for.
+struct LeavesChunks(Arc<NodeShared>, Arc<StoredChunks>);
+
+impl Drop for LeavesChunks {
+    fn drop(&mut self) {
+        self.0.chunks.left(std::mem::take(&mut *self.1.lock()));
+    }
+}
+
+/// Maximum number of chunks of a connection that can be discarded. When it is reached, all of them are forgotten: those
+/// that belong to no file are deleted after a day.
+const MAX_DISCARDABLE: usize = 1 << 16;
+
+impl StoredChunks {
+    fn add(&self, object: ObjectId) {
+        let mut stored = self.lock();
+        if stored.len() >= MAX_DISCARDABLE {
+            stored.clear();
+        }
+        stored.insert(object);
+    }
+
+    fn take(&self, objects: Vec<ObjectId>) -> Vec<ObjectId> {
+        let mut stored = self.lock();
+        objects.into_iter().filter(|object| stored.remove(object)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+        // No change of the set panics half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Client {
@@ -196,6 +239,7 @@ impl Client {
             }
             RequestBody::OperateAll(operations) => ResponseBody::OperatedAll(self.operate(operations).await),
             RequestBody::Store { object, size_bytes, checksum, from, is_durable } => {
+                self.stored.add(object);
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
                 if stored.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
@@ -203,6 +247,7 @@ impl Client {
                 ResponseBody::Stored { failure: stored.err().map(|error| error.to_string()) }
             }
             RequestBody::Take { number, object, size_bytes, checksum, is_durable } => {
+                self.stored.add(object);
                 let taken = self.shared.chunks.take_over(number, ChunkSpec { object, size_bytes, checksum }).await;
                 if taken.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
@@ -210,7 +255,12 @@ impl Client {
                 ResponseBody::Stored { failure: taken.err().map(|error| error.to_string()) }
             }
             RequestBody::StoreAll { chunks, is_durable } => {
+                chunks.iter().for_each(|chunk| self.stored.add(chunk.object));
                 ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
+            }
+            RequestBody::Discard { objects } => {
+                self.shared.chunks.discard(&self.stored.take(objects));
+                ResponseBody::Discarded
             }
             RequestBody::Derive(derived) => ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await),
             RequestBody::StoreFolder => {
@@ -252,11 +302,17 @@ impl Client {
         }
         let (count, (all, answered)) = (operations.len(), oneshot::channel());
         let changes: Vec<_> = operations.iter().map(LoggedChange::of).collect();
+        let claims: Vec<_> = operations.iter().map(claim).collect();
         let is_busy =
             matches!(self.shared.told.try_send(RingInput::Asked(operations, all)), Err(TrySendError::Full(_)));
         match answered.await {
             Ok(answers) => {
                 let done = changes.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
+                for (claim, _) in claims.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
+                    if let Some((name, holders)) = claim {
+                        self.claim(&name, holders).await;
+                    }
+                }
                 for change in done.filter_map(|(change, _)| change) {
                     self.shared.changes.add(&self.holder, self.door, change);
                 }
@@ -265,6 +321,17 @@ impl Client {
             Err(_) if is_busy => vec![Err(Refusal::Busy); count],
             // The node has left the file system; other nodes lead in another view.
             Err(_) => vec![Err(Refusal::OtherView { view: 0 }); count],
+        }
+    }
+
+    /// Tells the nodes of a file's chunks that a file has them. A lost message does no harm: the next audit says so, too.
+    async fn claim(&self, name: &FileName, holders: BTreeMap<NodeId, Vec<ObjectId>>) {
+        for (node, objects) in holders {
+            if node == self.shared.node {
+                self.shared.chunks.audited(&objects).await;
+            } else {
+                self.shared.send(node, ToPeer::Audit { name: name.clone(), objects });
+            }
         }
     }
 
@@ -306,5 +373,15 @@ impl Client {
     /// Sends an answer. Returns whether the client is still connected.
     async fn reply(&self, reply: ResponseBody) -> bool {
         self.outbox.put(vec![NodeResponse { number: self.number, reply }]).await.is_ok()
+    }
+}
+
+/// The nodes of the chunks that a file has after an operation, if that gives it new ones.
+fn claim(operation: &FileOperation) -> Option<(FileName, BTreeMap<NodeId, Vec<ObjectId>>)> {
+    match operation {
+        FileOperation::Create { name, record } | FileOperation::Replace { name, record, .. } => {
+            Some((name.clone(), holders(record)))
+        }
+        _ => None,
     }
 }

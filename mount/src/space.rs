@@ -41,8 +41,23 @@ impl ClusterSpace {
     }
 }
 
+/// Number of bytes that can be written, when each is stored on this number of nodes with these free bytes.
+fn writable(mut free: Vec<u64>, replicas: u64) -> u64 {
+    free.sort_unstable_by(|one, other| other.cmp(one));
+    let all: u64 = free.iter().sum();
+    // A node stores each byte once at most: what the largest ones have beyond the rest is of no use.
+    let (mut rest, mut left) = (all, replicas);
+    for most in free {
+        if left <= 1 || most <= rest / left {
+            break;
+        }
+        (rest, left) = (rest - most, left - 1);
+    }
+    rest / left.max(1)
+}
+
 impl Mounted {
-    /// The space of all nodes that answer. Replicas count as often as they are stored.
+    /// The space of all nodes that answer, as files with the replicas of this mount use it.
     pub async fn space(&self) -> Result<ClusterSpace, MountFailure> {
         let known = self.known_space.0.lock().ok().and_then(|known| *known);
         if let Some((space, at)) = known
@@ -50,20 +65,44 @@ impl Mounted {
         {
             return Ok(space);
         }
-        let (mut space, mut asked) = (ClusterSpace { used_bytes: 0, free_bytes: 0 }, JoinSet::new());
+        let (mut used_bytes, mut free, mut asked) = (0, Vec::new(), JoinSet::new());
         for member in self.namespace.dfs.membership().await?.alive {
             let files = self.namespace.dfs.clone();
             asked.spawn(async move { files.usage(&member).await });
         }
         while let Some(Ok(usage)) = asked.join_next().await {
             if let Ok(usage) = usage {
-                space.used_bytes += usage.bytes;
-                space.free_bytes += usage.free_bytes;
+                used_bytes += usage.bytes;
+                free.push(usage.free_bytes);
             }
         }
+        let replicas = u64::from(self.replication).clamp(1, free.len().max(1) as u64);
+        let space = ClusterSpace { used_bytes: used_bytes / replicas, free_bytes: writable(free, replicas) };
         if let Ok(mut known) = self.known_space.0.lock() {
             *known = Some((space, Instant::now()));
         }
         Ok(space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::writable;
+
+    #[test]
+    fn what_can_be_written_counts_each_byte_once() {
+        for (free, replicas, expected) in [
+            (&[][..], 1, 0),
+            (&[10, 20, 30], 1, 60),
+            (&[30, 30, 30], 3, 30),
+            (&[10, 20, 30], 3, 10),
+            (&[10, 20, 30], 2, 30),
+            (&[1, 2, 100], 2, 3),
+            (&[0, 100], 2, 0),
+            (&[50, 60, 1, 1], 2, 52),
+            (&[10, 10, 10, 10, 10], 3, 16),
+        ] {
+            assert_eq!(writable(free.to_vec(), replicas), expected, "{free:?}");
+        }
     }
 }

@@ -57,7 +57,11 @@ impl NodeChunks {
         };
         if recorded.is_ok() {
             self.store.mark_irreplaceable(entries.iter().map(|(object, _)| *object));
-            self.own().extend(entries.iter().map(|(object, own)| (*object, OwnedChunk::audited_now(*own))));
+            let mut own = self.own();
+            for (object, chunk) in &entries {
+                let stored = OwnedChunk::stored(*chunk, own.get(object));
+                own.insert(*object, stored);
+            }
         }
         let mut arrived = Vec::with_capacity(written.len());
         for (place, reservation, _) in written {
@@ -117,7 +121,7 @@ impl NodeChunks {
             return Err(Arc::new(ChunkError::NotHere));
         }
         // The client still needs them for a file that has not appeared.
-        objects.iter().for_each(|object| _ = self.mark_audited(*object));
+        objects.iter().for_each(|object| self.renew(*object));
         self.durable.sync(entries).await
     }
 

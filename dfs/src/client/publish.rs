@@ -77,7 +77,12 @@ impl HiddenFile {
         if makes_parents {
             files.make_parents(&name).await?;
         }
-        files.create_within_quota(&name, record).await
+        let objects = record.chunks.iter().map(|chunk| chunk.object).collect();
+        let created = files.create_within_quota(&name, record).await;
+        if created.as_ref().is_err_and(|error| matches!(error.kind, FilesErrorKind::Exists | FilesErrorKind::Quota)) {
+            files.discard(objects).await;
+        }
+        created
     }
 
     /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use eyas_blocks::format::{Cutter, Ending};
 use eyas_ring::{FileAnswer, FileOperation};
 use eyas_store::Checksum;
+use eyas_types::ObjectId;
 use eyas_types::dfs::{
     Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS,
 };
@@ -19,6 +20,7 @@ use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::publish::HiddenFile;
 use crate::client::replicas::OutgoingChunk;
 use crate::client::{Creation, DfsClient, File, FolderUsage, unexpected};
+use crate::protocol::RequestBody;
 
 /// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;
@@ -69,6 +71,9 @@ pub(super) struct FileDraft<'a> {
     /// Bytes that the content replaces, which quotas do not count twice.
     pub replaced_bytes: u64,
 }
+
+/// Chunks that are being stored, with their places in the file.
+type Storing = JoinSet<(usize, Result<Chunk, FilesError>)>;
 
 /// A piece of the source.
 enum Piece {
@@ -130,8 +135,16 @@ impl DfsClient {
             return Err(too_many_chunks(name));
         }
         let mut chunks = Vec::with_capacity(pieces.len());
+        let mut objects = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            chunks.push(self.store(id, piece, replication, is_durable).await?);
+            objects.push(Chunk::object_of(id, piece.len() as u64, Checksum::of(&piece).0));
+            match self.store(id, piece, replication, is_durable).await {
+                Ok(chunk) => chunks.push(chunk),
+                Err(error) => {
+                    self.discard(objects).await;
+                    return Err(error);
+                }
+            }
         }
         self.sync(draft, &chunks).await?;
         Ok(chunks)
@@ -240,6 +253,46 @@ impl DfsClient {
         source: impl Read + Send + 'static,
         begun: Vec<u8>,
         before: usize,
+        see: impl FnMut(u64),
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let mut under_way = JoinSet::new();
+        let mut objects = Vec::new();
+        let stored = self.store_pieces(draft, cutter, source, begun, (before, &mut objects, &mut under_way), see).await;
+        if stored.is_err() {
+            // Chunks that are still on their way would come after they were discarded.
+            while under_way.join_next().await.is_some() {}
+            self.discard(objects).await;
+        }
+        stored
+    }
+
+    /// Deletes chunks that this client has stored, as their file will not appear. Where a node does not answer, they
+    /// are deleted after a day.
+    pub(super) async fn discard(&self, objects: Vec<ObjectId>) {
+        if objects.is_empty() {
+            return;
+        }
+        let mut telling = JoinSet::new();
+        for member in self.known().members.values().copied() {
+            let (files, objects) = (self.clone(), objects.clone());
+            telling
+                .spawn(async move { files.0.calls.ask_once(member.address, RequestBody::Discard { objects }).await });
+        }
+        while let Some(told) = telling.join_next().await {
+            if let Ok(Err(error)) = told {
+                tracing::debug!("chunks of a file that was not written stay for a day: {error}");
+            }
+        }
+    }
+
+    /// Stores the pieces of a source. Notes their objects, and which are under way.
+    async fn store_pieces(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        source: impl Read + Send + 'static,
+        begun: Vec<u8>,
+        (before, objects, under_way): (usize, &mut Vec<ObjectId>, &mut Storing),
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
@@ -253,7 +306,7 @@ impl DfsClient {
                 let _ = sender.blocking_send(Piece::Failed(error));
             }
         });
-        let (mut chunks, mut under_way) = (Vec::<Option<Chunk>>::new(), JoinSet::new());
+        let mut chunks = Vec::<Option<Chunk>>::new();
         let mut stored_bytes = 0;
         loop {
             let is_full = under_way.len() >= CHUNKS_TOGETHER;
@@ -275,6 +328,7 @@ impl DfsClient {
                             return Err(too_many_chunks(name));
                         }
                         chunks.push(None);
+                        objects.push(Chunk::object_of(id, content.len() as u64, Checksum::of(&content).0));
                         let files = self.clone();
                         let store =
                             async move { (place, files.store(id, content, replication, is_durable).await) };

@@ -298,6 +298,77 @@ async fn damage_is_found_and_mended() {
     assert_eq!(content_of(&files, "/file").await, content);
 }
 
+/// A source that fails after some content.
+struct Broken(io::Cursor<Vec<u8>>);
+
+impl Read for Broken {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => Err(io::Error::other("the source has gone")),
+            read => Ok(read),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let is_empty = || cluster.nodes.iter().all(|node| node.store.is_empty());
+    for size in [1000, 1_000_000] {
+        let broken = Broken(io::Cursor::new(lines(size)));
+        let failed = files.write(&name("/broken"), broken, SMALL, |_| {}).await.unwrap_err();
+        assert_eq!(failed.kind, FilesErrorKind::Local);
+        eventually("nothing is left", async || is_empty()).await;
+    }
+    let csv = WriteOptions { format: Format::Csv, ..SMALL };
+    let content = [&lines(300_000)[..], b"\"open"].concat();
+    let failed = files.write(&name("/csv"), io::Cursor::new(content), csv, |_| {}).await.unwrap_err();
+    assert_eq!(failed.kind, FilesErrorKind::WrongFormat);
+    eventually("nothing is left", async || is_empty()).await;
+    // Of two that write one name, one is refused.
+    let twice = async |number: usize| write(&files, "/same", &lines(200_000 + number)).await.is_ok();
+    let written = tokio::join!(twice(1), twice(2));
+    assert!(written.0 != written.1, "{written:?}");
+    assert!(content_of(&files, "/same").await.len() > 200_000);
+    files.remove(&name("/same")).await.unwrap();
+    eventually("nothing is left", async || is_empty()).await;
+}
+
+/// A source that says when it was read, and then waits.
+struct Endless(io::Cursor<Vec<u8>>, mpsc::Sender<()>, mpsc::Receiver<()>);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        if read == 0 {
+            let _ = self.1.send(());
+            let _ = self.2.recv();
+        }
+        Ok(read)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let kept = write(&files, "/kept", &lines(300_000)).await.unwrap();
+    let (reached, reads) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
+    let writing = files.clone();
+    let put = tokio::spawn(async move { writing.write(&name("/broken"), source, SMALL, |_| {}).await });
+    tokio::task::spawn_blocking(move || reads.recv().unwrap()).await.unwrap();
+    let count = || cluster.nodes.iter().map(|node| node.store.len()).sum::<usize>();
+    eventually("chunks are stored", async || count() > 3 * kept.record.chunks.len()).await;
+    // As when its process is killed.
+    put.abort();
+    drop((put.await, end, files));
+    eventually("they are deleted", async || count() == 3 * kept.record.chunks.len()).await;
+    assert_eq!(content_of(&cluster.files().await, "/kept").await, lines(300_000));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_node_is_passed_over() {
     let mut cluster = Cluster::of(3).await;
