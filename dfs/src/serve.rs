@@ -324,7 +324,7 @@ impl Client {
         }
     }
 
-    /// Tells the nodes of a file's chunks that a file has them. A lost message does no harm: the next audit says so, too.
+    /// Tells the nodes of a file's chunks that a file has them. A lost message does no harm: the next audit says so.
     async fn claim(&self, name: &FileName, holders: BTreeMap<NodeId, Vec<ObjectId>>) {
         for (node, objects) in holders {
             if node == self.shared.node {
