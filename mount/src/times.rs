@@ -8,9 +8,9 @@ pub(crate) fn now_ns() -> u64 {
     nanoseconds(SystemTime::now())
 }
 
-/// Times before 1970 become 1970.
+/// The nearest time that a record can have: from 1970 to 2554.
 pub(crate) fn nanoseconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    eyas_types::dfs::nearest_ns(time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_nanos()))
 }
 
 pub(crate) fn system_time(nanoseconds: u64) -> SystemTime {
@@ -22,5 +22,23 @@ pub(crate) fn asked(time: TimeOrNow) -> u64 {
     match time {
         TimeOrNow::SpecificTime(time) => nanoseconds(time),
         TimeOrNow::Now => now_ns(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_records_cannot_have_become_the_nearest_ones() {
+        let years = |count: u64| Duration::from_secs(count * 365 * 24 * 3600);
+        let now = SystemTime::now();
+        for (time, expected) in [
+            (now, now),
+            (UNIX_EPOCH - years(10), UNIX_EPOCH),
+            (UNIX_EPOCH + years(700), UNIX_EPOCH + Duration::from_nanos(u64::MAX)),
+        ] {
+            assert_eq!(system_time(nanoseconds(time)), expected);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::object::Version;
 mod attributes;
 mod unsynced;
 
-pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota};
+pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota, nearest_ns};
 pub use unsynced::Unsynced;
 
 /// Longest name of a file: the bound of Linux on paths.

@@ -58,6 +58,12 @@ impl Attributes {
     }
 }
 
+/// The nearest time that [`Attributes`] can have, from 1970 to 2554, to one that is this many nanoseconds after 1970;
+/// `None` stands for any time before 1970.
+pub fn nearest_ns(since_1970: Option<u128>) -> u64 {
+    since_1970.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX))
+}
+
 /// The bits of [`Attributes::mode`].
 pub const MODE_BITS: u16 = 0o7777;
 

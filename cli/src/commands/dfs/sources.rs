@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use eyas_client::files::{Creation, SMALL_CHUNK_BYTES};
-use eyas_client::types::dfs::{FileName, Format, MODE_BITS};
+use eyas_client::types::dfs::{FileName, Format, MODE_BITS, nearest_ns};
 use eyas_store::name_of;
 
 use crate::error::CliError;
@@ -41,7 +41,7 @@ impl KeptAttributes {
     fn of(metadata: &Metadata) -> Self {
         let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let mode = (metadata.mode() & u32::from(MODE_BITS)) as u16;
-        KeptAttributes { mode, modified_ns: modified.map_or(0, |since| since.as_nanos() as u64) }
+        KeptAttributes { mode, modified_ns: nearest_ns(modified.map(|since| since.as_nanos())) }
     }
 
     /// With the permissions and the time of the source.
