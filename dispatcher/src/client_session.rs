@@ -59,7 +59,7 @@ impl Drop for Attachment {
 /// The state of a submission.
 enum Submission {
     None,
-    Begun(JobSpec),
+    Begun(Box<JobSpec>),
     /// The submission is refused, for this reason.
     Wrong(String),
     Withdrawn,
@@ -159,7 +159,7 @@ impl Client {
         match request {
             FromClient::Submit { name, templates, reuse, broadcast, distribution, tasks } => {
                 let spec = JobSpec { name, templates, reuse, broadcast, distribution, ..JobSpec::default() };
-                self.submission = Submission::Begun(spec);
+                self.submission = Submission::Begun(Box::new(spec));
                 self.build(inbox, move |spec| spec.expect(tasks)).await
             }
             FromClient::Objects(objects) => self.build(inbox, |spec| spec.push_objects(objects)).await,
@@ -267,7 +267,7 @@ impl Client {
         match std::mem::replace(&mut self.submission, Submission::None) {
             Submission::Begun(spec) => {
                 let (reply, answer) = oneshot::channel();
-                self.ask(CoreMessage::Submitted { spec: Box::new(spec), reply }, answer).await.unwrap_or_else(stopping)
+                self.ask(CoreMessage::Submitted { spec, reply }, answer).await.unwrap_or_else(stopping)
             }
             Submission::Wrong(why) => ToClient::Refused(why),
             Submission::Withdrawn => ToClient::Withdrawn,
