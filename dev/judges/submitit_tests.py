@@ -17,7 +17,7 @@ from workflow_systems import NotInstalled, ShimCluster, installed
 
 PACKAGES = ["submitit==1.5.4", "pytest==8.4.2"]
 #: Arrays of jobs and `scontrol requeue`, which eyas does not have; and tests that look at a local process.
-EXCLUDED = "array or requeuing or custom_checkpoint or local_job or killed or cancel or make_subprocess or load_submission"
+EXCLUDED = "array or requeuing or checkpoint or local_job or killed or cancel or subprocess or load_submission"
 
 
 def main() -> None:

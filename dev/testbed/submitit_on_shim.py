@@ -1,4 +1,4 @@
-"""A plugin of pytest: submitit's tests of local processes run as jobs of Slurm's commands, which are those of a shim."""
+"""A plugin of pytest: submitit's tests of local processes run as jobs of Slurm's commands, those of a shim."""
 
 from __future__ import annotations
 
