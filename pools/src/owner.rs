@@ -24,6 +24,8 @@ use crate::store::{self, PoolFolder};
 use crate::systems::{self, BatchReport, BatchSystem, Submission};
 
 mod answers;
+#[cfg(test)]
+mod tests;
 
 /// Requests of clients that wait for the owner.
 const MAX_WAITING: usize = 64;
@@ -137,6 +139,7 @@ impl PoolsHandle {
             told: Vec::new(),
             show,
             adding: BTreeSet::new(),
+            answers: Vec::new(),
         };
         // The owner writes files, so it has a thread of its own: a slow disk must not delay the dispatcher.
         let runtime = Handle::current();
@@ -224,6 +227,8 @@ struct Owner {
     show: watch::Sender<Vec<PoolView>>,
     /// Names of pools whose options are being tried.
     adding: BTreeSet<String>,
+    /// Answers to clients. They are sent when what they say is shown, and the dispatcher was told.
+    answers: Vec<(Reply, Result<ToClient, PoolsError>)>,
 }
 
 impl Owner {
@@ -241,6 +246,8 @@ impl Owner {
             let now_us = self.clock.now_us();
             let views = self.pools.values().map(|pool| pool.view(now_us, false)).collect();
             self.show.send_replace(views);
+            // A client may have gone away.
+            self.answers.drain(..).for_each(|(reply, answer)| _ = reply.send(answer));
             let due_us = self.next_due_us();
             let due = async {
                 match due_us {
@@ -340,7 +347,7 @@ impl Owner {
                     (Ok(_), Some(system)) => self.add(&name, *options, system),
                     (Ok(_), None) => Err(PoolsError::NoSuchPool(name)),
                 };
-                let _ = reply.send(added);
+                self.answers.push((reply, added));
             }
         }
     }

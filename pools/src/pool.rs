@@ -22,7 +22,7 @@ pub(crate) use requests::TRIED_MARK;
 mod hosts;
 mod requests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod views;
 
 /// A node is drained this long before its walltime ends, or a tenth of the walltime before, if that is shorter.

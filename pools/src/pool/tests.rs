@@ -48,7 +48,7 @@ struct World {
     folder: TempDir,
 }
 
-fn options(min_nodes: u32) -> PoolOptions {
+pub(crate) fn options(min_nodes: u32) -> PoolOptions {
     PoolOptions {
         system: "silent".into(),
         time_limit_us: 3_600 * SECOND_US,
