@@ -51,10 +51,15 @@ impl OnFake {
     fn start_dispatcher(&self, variables: &[(&str, &str)]) {
         let start = ["start", "dispatcher", "--cluster", "test", "--listen", "127.0.0.1:0", "--detach"];
         let mut dispatcher = self.0.command(&start);
-        let (programs, path) = (self.0.path("programs"), std::env::var("PATH").unwrap_or_default());
-        dispatcher.env("PATH", format!("{}:{path}", programs.display())).env("FAKE_BATCH", self.0.path("jobs"));
+        self.with_programs(&mut dispatcher);
         dispatcher.envs(variables.iter().copied());
         self.0.finish(dispatcher).exits(0);
+    }
+
+    /// Has a command find the programs of the batch system.
+    fn with_programs(&self, command: &mut Command) {
+        let (programs, path) = (self.0.path("programs"), std::env::var("PATH").unwrap_or_default());
+        command.env("PATH", format!("{}:{path}", programs.display())).env("FAKE_BATCH", self.0.path("jobs"));
     }
 
     /// From now on, this goes wrong with submissions.
@@ -261,4 +266,16 @@ fn functions_that_a_shell_exports_reach_the_tasks_of_a_pool() {
     let fake = OnFake::start(&[("BASH_FUNC_greet%%", "() {  echo hello; }")]);
     fake.add_one_node("local", "here", &["--start-command", "greet >&2"]);
     assert_eq!(fake.run(&["run", "--", "bash", "-c", "greet"]).exits(0).stdout, "hello\n");
+}
+
+#[test]
+fn a_dispatcher_in_a_job_whose_submission_is_not_answered_is_found_and_followed() {
+    let fake = OnFake::start(&[]);
+    fake.fails("lost");
+    let options = "--cpus 1 --max-nodes 1 --executor-option=--keep-free=10MB";
+    let words = ["run", "--pool", "slurm", "--dispatcher-in-job", "--pool-options", options, "--", "echo", "hello"];
+    let mut run = fake.0.command(&words);
+    fake.with_programs(&mut run);
+    assert_eq!(fake.0.finish(run).exits(0).stdout, "hello\n");
+    assert_eq!(fake.jobs().len(), 2, "the dispatcher and a node");
 }

@@ -75,7 +75,7 @@ impl Pool {
         let Some(request) = self.requests.get_mut(&number) else { return };
         match submission {
             Submission::Accepted(job) => {
-                request.is_unclear = false;
+                (request.is_unclear, request.unknown) = (false, 0);
                 request.phase = if request.present > 0 { RequestPhase::Running } else { RequestPhase::Pending };
                 if request.is_withdrawn {
                     actions.push(PoolAction::Withdraw(vec![job.clone()]));
@@ -113,6 +113,9 @@ impl Pool {
         actions: &mut Vec<PoolAction>,
     ) {
         let Some(request) = self.requests.get_mut(&number).filter(|request| request.is_unclear) else { return };
+        if answer.is_ok() {
+            self.states_failure = None;
+        }
         match answer {
             Ok(Some(job)) => {
                 self.note(now_us, format!("request {number} was submitted: it is job {}", job.id));

@@ -189,12 +189,15 @@ impl BatchSystem for Kubernetes {
         let jobs: Vec<KubeJob> = self.server.list(KubeResource::Jobs, ("labelSelector", &selector)).await?;
         let is_there = |job: &KubeMeta| job.name == name && job.deletion_timestamp.is_none();
         let Some(job) = jobs.into_iter().find(|job| is_there(&job.metadata)) else { return Ok(None) };
-        // Its Pods wait for the Secret, which may be missing.
-        let secret = manifest::secret(plan, &cluster, &name, &job.metadata.uid, &files(plan)?);
-        match self.server.create(KubeResource::Secrets, &secret, false).await {
-            Err(why) if !why.is_present() => Err(why.into()),
-            _ => Ok(Some(BatchJob { id: name, cluster: None, folder: plan.folder.clone() })),
+        // Its Pods wait for the Secret, which may be missing. Without an access file, it is only to be withdrawn.
+        if plan.access().exists() {
+            let secret = manifest::secret(plan, &cluster, &name, &job.metadata.uid, &files(plan)?);
+            match self.server.create(KubeResource::Secrets, &secret, false).await {
+                Err(why) if !why.is_present() => return Err(why.into()),
+                _ => {}
+            }
         }
+        Ok(Some(BatchJob { id: name, cluster: None, folder: plan.folder.clone() }))
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
