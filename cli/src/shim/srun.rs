@@ -325,8 +325,11 @@ fn copy_lines(from: impl Read, label: &str, mut to: Sink, is_error: bool) {
                 print::bytes_to_stderr(&line);
                 Ok(())
             }
-            // The reader has gone away: the process goes on without one.
-            Sink::Own => Ok(print::bytes(&line).unwrap_or_default()),
+            Sink::Own => {
+                // If the reader has gone away, the process goes on without one.
+                let _ = print::bytes(&line);
+                Ok(())
+            }
         };
         if let Err(why) = written {
             say!("srun: the output of task {} is cut off: {why}", label.trim_end_matches(": "));
