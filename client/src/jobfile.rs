@@ -109,6 +109,9 @@ pub struct TaskFields {
     pub retries: u32,
     /// Limit on captured output.
     pub capture: Option<Bytes>,
+    /// Limit on output that executors keep whole, until the job is released.
+    #[serde(skip)]
+    pub max_output: Option<u64>,
 }
 
 /// An input in a job file.
@@ -335,6 +338,9 @@ impl TaskFields {
         template.retries = self.retries;
         if let Some(capture) = self.capture {
             template.capture_bytes = capture.0;
+        }
+        if let (Some(max_output), Program::Command(_)) = (self.max_output, &template.program) {
+            template.keep_streams(max_output);
         }
         Ok(template)
     }

@@ -4,6 +4,7 @@
 mod oversight;
 pub(crate) mod procfs;
 mod spawn;
+pub(crate) mod spool;
 pub(crate) mod strays;
 pub(crate) mod worker;
 
@@ -11,10 +12,12 @@ use std::io::{self, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use eyas_types::task::STREAMS;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -23,6 +26,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use oversight::Oversight;
 use spawn::spawn;
+use spool::{Capture, Spool};
 
 use crate::resources::{MemoryExcess, RunLimits};
 
@@ -59,11 +63,12 @@ pub(crate) struct ProcessResult {
     pub stderr: CapturedOutput,
 }
 
-/// The beginning of an output stream, and the size of the rest.
+/// The beginning of an output stream, the size of the rest, and the whole stream if it was to be kept.
 #[derive(Debug, Default)]
 pub(crate) struct CapturedOutput {
     pub bytes: Vec<u8>,
     pub cut_bytes: u64,
+    pub spool: Option<Spool>,
 }
 
 /// Cancels, suspends and resumes a task from another thread, before or after its process has started.
@@ -137,13 +142,13 @@ impl ProcessControl {
 /// If the command could not be started.
 pub(crate) fn run(
     command: &Command,
-    capture_bytes: u64,
+    capture: impl Into<Capture>,
     timeout: Option<Duration>,
     control: &ProcessControl,
     marks: &[String],
     limits: &mut RunLimits<'_>,
 ) -> io::Result<ProcessResult> {
-    let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
+    let (mut streams, [stdout, stderr]) = Streams::new(&capture.into())?;
     let pid = spawn(command, None, stdout.as_fd(), stderr.as_fd(), limits.groups_to_enter(), limits.cores())?;
     limits.begin();
     let mut oversight = Oversight::new(pid, marks, control, limits);
@@ -215,11 +220,15 @@ struct Streams {
 impl Streams {
     /// The streams, and the ends that the process writes to. The caller keeps those open until the process has ended:
     /// otherwise each of them would wake the thread when the process closes it, before its end.
-    fn new(capture_bytes: u64) -> io::Result<(Self, [PipeWriter; 2])> {
+    fn new(capture: &Capture) -> io::Result<(Self, [PipeWriter; 2])> {
         let (stdout, stdout_writer) = io::pipe()?;
         let (stderr, stderr_writer) = io::pipe()?;
-        let stream = |pipe| Stream::new(pipe, capture_bytes);
-        Ok((Streams { stdout: stream(stdout)?, stderr: stream(stderr)? }, [stdout_writer, stderr_writer]))
+        let stream = |pipe, name| {
+            let spool = capture.spool.as_ref().map(|(path, most_bytes)| (path.with_extension(name), *most_bytes));
+            Ok::<_, io::Error>(Stream { to_spool: spool, ..Stream::new(pipe, capture.inline_bytes)? })
+        };
+        let [out, err] = STREAMS;
+        Ok((Streams { stdout: stream(stdout, out)?, stderr: stream(stderr, err)? }, [stdout_writer, stderr_writer]))
     }
 
     /// Reads what is still in the pipes. Does not wait for processes outside the group that keep the pipes open.
@@ -238,6 +247,8 @@ struct Stream {
     pipe: PipeReader,
     captured: CapturedOutput,
     capture_bytes: u64,
+    /// The file for the whole stream and the most bytes of it, until the stream exceeds `capture_bytes`.
+    to_spool: Option<(PathBuf, u64)>,
     /// Whether a read was as large as the pipe, so that the process may have waited for room.
     was_full: bool,
 }
@@ -245,7 +256,7 @@ struct Stream {
 impl Stream {
     fn new(pipe: PipeReader, capture_bytes: u64) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Stream { pipe, captured: CapturedOutput::default(), capture_bytes, was_full: false })
+        Ok(Stream { pipe, captured: CapturedOutput::default(), capture_bytes, to_spool: None, was_full: false })
     }
 
     /// Reads once. Whether there may be more now.
@@ -266,7 +277,20 @@ impl Stream {
             })
         };
         let kept = captured.bytes.len().min(usize::try_from(self.capture_bytes).unwrap_or(usize::MAX));
-        captured.cut_bytes += (captured.bytes.len() - kept) as u64;
+        if captured.bytes.len() > kept {
+            captured.cut_bytes += (captured.bytes.len() - kept) as u64;
+            let spooled = match (self.to_spool.take(), &mut captured.spool) {
+                (Some((path, most_bytes)), _) => {
+                    Spool::begin(path, most_bytes, &captured.bytes).map(|spool| captured.spool = Some(spool))
+                }
+                (None, Some(spool)) => spool.add(&captured.bytes[kept..]),
+                (None, None) => Ok(()),
+            };
+            if let Err(e) = spooled {
+                tracing::warn!("output of a task is cut, because it cannot be written to the disk: {e}");
+                captured.spool = None;
+            }
+        }
         captured.bytes.truncate(kept);
         match read {
             Ok(READ_BYTES) if !self.was_full => {
@@ -355,6 +379,22 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_exceeds_the_result_is_whole_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for (most_bytes, expected) in [(10_000_000, 2_000_004), (1_500_000, 1_500_000)] {
+            let capture = Capture { inline_bytes: 1000, spool: Some((folder.path().join("of"), most_bytes)) };
+            let script = sh("head -c 2000000 /dev/zero; echo end; echo err >&2");
+            let control = ProcessControl::new().unwrap();
+            let ran = run(&script, capture, None, &control, &[], &mut RunLimits::none()).unwrap();
+            assert_eq!((ran.stdout.bytes.len(), ran.stdout.cut_bytes), (1000, 1_999_004));
+            let whole = std::fs::read(ran.stdout.spool.as_ref().unwrap().path()).unwrap();
+            assert_eq!((whole.len(), whole.ends_with(b"end\n")), (expected, expected == 2_000_004));
+            assert!(ran.stderr.spool.is_none() && ran.stderr.bytes == b"err\n");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the files go with the result");
+    }
+
+    #[test]
     fn a_task_has_a_session_of_its_own_and_nothing_of_its_executors_caller() {
         let leader = run_sh("read -r all </proc/$$/stat; set -- ${all##*)}; echo $4 $$; : </dev/tty", 100, 60_000);
         let [session, leader_id] = [0, 1].map(|word| words(&leader)[word].clone());
@@ -383,7 +423,7 @@ mod tests {
         assert_eq!((ran.end, ran.stdout.bytes.len(), ran.stdout.cut_bytes), (ProcessEnd::Exited(0), 1000, 999_000));
         // The pipe has grown by then.
         let ran = run_sh("head -c 3000000 /dev/zero; echo end", 3_000_003, 60_000);
-        let CapturedOutput { bytes, cut_bytes } = ran.stdout;
+        let CapturedOutput { bytes, cut_bytes, .. } = ran.stdout;
         assert_eq!((bytes.len(), &bytes[2_999_999..], cut_bytes), (3_000_003, &b"\0end"[..], 1));
     }
 

@@ -12,13 +12,15 @@ use eyas_dfs::RecordsError;
 use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
+use eyas_types::task::DEFAULT_CAPTURE_BYTES;
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, Value, WorkingFolder};
+use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, Value, WorkingFolder};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::leftovers::cgroup::EnteringCgroup;
 use crate::leftovers::copies::CopyFolders;
+use crate::process::spool::Capture;
 use crate::process::strays::Strays;
 use crate::process::{self, ProcessControl, ProcessEnd};
 use crate::resources::TaskResources;
@@ -350,7 +352,7 @@ impl TaskRunner {
         folders.temporary = temporary.filter(|folder| !folder.is_empty()).map(PathBuf::from);
         let timeout = run.task.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
-        let capture_bytes = run.task.template.capture_bytes;
+        let capture = self.capture(&run.task.template);
         // Without groups, the processes of tasks are found by their environment.
         let groups = self.group.wait().tasks.as_ref().ok();
         let limits = self.resources.prepare(groups, &mut slot.groups, &run.task.template.resources, &run.cores, false);
@@ -358,7 +360,7 @@ impl TaskRunner {
             let reason = format!("cannot make the control group of the task on {}: {e}", self.name);
             failed(FailureKind::Node, reason)
         })?;
-        let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &run.control, &marks, &mut limits));
+        let ran = retry_busy(|| process::run(&command, capture.clone(), timeout, &run.control, &marks, &mut limits));
         drop(limits);
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
@@ -372,7 +374,19 @@ impl TaskRunner {
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;
         fail_if_damaged(&mut outcome, is_damaged);
-        self.copied(run, &with, sandbox, outcome, changes)
+        let (outcome, delivery) = self.copied(run, &with, sandbox, outcome, changes)?;
+        self.with_streams(run, outcome, delivery, [ran.stdout.spool, ran.stderr.spool], &mut changes.kept)
+    }
+
+    /// How much of the streams of a task is captured.
+    fn capture(&self, template: &TaskTemplate) -> Capture {
+        match template.keeps_streams() {
+            true => Capture {
+                inline_bytes: template.capture_bytes.min(DEFAULT_CAPTURE_BYTES),
+                spool: Some((self.new_folder("output"), template.capture_bytes)),
+            },
+            false => template.capture_bytes.into(),
+        }
     }
 
     /// Notes inputs that have gone from the store meanwhile, or were changed there. Whether one was changed.
@@ -431,7 +445,7 @@ impl TaskRunner {
         let template = &run.task.template;
         let outside = matches!(template.folder, WorkingFolder::Path(_));
         let is_call = matches!(template.program, Program::Call(_));
-        let has_outputs = template.outputs.iter().any(|output| !(is_call && output.optional));
+        let has_outputs = template.outputs.iter().any(|output| !(output.is_stream() || is_call && output.optional));
         if outside && run.task.assignment.inputs.is_empty() && !has_outputs {
             return Ok(None);
         }

@@ -12,13 +12,16 @@ use crate::access::FilesScope;
 use crate::matching::Terms;
 use crate::name::Name;
 use crate::resource::Resources;
-use crate::template::Template;
+use crate::template::{Template, TemplatePart};
 
 /// Default limit of the captured standard output of a task, and of its standard error. Bytes beyond the limit are
 /// discarded and counted in the outcome.
 pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
-/// Maximum of the capture limit that a job may set. Captured output goes through the dispatcher, in one message for
-/// each task.
+/// Names of the kept outputs that are a task's whole standard output and standard error, if these exceed
+/// [`DEFAULT_CAPTURE_BYTES`].
+pub const STREAMS: [&str; 2] = ["stdout", "stderr"];
+/// Maximum of the capture limit that a job may set for tasks whose streams are not kept. Captured output goes through
+/// the dispatcher, in one message for each task.
 pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
 /// Maximum number of tasks of a job, and of objects that they read.
 pub const MAX_TASKS: usize = 10_000_000;
@@ -214,7 +217,33 @@ pub struct OutputSpec {
     pub optional: bool,
 }
 
+impl TaskTemplate {
+    /// Whether streams beyond [`DEFAULT_CAPTURE_BYTES`] are kept as outputs, up to the capture limit.
+    pub fn keeps_streams(&self) -> bool {
+        self.outputs.iter().any(OutputSpec::is_stream)
+    }
+
+    /// Keeps whole streams, up to this limit for each.
+    pub fn keep_streams(&mut self, most_bytes: u64) {
+        self.capture_bytes = most_bytes;
+        self.outputs.extend((0..STREAMS.len()).map(OutputSpec::stream));
+    }
+}
+
 impl OutputSpec {
+    /// The output that is a whole stream of the task: one of [`STREAMS`].
+    pub fn stream(number: usize) -> Self {
+        // No file of a sandbox can have this name.
+        let name = Name::concat(&[b"\0", STREAMS[number].as_bytes()]);
+        let pattern = Template([TemplatePart::Literal(name)].into());
+        OutputSpec { pattern, destination: None, replicas: 1, until_read: false, optional: true }
+    }
+
+    /// Whether it is a whole stream of the task, and not a file that the task writes.
+    pub fn is_stream(&self) -> bool {
+        matches!(&self.pattern.0[..], [TemplatePart::Literal(name)] if name.starts_with(b"\0"))
+    }
+
     /// Whether the destination in persistent storage is known before a task with these values runs. Targets of symbolic
     /// links are not considered.
     pub fn is_declared(&self, values: &[Value]) -> bool {

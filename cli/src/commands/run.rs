@@ -125,7 +125,11 @@ pub(crate) struct RunArgs {
     /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
     #[arg(long)]
     reuse: bool,
-    /// Keep up to this much of each task's standard output, and of its standard error [default: 1MiB]
+    /// Print up to this much of each task's standard output, and of its standard error. If a task writes more, the exit
+    /// code is 1. Output beyond 1 MiB is printed when all tasks have ended
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value = "1GiB")]
+    max_output: u64,
+    /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the exit code
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     capture: Option<u64>,
     /// Print results in the order of the items
@@ -280,6 +284,7 @@ async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) 
         priority: args.priority,
         retries: args.retries,
         capture: args.capture.map(Bytes),
+        max_output: Some(args.max_output).filter(|_| args.capture.is_none()),
         ..TaskFields::default()
     };
     fields.draft(&mut draft).await?;
@@ -343,6 +348,9 @@ async fn run_on(
         }
     };
     output.finish(access, job).await?;
+    // A user who names a limit on what is remembered wants no more.
+    let is_cut = output.has_cut() && args.capture.is_none();
+    let code = if code == 0 && is_cut { FAILED } else { code };
     say!("{}", show::summary(&ended));
     if let Err(error) = write_reports(access, job, args).await {
         let (at, again) = (where_results_are(args), if is_own { String::new() } else { report_again(job) });

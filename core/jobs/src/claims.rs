@@ -16,7 +16,7 @@ impl JobSpec {
     /// Whether each output is one task's own, as far as it can be told before tasks run: not of patterns, and not of
     /// names with a slot or a staged path in them.
     pub(super) fn check_claims(&self) -> Result<(), SpecError> {
-        if self.templates.iter().all(|template| template.outputs.is_empty()) {
+        if self.templates.iter().flat_map(|template| &template.outputs).all(OutputSpec::is_stream) {
             return Ok(());
         }
         // Places themselves would take more memory than the job.
@@ -59,7 +59,8 @@ impl JobSpec {
         let item = self.items.get(task);
         let kept = || {
             let outputs = &self.templates[usize::from(item.template)].outputs;
-            outputs.iter().filter(|output| output.replicas > 0 && output.destination.is_none())
+            let is_kept = |output: &&OutputSpec| output.replicas > 0 && output.destination.is_none();
+            outputs.iter().filter(is_kept).filter(|output| !output.is_stream())
         };
         if kept().count() < 2 {
             return None;

@@ -363,7 +363,7 @@ fn check_templates(templates: &[TaskTemplate]) -> Result<(), SpecError> {
     if templates.iter().any(is_empty) {
         return Err(SpecError::EmptyCommand);
     }
-    if templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES) {
+    if templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES && !template.keeps_streams()) {
         return Err(SpecError::Capture);
     }
     for output in templates.iter().flat_map(|template| &template.outputs) {

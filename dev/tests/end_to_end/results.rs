@@ -113,6 +113,26 @@ fn more_output_than_the_bound_is_cut_and_that_is_said() {
 }
 
 #[test]
+fn large_output_is_printed_whole_and_beyond_the_bound_the_run_fails() {
+    let cluster = Cluster::start(&[&[]]);
+    // Task 1 prints 3 MB, and the others a line; the whole is in order.
+    let script = "[ $0 = 1 ] && yes $0 | head -c 3000000 && seq 1 300000 >&2; echo end $0";
+    let run = |options: &[&str]| {
+        let words = [&["run", "--array", "0-3"], options, &["--", "sh", "-c", script, "{}"]].concat();
+        cluster.run(&words)
+    };
+    let whole = "1\n".repeat(1_500_000);
+    let done = run(&["--keep-order"]).exits(0);
+    assert!(done.stdout == format!("end 0\n{whole}end 1\nend 2\nend 3\n"), "{} bytes", done.stdout.len());
+    assert!(done.stderr.contains("\n299999\n300000\n"), "{} bytes", done.stderr.len());
+    // In the order of the ends, large output comes last.
+    assert!(run(&[]).exits(0).stdout.ends_with(&format!("{whole}end 1\n")));
+    let cut = run(&["--max-output", "2MB"]).exits(1).says(&["of task 1", "1000006 bytes", "--max-output"]);
+    assert!(cut.stdout.contains("end 3\n") && !cut.stdout.contains("end 1\n"));
+    cluster.run(&["job", "get", "1"]).exits(1).says(&["released"]);
+}
+
+#[test]
 fn a_report_is_written_where_it_was_asked() {
     let home = Home::new();
     let run = |report: &str| home.eyas(&["run", "--array", "1-5", "--report", report, "--", "true"]);

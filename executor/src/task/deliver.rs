@@ -18,12 +18,14 @@ use eyas_store::{
 };
 use eyas_types::name::scheme_of;
 use eyas_types::outcome::{Delivered, FailureKind};
+use eyas_types::task::STREAMS;
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, ObjectSpec, OutputSpec, PlaceId, Status};
+use eyas_types::{Name, ObjectId, ObjectSpec, Outcome, OutputSpec, PlaceId, Status};
 
 use super::output_claim::Claim;
 use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
 use super::{TaskRun, TaskRunner, failed};
+use crate::process::spool::Spool;
 
 /// A file or empty folder that a task has written, with its destination.
 struct TaskOutput {
@@ -100,6 +102,33 @@ impl TaskRunner {
         Ok(Delivery { outputs: self.copy(run, &outputs, kept)?, claim, claimed })
     }
 
+    /// Adds the whole streams of a task that has succeeded to what it delivers.
+    pub fn with_streams(
+        &self,
+        run: &TaskRun,
+        outcome: Outcome,
+        mut delivery: Option<Delivery>,
+        streams: [Option<Spool>; 2],
+        kept: &mut Vec<(ObjectId, u64)>,
+    ) -> Result<(Outcome, Option<Delivery>), Status> {
+        let task = run.task.id();
+        let outputs = run.task.template.outputs.iter().enumerate().filter(|(_, spec)| spec.is_stream());
+        for (((number, _), name), spool) in outputs.zip(STREAMS).zip(streams) {
+            let Some(spool) = spool.filter(|_| outcome.status.is_success()) else { continue };
+            let object = |size_bytes, checksum: Checksum, _| {
+                ObjectSpec::kept(task, name, size_bytes, &checksum.to_string(), false)
+            };
+            let object = match self.store.adopt(spool.path(), object) {
+                Ok(object) => object,
+                Err(e) => return Ok((Outcome { status: self.cannot_keep(&e), ..outcome }, None)),
+            };
+            kept.push((object.id(), object.size_bytes()));
+            let nothing = || Delivery { outputs: Vec::new(), claim: None, claimed: Vec::new() };
+            delivery.get_or_insert_with(nothing).outputs.push((number as u16, CopiedOutput::Kept(object)));
+        }
+        Ok((outcome, delivery))
+    }
+
     /// Publishes the outputs. All of them are on disk before the first one appears in persistent storage. None appears
     /// unless this executor still has the task and its places.
     pub fn publish(
@@ -164,7 +193,7 @@ impl TaskRunner {
     /// All files that the task's outputs name, with their destinations.
     fn outputs(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<TaskOutput>, Status> {
         let (mut outputs, mut urls) = (Vec::new(), Vec::new());
-        for (number, spec) in run.task.template.outputs.iter().enumerate() {
+        for (number, spec) in run.task.template.outputs.iter().enumerate().filter(|(_, spec)| !spec.is_stream()) {
             let (pattern, is_glob) = pattern_of(&spec.pattern, with);
             let written = sandbox.collect(&pattern, is_glob).map_err(|error| {
                 failed(FailureKind::Output, format!("an output of the task cannot be delivered: {error}"))

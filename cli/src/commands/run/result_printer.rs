@@ -1,13 +1,18 @@
 //! Results on standard output, in the order of their ends or of the items, and progress on standard error.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::types::task::STREAMS;
 use eyas_client::types::units::format_count;
-use eyas_client::types::{JobId, Status, TaskId};
+use eyas_client::types::{JobId, Name, Status, TaskId};
 use eyas_client::view::FailureView;
-use eyas_client::{Client, WatchEvent};
+use eyas_client::{Client, GetRequest, WatchEvent};
 use eyas_session::Access;
 use tokio::sync::Notify;
 
@@ -19,6 +24,10 @@ use crate::waiting::{MAX_DESCRIBED_FAILURES, ProgressDisplay};
 /// With `--keep-order`, early results are buffered up to this size. Results beyond it are dropped, and requested again
 /// when it is their turn.
 const MAX_EARLY_BYTES: usize = 64 << 20;
+/// Tasks whose output was cut off that one message names.
+const MAX_NAMED_CUT: usize = 10;
+/// Bytes of a stream that are printed at a time.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Prints results on standard output, and progress on standard error.
 pub(super) struct ResultPrinter {
@@ -36,8 +45,10 @@ pub(super) struct ResultPrinter {
     failures: u64,
     /// Descriptions of failed tasks whose results have not been printed yet.
     described: BTreeMap<u32, FailureView>,
-    /// Bytes that tasks wrote beyond the limit on captured output.
+    /// Bytes that tasks wrote beyond the limit on output.
     cut_bytes: u64,
+    /// Indices of these tasks.
+    cut: Vec<u32>,
     pub error: Option<PrintError>,
     pub progress: ProgressDisplay,
     /// Notified when the job cannot continue.
@@ -56,6 +67,7 @@ impl ResultPrinter {
             failures: 0,
             described: BTreeMap::new(),
             cut_bytes: 0,
+            cut: Vec::new(),
             error: None,
             progress,
             stuck,
@@ -78,14 +90,16 @@ impl ResultPrinter {
         if !self.seen.insert(result.index) {
             return;
         }
-        if !self.keep_order {
+        if !self.keep_order && !has_stream(&result) {
             return self.print(&result);
         }
         let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
         let keep = self.early_bytes + bytes <= MAX_EARLY_BYTES || result.index == self.next;
         self.early_bytes += if keep { bytes } else { 0 };
         self.early.insert(result.index, keep.then_some(result));
-        while let Some(Some(_)) = self.early.get(&self.next) {
+        // What is fetched from executors comes last, and what follows it in the order of the items.
+        let is_next = |own: &Self| matches!(own.early.get(&own.next), Some(Some(next)) if !has_stream(next));
+        while self.keep_order && is_next(self) {
             if let Some(Some(result)) = self.early.remove(&self.next) {
                 self.early_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
                 self.print(&result);
@@ -94,11 +108,12 @@ impl ResultPrinter {
         }
     }
 
-    /// Prints the results that are still buffered, in order, and requests again those that were dropped.
+    /// Prints the results that are still buffered, in order, and requests again those that were dropped. Fetches
+    /// streams that executors keep, and lets go of them.
     pub async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), CliError> {
         self.progress.clear();
         let early = std::mem::take(&mut self.early);
-        let mut client = None;
+        let (mut client, mut has_streams) = (None, false);
         for (index, result) in early {
             let result = match result {
                 Some(result) => Some(result),
@@ -113,15 +128,74 @@ impl ResultPrinter {
                     }
                 }
             };
-            result.iter().for_each(|result| self.print(result));
+            match result {
+                Some(result) if has_stream(&result) => {
+                    if client.is_none() {
+                        client = Some(Client::connect(access).await?);
+                    }
+                    has_streams = true;
+                    self.print_streams(client.as_mut().expect("just connected"), job, &result).await?;
+                }
+                result => result.iter().for_each(|result| self.print(result)),
+            }
+        }
+        if let Some(client) = client.as_mut().filter(|_| has_streams) {
+            // If the dispatcher is gone, so is the job.
+            let _ = client.ask(FromClient::Release { job }).await;
         }
         if self.failures > MAX_DESCRIBED_FAILURES as u64 {
             say!("{} did not succeed", format_count(self.failures - MAX_DESCRIBED_FAILURES as u64, "more task"));
         }
-        if self.cut_bytes > 0 {
-            say!("{}", show::cut(self.cut_bytes));
+        if let [_, ..] = self.cut[..] {
+            let named: Vec<_> = self.cut.iter().take(MAX_NAMED_CUT).map(u32::to_string).collect();
+            let more = if self.cut.len() > MAX_NAMED_CUT { ", …" } else { "" };
+            say!("{} (of task {}{more})", show::cut(self.cut_bytes), named.join(", "));
         }
         Ok(())
+    }
+
+    /// Whether output of a task was cut off.
+    pub fn has_cut(&self) -> bool {
+        !self.cut.is_empty()
+    }
+
+    /// Prints a result with whole streams that executors keep.
+    async fn print_streams(&mut self, client: &mut Client, job: JobId, result: &TaskResult) -> Result<(), CliError> {
+        let TaskResult { index, outcome, .. } = result;
+        if self.error.is_some() {
+            return Ok(());
+        }
+        let folder = tempfile::Builder::new().prefix("eyas-output-").tempdir()?;
+        let kept = outcome.outputs.iter().filter_map(|delivered| Some((delivered.object.kept_file()?, delivered)));
+        let files = kept.clone().map(|(name, _)| Name::from(name)).collect();
+        let to = folder.path().to_owned();
+        let request = GetRequest { job, task: Some(*index), files, to, replaces: true };
+        let fetched = client.get(&request, Duration::ZERO, |_| {}).await;
+        fetched.map_err(|e| format!("the output of task {index} cannot be fetched from its executor: {e}"))?;
+        let in_result = |name: &[u8]| if name == STREAMS[0].as_bytes() { &outcome.stdout } else { &outcome.stderr };
+        let whole: u64 = kept.map(|(name, kept)| kept.object.size_bytes() - in_result(name).len() as u64).sum();
+        self.note_cut(*index, outcome.cut_bytes.saturating_sub(whole));
+        let written = self.progress.suspend(|| {
+            let print_to_stderr = |bytes: &[u8]| {
+                print::bytes_to_stderr(bytes);
+                Ok(())
+            };
+            print_stream(&folder.path().join(STREAMS[1]), &outcome.stderr, print_to_stderr)?;
+            print_stream(&folder.path().join(STREAMS[0]), &outcome.stdout, |bytes| Ok(print::bytes(bytes)?))
+        });
+        match written {
+            Err(StreamError::Print(error)) => self.error = Some(error),
+            Err(StreamError::Read(error)) => return Err(error.into()),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    fn note_cut(&mut self, index: u32, bytes: u64) {
+        if bytes > 0 {
+            self.cut_bytes += bytes;
+            self.cut.push(index);
+        }
     }
 
     fn print(&mut self, result: &TaskResult) {
@@ -132,7 +206,7 @@ impl ResultPrinter {
             return;
         }
         self.failures += u64::from(failed);
-        self.cut_bytes += outcome.cut_bytes;
+        self.note_cut(result.index, outcome.cut_bytes);
         let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
         let end_of = |output| if self.is_joined { print::end_of_part(output) } else { b"" };
@@ -152,5 +226,47 @@ impl ResultPrinter {
             print::bytes(end_of(&outcome.stdout))
         });
         self.error = written.err();
+    }
+}
+
+/// Whether executors keep a stream of the task, because it is too large for its result.
+fn has_stream(result: &TaskResult) -> bool {
+    result.outcome.outputs.iter().any(|delivered| delivered.object.is_kept())
+}
+
+/// Why a stream cannot be printed.
+enum StreamError {
+    Read(std::io::Error),
+    Print(PrintError),
+}
+
+impl From<std::io::Error> for StreamError {
+    fn from(error: std::io::Error) -> Self {
+        StreamError::Read(error)
+    }
+}
+
+impl From<PrintError> for StreamError {
+    fn from(error: PrintError) -> Self {
+        StreamError::Print(error)
+    }
+}
+
+/// Prints the whole stream in a file, or what the result has if there is no file.
+fn print_stream(
+    path: &Path,
+    in_result: &[u8],
+    print: impl Fn(&[u8]) -> Result<(), StreamError>,
+) -> Result<(), StreamError> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return print(in_result),
+        opened => opened?,
+    };
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => print(&buffer[..count])?,
+        }
     }
 }

@@ -1,0 +1,59 @@
+//! Output of a task that exceeds what its result may have: the whole stream in a file on the node's disk.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// How much output of a task is captured, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Capture {
+    /// Bytes of each stream that the result has.
+    pub inline_bytes: u64,
+    /// The file for a longer stream, and the most bytes of it.
+    pub spool: Option<(PathBuf, u64)>,
+}
+
+impl From<u64> for Capture {
+    fn from(inline_bytes: u64) -> Self {
+        Capture { inline_bytes, spool: None }
+    }
+}
+
+/// A whole stream in a file, which is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    path: PathBuf,
+    file: File,
+    most_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Spool {
+    /// Begins the file with what the result has.
+    pub fn begin(path: PathBuf, most_bytes: u64, first: &[u8]) -> io::Result<Self> {
+        let file = File::options().write(true).create_new(true).open(&path)?;
+        let mut spool = Spool { path, file, most_bytes, written_bytes: 0 };
+        spool.add(first)?;
+        Ok(spool)
+    }
+
+    /// Adds the next bytes, as far as the file may have them.
+    pub fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = usize::try_from(self.most_bytes - self.written_bytes).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(room)];
+        self.file.write_all(bytes)?;
+        self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // It may have become an object of the store.
+        let _ = fs::remove_file(&self.path);
+    }
+}
