@@ -111,7 +111,7 @@ pub(crate) struct TaskRunner {
     pub gpus: Gpus,
     /// The order to this executor to stop.
     pub stop: StopSignal,
-    /// With less free space than this, or than a fixed part of the disk, the node counts as short of disk.
+    /// With less free space than this the node counts as short of disk.
     pub floor_bytes: u64,
     /// The runtime that moves bytes.
     pub movers: Handle,
@@ -308,9 +308,15 @@ impl TaskRunner {
             return None;
         }
         let printed = [&outcome.stdout[..], &outcome.stderr[..]];
-        let is_full =
-            |folder: &PathBuf| disk_full::is_full(folder, disk_full::short_bytes(folder, self.floor_bytes), &printed);
-        let full = written().into_iter().find(is_full)?;
+        let folders = written();
+        let short_bytes = match disk_full::says_full(&printed) {
+            true => {
+                let sandboxes = folders.iter().filter(|folder| folder.parent() == Some(self.sandboxes.as_path()));
+                disk_full::short_bytes(self.floor_bytes, sandboxes.map(|folder| disk_full::written_bytes(folder)).sum())
+            }
+            false => self.floor_bytes,
+        };
+        let full = folders.into_iter().find(|folder| disk_full::is_full(folder, short_bytes, &printed))?;
         let reason = format!(
             "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
             self.name,

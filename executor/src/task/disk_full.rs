@@ -19,9 +19,8 @@ const TAIL_BYTES: usize = 4 << 10;
 /// Text that programs print when a disk or a quota is full: of the C library, of Rust, of Java.
 const FULL: [&str; 5] = ["No space left on device", "Disk quota exceeded", "ENOSPC", "(os error 28)", "(os error 122)"];
 
-/// A disk with less than one part in this many free is short: another task may have written to it a moment before, and
-/// has ended since.
-const SHORT_PART: u64 = 8;
+/// A disk with less than this free is short: another task may have written to it a moment before, and has ended since.
+const SHORT_BYTES: u64 = 64 << 20;
 
 /// File systems on a node's own disks or in its memory, by their numbers in `statfs(2)`.
 const LOCAL: [u32; 8] = [
@@ -42,10 +41,10 @@ pub(crate) fn is_full(folder: &Path, floor_bytes: u64, printed: &[&[u8]]) -> boo
     (says_full(printed) && is_short()) || probe(folder).is_err_and(|e| is_no_room(&e))
 }
 
-/// A disk that has less free than this is short of space.
-pub(crate) fn short_bytes(folder: &Path, floor_bytes: u64) -> u64 {
-    let total = statvfs(folder).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
-    floor_bytes.max(total / SHORT_PART)
+/// With less free than this, a disk is short of space for a task that has written this much: another one like it may
+/// have left as much since.
+pub(crate) fn short_bytes(floor_bytes: u64, written_bytes: u64) -> u64 {
+    floor_bytes.max(SHORT_BYTES).max(written_bytes.saturating_mul(2))
 }
 
 /// Whether two folders are on the same disk.
@@ -75,7 +74,8 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
-fn says_full(printed: &[&[u8]]) -> bool {
+/// Whether the end of a task's output says that a disk is full.
+pub(crate) fn says_full(printed: &[&[u8]]) -> bool {
     printed.iter().any(|text| {
         let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(TAIL_BYTES)..]);
         FULL.iter().any(|words| tail.contains(words))

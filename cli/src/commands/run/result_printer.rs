@@ -170,8 +170,11 @@ impl ResultPrinter {
         let files = kept.clone().map(|(name, _)| Name::from(name)).collect();
         let to = folder.path().to_owned();
         let request = GetRequest { job, task: Some(*index), files, to, replaces: true };
-        let fetched = client.get(&request, Duration::ZERO, |_| {}).await;
-        fetched.map_err(|e| format!("the output of task {index} cannot be fetched from its executor: {e}"))?;
+        if let Err(e) = client.get(&request, Duration::ZERO, |_| {}).await {
+            say!("the whole output of task {index} cannot be fetched from its executor: {e}");
+            self.print(result);
+            return Ok(());
+        }
         let in_result = |name: &[u8]| if name == STREAMS[0].as_bytes() { &outcome.stdout } else { &outcome.stderr };
         let whole: u64 = kept.map(|(name, kept)| kept.object.size_bytes() - in_result(name).len() as u64).sum();
         self.note_cut(*index, outcome.cut_bytes.saturating_sub(whole));
