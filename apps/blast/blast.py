@@ -35,15 +35,20 @@ def database_files(prefix: Path) -> list[Path]:
     return found
 
 
-def queries(path: Path) -> list[str]:
-    """The sequences of a FASTA file, each with its header."""
-    parts = re.split(r"^(?=>)", path.read_text(), flags=re.MULTILINE)
-    if parts[0].strip() or len(parts) == 1:
-        raise BlastError(f"{path} is not FASTA: it does not begin with `>`")
-    return parts[1:]
+def queries(path: Path) -> list[bytes]:
+    """The sequences of a FASTA file, each with its header, in any encoding.
+
+    BLAST calls a sequence without a name by its number in the file. A group would number it anew, so it gets that name.
+    """
+    before, *parts = re.split(rb"^(?=>)", path.read_bytes().removeprefix("\ufeff".encode()), flags=re.MULTILINE)
+    # Lines with a semicolon are comments.
+    if any(line.strip() and not line.startswith(b";") for line in before.splitlines()) or not parts:
+        raise BlastError(f"{path} is not FASTA: no line with `>` is before its first sequence")
+    name = rb">Query_%d\1"
+    return [re.sub(rb"\A>[ \t]*(\r?\n|\Z)", name % number, part) for number, part in enumerate(parts, 1)]
 
 
-def groups(sequences: list[str], tasks: int | None, per_task: int) -> list[list[str]]:
+def groups(sequences: list[bytes], tasks: int | None, per_task: int) -> list[list[bytes]]:
     """Splits the queries, in their order, into `tasks` groups of nearly equal size, or into groups of `per_task`."""
     if tasks is None:
         return [sequences[first : first + per_task] for first in range(0, len(sequences), per_task)]
@@ -63,7 +68,7 @@ def search(asked: argparse.Namespace) -> int:
     # Queries and parts of the result, beside the result: the nodes must see this folder, too.
     with tempfile.TemporaryDirectory(prefix=f".{asked.out.name}.", dir=folder) as scratch:
         for number, part in enumerate(parts):
-            (Path(scratch) / f"{number:06}.fa").write_text("".join(part))
+            (Path(scratch) / f"{number:06}.fa").write_bytes(b"".join(part))
         inputs = [] if asked.in_place else [word for file in files for word in ("--input", str(file))]
         name = str(prefix) if asked.in_place else prefix.name
         command = [asked.eyas, "run", *shlex.split(asked.run_with), "--name", asked.program.rsplit("/", 1)[-1]]
@@ -99,7 +104,7 @@ def main() -> int:
         parser.error("--per-task must be 1 or more")
     try:
         tasks = search(asked)
-    except (BlastError, OSError, UnicodeDecodeError) as error:
+    except (BlastError, OSError) as error:
         print(f"blast: {error}", file=sys.stderr)
         return 1
     print(f"{tasks} tasks; hits: {asked.out}")

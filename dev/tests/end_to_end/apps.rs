@@ -157,3 +157,27 @@ fn blast_gives_the_hits_that_one_call_gives() {
     run(&["--program", "no-such-blast", "--tasks", "1"], "more.tsv").exits(1).says(&["more.tsv is not written"]);
     assert_eq!(home.names(""), ["eleven.fa", "hits.tsv", "r.json"], "nothing else is left");
 }
+
+#[test]
+fn queries_keep_their_numbers_and_bytes_in_groups() {
+    if !can_use(&["python3", "awk"]) {
+        return;
+    }
+    let home = Home::new();
+    home.write("db.pin", "");
+    // As BLAST does, it calls a query without a name by its number in the file.
+    let script =
+        "#!/bin/sh\nLC_ALL=C awk '/^>/ { n++; print ($0 ~ /^>[ \\t]*$/ ? \">Query_\" n : $0) }' \"$4\" > \"$6\"\n";
+    let program = home.write("blast", script);
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    home.write("queries.fa", b"; a comment\n>\nAC\n>one \xe9\nGT\n> \nT\n>Query\nA\n>\nC\n");
+    let program = program.to_str().unwrap();
+    let words =
+        ["--database", "db", "--queries", "queries.fa", "--out", "hits", "--program", program, "--per-task", "2"];
+    home.finish(command(&home, "blast/blast.py", &words)).exits(0);
+    let hits = fs::read(home.work().join("hits")).unwrap();
+    assert_eq!(hits.escape_ascii().to_string(), ">Query_1\\n>one \\xe9\\n>Query_3\\n>Query\\n>Query_5\\n");
+    home.write("none.fa", "; only a comment\nACGT\n");
+    let words = ["--database", "db", "--queries", "none.fa", "--out", "hits"];
+    home.finish(command(&home, "blast/blast.py", &words)).exits(1).says(&["none.fa is not FASTA"]);
+}
