@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use eyas_session::private::temporary_folder;
 use tokio::time::sleep;
 
 use crate::error::CliError;
@@ -50,7 +51,7 @@ pub(crate) fn io_runtime_folder() -> PathBuf {
 
 /// The folder for the same content in the temporary folder, for nodes without a usable runtime folder.
 pub(crate) fn temporary_io_folder() -> PathBuf {
-    env::temp_dir().join(format!("eyas-io-{}", rustix::process::getuid().as_raw()))
+    temporary_folder().join(format!("eyas-io-{}", rustix::process::getuid().as_raw()))
 }
 
 pub(crate) fn host_name() -> String {

@@ -18,6 +18,9 @@ use crate::error::{BROKEN_PIPE, CliError};
 use crate::exit_code::ExitCode;
 use crate::log;
 
+/// Characters of a line of a message; the middle of a longer line is left out.
+const MAX_LINE_CHARS: usize = 4000;
+
 /// A result could not be written to standard output.
 #[derive(Debug)]
 pub(crate) struct PrintError(io::Error);
@@ -102,7 +105,25 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
 
 /// See [`say!`].
 pub(crate) fn speak(words: fmt::Arguments<'_>) {
-    bytes_to_stderr(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words.to_string())).as_bytes());
+    let words = without_long_lines(&words.to_string());
+    bytes_to_stderr(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words)).as_bytes());
+}
+
+/// Shortens each line in its middle. A message may repeat an item or a word of a command, which may have megabytes.
+fn without_long_lines(words: &str) -> String {
+    words.split('\n').map(|line| shortened(line, MAX_LINE_CHARS)).collect::<Vec<_>>().join("\n")
+}
+
+/// A text of up to this number of characters. Of a longer one, the middle is left out.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let (begin, end): (String, String) =
+        (text.chars().take(most * 3 / 4).collect(), text.chars().skip(count - most / 8).collect());
+    let left_out = count - begin.chars().count() - end.chars().count();
+    format!("{begin}… {left_out} more …{end}")
 }
 
 /// Writes content to standard error, unchanged.
@@ -125,13 +146,14 @@ pub(crate) fn fail(error: &CliError) -> ExitCode {
 
 /// Prints an error in the command line, or the requested help or version, and returns the exit code.
 pub(crate) fn explain(wrong: &clap::Error) -> ExitCode {
-    let words = wrong.render().to_string();
-    let is_harmless = shown_lines(&words).to_string() == words;
-    // clap prints in colours, but repeats words that may act on the terminal; such a message is escaped instead.
+    let rendered = wrong.render().to_string();
+    let words = shown_lines(&without_long_lines(&rendered)).to_string();
+    let is_harmless = words == rendered;
+    // clap prints in colours, but repeats words that may act on the terminal, or be very long.
     let printed = match wrong.use_stderr() {
         true if is_harmless => wrong.print().or(Ok(())),
         true => {
-            bytes_to_stderr(shown_lines(&words).to_string().as_bytes());
+            bytes_to_stderr(words.as_bytes());
             Ok(())
         }
         false => wrong.print().and_then(|()| io::stdout().flush()),
@@ -139,5 +161,23 @@ pub(crate) fn explain(wrong: &clap::Error) -> ExitCode {
     match printed {
         Ok(()) => ExitCode::from(wrong.exit_code() as u8),
         Err(e) => fail(&PrintError(e).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_of_messages_are_shortened() {
+        let item = "x".repeat(400_000);
+        let words = without_long_lines(&format!("task 1 failed: `{item}`: no such file\nthe next line"));
+        assert!(
+            words.starts_with("task 1 failed: `x") && words.ends_with("x`: no such file\nthe next line"),
+            "{words}"
+        );
+        assert!(words.chars().count() < MAX_LINE_CHARS + 100 && words.contains(" more …"), "{words}");
+        assert_eq!(shortened("äöü", 3), "äöü");
+        assert!(shortened(&"ä".repeat(2000), 60).chars().count() < 80);
     }
 }

@@ -10,7 +10,10 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
-use crate::print::{self, out, say};
+use crate::print::{self, out, say, shortened};
+
+/// Characters of a name of a job that a table shows: one long name would widen every line.
+const MAX_NAME_CHARS: usize = 60;
 
 /// A table whose columns are as wide as their widest cell.
 pub(crate) struct Table {
@@ -104,7 +107,7 @@ pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), CliError> {
         let tasks = &job.tasks;
         table.row(vec![
             job.job.to_string(),
-            job.name.clone(),
+            shortened(&job.name, MAX_NAME_CHARS),
             state(job.state).into(),
             tasks.total().to_string(),
             (tasks.waiting + tasks.blocked).to_string(),

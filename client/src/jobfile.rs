@@ -267,8 +267,8 @@ impl TaskFields {
         Ok(())
     }
 
-    /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program would read the file where
-    /// it is, from each task, and not the copy on the node.
+    /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program would read the file
+    /// where it is, from each task, and not the copy on the node.
     fn warn_of_paths(&self, words: &[Template], named: &[(&Name, Range<u32>)], is_sandbox: bool) {
         for (path, inputs) in named.iter().filter(|(path, inputs)| !path.is_empty() && inputs.len() == 1) {
             // A name without a folder is the name of the copy in the sandbox.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use eyas_node::{Core, Overlap, StoreLimits};
 use eyas_session::PortRange;
+use eyas_session::private::temporary_folder;
 use eyas_store::Emulation;
 use eyas_types::matching::Labels;
 use eyas_types::{EvictionPolicy, Resources};
@@ -122,7 +123,7 @@ pub fn default_capacity() -> Resources {
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
     // Sandboxes may use what the temporary folder's file system has free now.
-    let disk = statvfs(std::env::temp_dir()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+    let disk = statvfs(temporary_folder()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
     Resources {
         cpus_milli: (processors * 1000) as u32,
         memory_bytes: memory_kib.map_or(u64::MAX, |kib| kib * 1024),

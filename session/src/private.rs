@@ -23,6 +23,12 @@ const MAX_SECRET_BYTES: u64 = 1 << 20;
 /// Suffix of incomplete files.
 const PARTIAL: &str = ".partial";
 
+/// The folder for temporary files. An empty `TMPDIR` counts as none, as in a shell; the standard library would take it
+/// for the current folder.
+pub fn temporary_folder() -> PathBuf {
+    std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty()).map_or_else(|| "/tmp".into(), PathBuf::from)
+}
+
 /// Why a folder or a file is not private.
 #[derive(Debug, Error)]
 pub enum PrivateError {

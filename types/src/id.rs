@@ -22,7 +22,7 @@ pub enum IdError {
     #[error("`{0}` is not a task id: write JOB.INDEX, for example 3.17")]
     Task(String),
     /// Not a [`KeyId`](crate::access::KeyId).
-    #[error("`{0}` is not a key id: write for example k3, see `eyas access list`")]
+    #[error("`{0}` is not a key id: write for example k3, see `eyas access show`")]
     Key(String),
     /// Not a [`NodeId`](crate::dfs::NodeId).
     #[error("`{0}` is not the id of a node of the file system: write its 16 hexadecimal digits")]

@@ -269,8 +269,8 @@ pub struct Value {
     /// The text as the user wrote it.
     pub text: Name,
     /// If the text names an input: the index of the input in [`TaskItem::inputs`], or [`TEMPLATE_INPUT`] and its index
-    /// in [`TaskTemplate::inputs`]. In the command and the environment, the placeholder then stands for the staged path.
-    /// In the names of outputs, it does so only for an input of the item.
+    /// in [`TaskTemplate::inputs`]. In the command and the environment, the placeholder then stands for the staged
+    /// path. In the names of outputs, it does so only for an input of the item.
     pub input: Option<u32>,
 }
 

@@ -10,9 +10,9 @@
 //! | `{inputs}` `{inputs0}` | a file with the staged paths of all inputs, one on each line, or each before a NUL byte |
 //! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
 //!
-//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A backslash before a placeholder
-//! makes it text: `\{}` is `{}`, and `\\{}` is a backslash and the item. Other backslashes stay. A word is parsed once, where
-//! the job is submitted, and expanded on the node that runs the task.
+//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A backslash before a
+//! placeholder makes it text: `\{}` is `{}`, and `\\{}` is a backslash and the item. Other backslashes stay. A word is
+//! parsed once, where the job is submitted, and expanded on the node that runs the task.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString;

@@ -67,7 +67,7 @@ async fn explain_nodes(client: &mut Client, name: &str, is_json: bool) -> Result
         because.extend(departed.map(|node| format!("Node {} has left pool {}: {}.", node.node, pool.pool, node.why)));
     }
     if because.is_empty() {
-        let known = "`eyas pool list` lists pools, `eyas executor list` nodes, and `eyas job tasks` the tasks of a job";
+        let known = "`eyas pool list` lists pools, `eyas executor list` nodes, and `eyas task list` the tasks of a job";
         return Err(format!("`{name}` is no task, pool, or node of a pool: {known}").into());
     }
     match is_json {

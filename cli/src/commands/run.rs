@@ -14,7 +14,7 @@ use eyas_client::{
     Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
     TaskFields, array, home,
 };
-use eyas_session::private::PrivateFolder;
+use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, trusted};
 use tokio::sync::Notify;
 
@@ -213,7 +213,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     // Nodes of a batch system read the folder, which must be on a disk that they share.
     let temporary = match &pool {
         Some(pool) if pool.is_elsewhere => home()?.join("runs"),
-        _ => std::env::temp_dir(),
+        _ => temporary_folder(),
     };
     if pool.is_some() {
         trusted::folder(&temporary, 0o700)?;

@@ -11,7 +11,7 @@ use eyas_client::types::{GPU, Resources};
 use eyas_client::{Cluster, ClusterError};
 use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
-use eyas_session::private::PrivateFolder;
+use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, AccessError, Relay, own_address};
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
@@ -285,7 +285,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
             let cluster = access.as_ref().map_or("", |access| &access.cluster);
             let user = rustix::process::getuid().as_raw();
             let request = of_request.map(|request| format!("-{request}")).unwrap_or_default();
-            std::env::temp_dir().join(format!("eyas-{user}-{cluster}{request}-{}", name.replace('/', "-")))
+            temporary_folder().join(format!("eyas-{user}-{cluster}{request}-{}", name.replace('/', "-")))
         }
     };
     if ephemeral {
@@ -422,9 +422,10 @@ fn check_store_size(args: &NodeArgs, folder: &Path) {
     let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else { return };
     let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
     let Some(most_bytes) = disk_bytes.checked_sub(args.keep_free).filter(|bytes| *bytes > 0) else {
+        let less = if disk_bytes > 1_000_000_000 { "1GB".into() } else { format!("{}B", disk_bytes / 10) };
         say!(
-            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Keep less free, such as \
-             --keep-free 1GB, or use a folder on another disk with --folder",
+            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Keep less of it free, such as \
+             --keep-free {less}, or use a folder on another disk with --folder",
             format_bytes(args.keep_free),
             folder.display(),
             format_bytes(disk_bytes)

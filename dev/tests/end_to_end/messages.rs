@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Home, signal};
+use crate::support::{Cluster, Home, SmallDisk, signal};
 
 /// A wrong command, and parts of its error message.
 struct Mistake {
@@ -52,6 +52,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(&["submit", "bad.jsonl"], 1, &["bad.jsonl, line 2, column 21: "]),
     mistake(&["submit", "empty.toml"], 1, &["empty.toml has no tasks", "[[task]]"]),
     mistake(&["submit", "empty.jsonl"], 1, &["empty.jsonl has no tasks", "{\"command\""]),
+    mistake(&["run", "--", "echo", "a{}"], 1, &["`a{}` asks for the item", "the task has none", r"`\{}`"]),
     mistake(&["cluster", "remove", "none"], 1, &["there is no cluster `none`", "eyas cluster list"]),
 ];
 
@@ -222,4 +223,30 @@ fn the_command_alone_orders_requests_of_programs() {
     // Without this, the agent would end by itself later.
     home.processes().iter().for_each(|(process, _)| signal(*process, Signal::TERM));
     assert!(!storages.as_array().unwrap().is_empty(), "no request was ordered: {storages}");
+}
+
+#[test]
+fn a_program_where_no_program_can_run_is_said_to_be_there() {
+    let Some(disk) = SmallDisk::mount("size=1m,noexec,mode=755") else { return };
+    let tool = disk.path().join("tool");
+    fs::write(&tool, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let done = Home::new().eyas(&["run", "--array", "1", "--", tool.to_str().unwrap()]).exits(1).says(&["`noexec`"]);
+    assert!(!done.stderr.contains("chmod"), "{}", done.stderr);
+}
+
+#[test]
+fn an_empty_name_of_the_temporary_folder_and_long_names_are_no_trouble() {
+    let home = Home::new();
+    let name = "x".repeat(2000);
+    let mut command = home.command(&["run", "--array", "1", "--report", "none", "--name", &name, "--", "true"]);
+    command.env("TMPDIR", "");
+    home.finish(command).exits(0);
+    assert_eq!(home.names("."), Vec::<String>::new());
+    let mut cluster = Cluster::start_in(home, &[]);
+    cluster.add_executor(&[]);
+    cluster.run(&["run", "--array", "1", "--report", "none", "--name", &name, "--", "true"]).exits(0);
+    let list = cluster.run(&["job", "list"]).exits(0).stdout;
+    assert!(list.lines().all(|line| line.chars().count() < 200) && list.contains("xxx"), "{list}");
+    assert_eq!(cluster.job("1")["name"], name.as_str());
 }

@@ -95,7 +95,7 @@ impl Home {
     pub fn command_on(&self, host: usize, words: &[&str]) -> Command {
         let program = match &self.network {
             Some(network) => network.command(host, binary::eyas()),
-            None => Command::new(binary::eyas()),
+            None => process::command(),
         };
         self.command_of(program, words)
     }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use super::process::WITH_DEFAULT_SIGNALS;
 use super::{can_use, is_root};
 
 /// Set aside for benchmarks of networks (RFC 2544).
@@ -55,7 +56,8 @@ impl Network {
     /// A command that runs a program on a host.
     pub fn command(&self, host: usize, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.hosts[host].process())).arg(program);
+        command.arg(format!("--net=/proc/{}/ns/net", self.hosts[host].process()));
+        command.args(WITH_DEFAULT_SIGNALS).arg(program);
         command
     }
 

@@ -2,8 +2,23 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::eyas;
+
+/// The program and words with which a command line begins that has no ignored signals. A shell in the background, and
+/// `nohup`, leave such signals to the tests, and each process would pass them on to its tasks.
+pub const WITH_DEFAULT_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=INT,QUIT,HUP"];
+
+/// `eyas` as a command.
+pub fn command() -> Command {
+    let [program, signals] = WITH_DEFAULT_SIGNALS;
+    let mut command = Command::new(program);
+    command.arg(signals).arg(eyas());
+    command
+}
 
 /// Sends a signal to a process. It is not an error if the process has ended.
 pub fn signal(process: u32, signal: Signal) {
