@@ -489,8 +489,8 @@ typedef struct {
 typedef struct {
   /**
    * The format of the file's records, so that no block ends inside one: `lines`, `csv`, `json-lines`, `fasta`,
-   * `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `whole`. NULL: by the extension of the name; bytes without
-   * records if it is not known.
+   * `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `bgzf`, `bzip2`, `zstd`, `whole`. NULL: by the
+   * extension of the name; bytes without records if it is not known.
    */
   const char *format;
   /**

@@ -132,7 +132,7 @@ pub unsafe extern "C" fn eyas_rename(client: *mut EyasClient, from: *const c_cha
         // SAFETY: the caller's.
         let (from, to) = unsafe { (file_name(from)?, file_name(to)?) };
         client.on_files(&format!("renaming {from}"), async |files| {
-            let options = RenameOptions { replaces: false, makes_parents: true };
+            let options = RenameOptions { replaces: false, makes_parents: true, keeps_format: false };
             files.rename(&from, &to, options).await
         })
     })

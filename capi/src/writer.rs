@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use eyas_client::files::{DfsClient, FileWriter, FilesError, WriteOptions};
-use eyas_client::types::dfs::{FileName, Format};
+use eyas_client::types::dfs::{FileName, Format, RecordFormat};
 
 use crate::client::{ClientOwner, EyasClient};
 use crate::files::file_name;
@@ -36,8 +36,8 @@ pub struct OpenWriter {
 #[derive(Clone, Copy, Debug)]
 pub struct EyasWriteOptions {
     /// The format of the file's records, so that no block ends inside one: `lines`, `csv`, `json-lines`, `fasta`,
-    /// `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `whole`. NULL: by the extension of the name; bytes without
-    /// records if it is not known.
+    /// `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `bgzf`, `bzip2`, `zstd`, `whole`. NULL: by the
+    /// extension of the name; bytes without records if it is not known.
     pub format: *const c_char,
     /// Size of its chunks, bytes; 0 for the default.
     pub chunk_bytes: u64,
@@ -70,12 +70,12 @@ pub unsafe extern "C" fn eyas_create(
             let first_size = EyasWriteOptions::FIRST_SIZE;
             (handles::get(client)?, file_name(path)?, pointers::get_struct(options, size, first_size)?)
         };
-        let mut write = WriteOptions::of(Format::guess(name.as_str(), false));
+        let mut write = WriteOptions::of(RecordFormat::of_name(name.as_str()));
         let mut replaces = false;
         if let Some(options) = options {
             // SAFETY: the caller's.
             if let Some(format) = unsafe { pointers::optional_text(options.format, "the format") }? {
-                write.format = format.parse().map_err(CallError::invalid)?;
+                write.format = format.parse::<Format>().map_err(CallError::invalid)?.into();
             }
             if options.chunk_bytes > 0 {
                 write.chunk_bytes = options.chunk_bytes;

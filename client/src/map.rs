@@ -6,6 +6,9 @@
 //! are hidden files until the job has ended.
 
 mod block_worker;
+mod failures;
+mod formats;
+mod header;
 mod input;
 mod line_sort;
 mod machine_load;
@@ -15,7 +18,6 @@ mod pipeline;
 mod reduce;
 mod worker;
 
-use std::fmt;
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
@@ -24,10 +26,9 @@ use eyas_dfs::{
 };
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
-use eyas_types::dfs::{FileName, FileNameError, NodeId};
+use eyas_types::dfs::{FileName, FileNameError, Format, NodeId};
 use eyas_types::task::Program;
-use eyas_types::units::format_count;
-use eyas_types::{JobId, Resources, Status, TaskItem, TaskTemplate, Template, TemplatePart, WorkingFolder};
+use eyas_types::{JobId, Resources, TaskItem, TaskTemplate, Template, TemplatePart, WorkingFolder};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{JobState, JobView};
 use thiserror::Error;
@@ -36,6 +37,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
 pub use block_worker::{BlockPiece, BlockRun, BlockWorker};
+pub use failures::TaskFailures;
 pub use partition::MAX_REDUCERS;
 pub use pipeline::PipelineError;
 pub use reduce::{ReduceTask, reduce_worker};
@@ -102,6 +104,9 @@ pub struct MapJob {
     /// Whether the program is started anew for each file, so that one process reads one file only. An argument with
     /// `{file}`, the name of the file, implies this.
     pub by_file: bool,
+    /// Whether each program reads the header of its file first: the first row, or the lines with `#` of a VCF file and
+    /// those with `@` of a SAM file.
+    pub repeats_header: bool,
     /// Local files that are copied to the tasks, such as the program.
     pub inputs: Vec<String>,
     /// Reduce of the lines that the program writes; without it, the outputs stay as they are.
@@ -136,6 +141,13 @@ pub enum MapError {
     /// The number of reducers is out of range.
     #[error("a job cannot have {0} reducers: choose a number from 1 to {MAX_REDUCERS}")]
     Reducers(u32),
+    /// A compressed file was cut anywhere, so that no program could decompress its part.
+    #[error(
+        "{0} is compressed, and its chunks were cut as `{1}`, at any byte: no program could decompress a chunk. Cut \
+         the file at its blocks (`eyas dfs set --records bgzf`, or bzip2 or zstd), make it one record \
+         (`--records whole`), or let a task read all of it (`eyas run --each eyas://{0}`)"
+    )]
+    Compressed(FileName, Format),
     /// The folder for the outputs has files already.
     #[error("there are files in {0} already: remove them first, or choose another folder")]
     FolderInUse(String),
@@ -202,6 +214,7 @@ impl MapJob {
             tasks: None,
             retries: 0,
             by_file: false,
+            repeats_header: false,
             inputs: Vec::new(),
             reduce: None,
             to: None,
@@ -237,6 +250,9 @@ impl MapJob {
         let mut read = Vec::new();
         for name in &self.files {
             read.push(files.stat(name).await?);
+        }
+        for file in &read {
+            formats::check(file)?;
         }
         let chunks = read.iter().map(|file: &File| file.record.chunks.len() as u32).sum();
         let slots = slots(&mut client, &files, self.tasks, chunks).await?;
@@ -373,6 +389,9 @@ impl MapRun {
         if self.job.is_by_file() {
             words.push("--by-file".into());
         }
+        if self.job.repeats_header {
+            words.push("--repeat-header".into());
+        }
         words.push("--".into());
         words.extend(self.job.program.iter().cloned());
         let words = words.into_iter().map(Template::literal).collect();
@@ -463,7 +482,7 @@ impl MapRun {
     /// Renames the outputs to `part-00000`, `part-00001` … in a folder. If one rename fails, removes the files that
     /// were renamed before.
     async fn publish(&mut self, folder: &str) -> Result<(), MapError> {
-        let options = RenameOptions { replaces: false, makes_parents: true };
+        let options = RenameOptions { replaces: false, makes_parents: true, keeps_format: true };
         let mut published = Vec::new();
         for (number, hidden) in self.outputs.iter().enumerate() {
             let name = part_in(folder, number)?;
@@ -513,52 +532,6 @@ async fn keep_alive(files: DfsClient, address: RunAddress) {
     loop {
         ticks.tick().await;
         let _ = files.run_status(address).await;
-    }
-}
-
-/// Number of failed tasks, and the message of the first one. As text, it continues a sentence.
-#[derive(Debug, Default)]
-pub struct TaskFailures {
-    count: u64,
-    first: Option<String>,
-}
-
-impl fmt::Display for TaskFailures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.first {
-            Some(first) => write!(f, "; {} failed, the first: {first}", format_count(self.count, "task")),
-            None => Ok(()),
-        }
-    }
-}
-
-impl TaskFailures {
-    fn see(&mut self, event: &WatchEvent, see: &mut impl FnMut(MapEvent)) {
-        match event {
-            WatchEvent::Results(results) => {
-                for result in results {
-                    if !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled) {
-                        self.count += 1;
-                        self.first.get_or_insert_with(|| failure_message(result));
-                    }
-                    see(MapEvent::Result(result));
-                }
-            }
-            WatchEvent::Progress(view) => see(MapEvent::Tasks(view)),
-            WatchEvent::Lost(_) | WatchEvent::Back => see(MapEvent::Dispatcher(event)),
-            // These describe the command of the task, `eyas worker`, which a user has not written.
-            WatchEvent::Failures(_) => {}
-        }
-    }
-}
-
-/// The status of a failed task and the last line of its standard error.
-fn failure_message(result: &TaskResult) -> String {
-    let outcome = &result.outcome;
-    let stderr = String::from_utf8_lossy(&outcome.stderr);
-    match stderr.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(last) => format!("task {}: {}: {last}", result.index, outcome.status),
-        None => format!("task {}: {}", result.index, outcome.status),
     }
 }
 

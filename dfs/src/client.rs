@@ -13,6 +13,7 @@ mod entries;
 mod error;
 mod file_writer;
 mod folders;
+mod format;
 mod gather;
 mod groups;
 mod list;
@@ -70,7 +71,7 @@ pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use runs::RunAttendance;
 pub use verify::{LostChunk, Verified};
 pub(crate) use write::MAX_CHUNK_BYTES;
-pub use write::{SMALL_CHUNK_BYTES, WriteOptions};
+pub use write::{SMALL_CHUNK_BYTES, WriteOptions, guess_format};
 
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
 

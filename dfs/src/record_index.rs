@@ -52,7 +52,7 @@ impl RecordIndex {
     pub async fn start_of(&self, number: u64) -> Result<RecordStart, FilesError> {
         let record = &self.file.record;
         let size_bytes = record.size_bytes();
-        if let Format::Fixed { record_bytes } = record.format {
+        if let Format::Fixed { record_bytes } = *record.format {
             let records = size_bytes.div_ceil(record_bytes.into());
             return Ok(match number < records {
                 true => RecordStart::At(number * u64::from(record_bytes)),
@@ -84,7 +84,7 @@ impl RecordIndex {
     /// Reads a chunk. Returns where its records begin in it.
     async fn starts_of(&self, place: usize) -> Result<Vec<u64>, FilesError> {
         let content = self.files.chunk(&self.file, place).await?;
-        let starts = record_starts(self.file.record.format, &content);
+        let starts = record_starts(*self.file.record.format, &content);
         starts.map_err(|error| FilesError::invalid(format!("{}: chunk {place}: {error}", self.file.name)))
     }
 }
@@ -163,7 +163,7 @@ pub fn bytes_of_records(
 pub(crate) fn probe(file: &mut std::fs::File, base_name: &str) -> std::io::Result<Format> {
     let mut beginning = Vec::new();
     file.by_ref().take(PROBE_BYTES).read_to_end(&mut beginning)?;
-    Ok(Format::guess(base_name, !beginning.contains(&0)))
+    Ok(Format::guess(base_name, &beginning))
 }
 
 /// Where records begin in a chunk, which begins with a record.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_store::{ClusterFiles, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
-use eyas_types::dfs::{Chunk, FileName, FileRecord, Format};
+use eyas_types::dfs::{Chunk, FileName, FileRecord, Format, RecordFormat};
 use eyas_types::{ObjectId, Version};
 use tokio::sync::Mutex;
 
@@ -88,12 +88,14 @@ impl ClusterFiles for FilesStorage {
         (&content).take(PROBE_BYTES).read_to_end(&mut beginning).map_err(unreadable)?;
         content.rewind().map_err(unreadable)?;
         let again = content.try_clone().map_err(unreadable)?;
-        let guessed = Format::guess(name.base_name(), !beginning.contains(&0));
+        let guessed = RecordFormat::guessed(Format::guess(name.base_name(), &beginning));
         let hidden = match client.store_hidden(&name, content, WriteOptions::of(guessed), |_| {}).await {
             // It does not have the format that its name promises, so it is stored without records.
             Err(error) if error.kind == FilesErrorKind::WrongFormat => {
                 (&again).rewind().map_err(unreadable)?;
-                client.store_hidden(&name, again, WriteOptions::of(Format::Fixed { record_bytes: 1 }), |_| {}).await?
+                client
+                    .store_hidden(&name, again, WriteOptions::of(guessed.with(guessed.without_records())), |_| {})
+                    .await?
             }
             stored => self.answered(stored).await?,
         };

@@ -8,9 +8,12 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{Change, DfsClient, EarlyContent, File, FilesError, FilesErrorKind, NewContent, WriteOptions};
+use eyas_dfs::{
+    Change, DfsClient, EarlyContent, File, FilesError, FilesErrorKind, NewContent, RenameOptions, WriteOptions,
+    guess_format,
+};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, FileKind, FileName, Format, MAX_CHUNKS};
+use eyas_types::dfs::{Attributes, FileKind, FileName, Format, MAX_CHUNKS, PROBED_BYTES, RecordFormat};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
 use tokio::runtime::Handle;
 
@@ -20,9 +23,6 @@ use crate::handles::{OpenContent, OpenHandle};
 use crate::mounted::Mounted;
 use crate::namespace::{creation, file_name};
 use crate::nodes::{Found, Inode, NodeState};
-
-/// Number of bytes by which content is found to be text.
-const PROBE_BYTES: usize = 4096;
 
 /// A program that extends a file gets `EDQUOT` from the write that enters the next part of this size, if the growth of
 /// the file exceeds what is known of a quota. Until then, and if nothing is known, closing the file fails.
@@ -129,15 +129,14 @@ impl Mounted {
         let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return };
         let mut state = node.state();
         let Some(draft) = &mut state.draft else { return };
-        let Some(scratch) = draft.to_store_early() else { return };
-        let format = match draft.base() {
-            Some(base) => Ok(base.record.format),
-            None => draft.read(0..PROBE_BYTES as u64).map(|beginning| guess(&name, &beginning)),
-        };
-        let Ok(format) = format else { return };
+        let Some(scratch) = draft.to_store_early().cloned() else { return };
+        let (base, size_bytes) = (draft.base().cloned(), draft.size_bytes());
+        let beginning = || draft.read(0..size_bytes.min(PROBED_BYTES as u64));
+        let format = format_of(base.as_deref(), true, &name, size_bytes, beginning);
+        // A record of unknown size would be in memory as a whole.
+        let Some(format) = format.ok().filter(|format| **format != Format::Whole) else { return };
         let files = (&self.namespace.dfs, &self.runtime);
-        let (scratch, size_bytes) = (scratch.clone(), draft.size_bytes());
-        let replaced_bytes = draft.base().map_or(0, |base| base.record.size_bytes());
+        let replaced_bytes = base.map_or(0, |base| base.record.size_bytes());
         let begun = self.early.begin(files, name, self.options(format), scratch, size_bytes, replaced_bytes);
         if let Some(early) = begun {
             draft.store_early(early);
@@ -318,7 +317,8 @@ impl Mounted {
                 (_, before, now) if before == now => return tried,
                 (Ok(()), Some(before), Some(now)) if node.state().is_published => {
                     // It may have appeared under the old name.
-                    let moved = self.namespace.rename(before, now, true).await;
+                    let options = RenameOptions { replaces: true, makes_parents: false, keeps_format: true };
+                    let moved = self.namespace.rename(before, now, options).await;
                     return moved.or_else(|failure| if failure.errno == Errno::ENOENT { Ok(()) } else { Err(failure) });
                 }
                 (Err(_), _, Some(_)) => name = now,
@@ -452,13 +452,20 @@ impl Mounted {
         let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed.iter().collect(), snapshot.size_bytes);
         let is_late = node.state().is_late;
         let Attributes { modified_ns, changed_ns, .. } = attributes;
-        let format = match &snapshot.base {
-            Some(base) => base.record.format,
-            None => guess(&name, &snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?),
-        };
+        let beginning = || snapshot.read(0, PROBED_BYTES.min(size_bytes as usize));
+        let format = format_of(snapshot.base.as_deref(), snapshot.is_whole, &name, size_bytes, beginning)?;
         let stored = early.as_ref().filter(|early| early.format() == format);
         let content = &content;
-        let change = Change { content, size_bytes, changed: &changed, modified_ns, changed_ns, is_durable, stored };
+        let change = Change {
+            content,
+            size_bytes,
+            changed: &changed,
+            modified_ns,
+            changed_ns,
+            is_durable,
+            format: Some(format),
+            stored,
+        };
         if let Some(base) = &snapshot.base {
             match dfs.rewrite(&renamed(base, &name), change, &node.sent).await {
                 Ok(file) => return Ok(file),
@@ -474,7 +481,6 @@ impl Mounted {
         if is_late && dfs.lookup(&name).await.is_ok_and(|now| now.record.id != node.id) {
             return Err(Errno::ESTALE.into());
         }
-        let format = guess(&name, &snapshot.read(0, PROBE_BYTES.min(size_bytes as usize))?);
         let options = WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
         // A rewrite that has failed may have been done, and another client may have replaced it and its chunks.
         let change = Change { stored: stored.filter(|_| snapshot.base.is_none()), ..change };
@@ -507,20 +513,30 @@ impl Mounted {
     /// Creates an empty file in the cluster, if there is none of this name.
     pub async fn create_empty(&self, path: &str, found: &Found) -> Result<File, MountFailure> {
         let name = file_name(path)?;
-        let options = self.options(Format::guess(name.base_name(), true));
+        let options = self.options(guess_format(name.base_name(), &[], None));
         let options = WriteOptions { creation: creation(&found.attributes), ..options };
         Ok(self.namespace.dfs.create_empty(&name, found.id, options).await?)
     }
 
-    fn options(&self, format: Format) -> WriteOptions {
+    fn options(&self, format: RecordFormat) -> WriteOptions {
         let (chunk_bytes, replication) = (self.chunk_bytes, self.replication);
         WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) }
     }
 }
 
-/// The format of a new file with this beginning.
-fn guess(name: &FileName, beginning: &[u8]) -> Format {
-    Format::guess(name.base_name(), !beginning.contains(&0))
+/// The format of content that is based on a version, and whose bytes are all new if it `is_whole`. A guess is made
+/// again for new content: an earlier one may have been made of no content.
+fn format_of(
+    base: Option<&File>,
+    is_whole: bool,
+    name: &FileName,
+    size_bytes: u64,
+    beginning: impl FnOnce() -> io::Result<Vec<u8>>,
+) -> io::Result<RecordFormat> {
+    match base.map(|base| &base.record) {
+        Some(record) if !record.format.is_guessed || !is_whole && record.size_bytes() > 0 => Ok(record.format),
+        _ => Ok(guess_format(name.base_name(), &beginning()?, Some(size_bytes))),
+    }
 }
 
 fn objects(file: &File) -> impl Iterator<Item = ObjectId> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, new_file_id};
+use eyas_dfs::{DfsClient, RenameOptions, new_file_id};
 use eyas_types::dfs::{AttributeChange, Attributes, FileKind};
 use fuser::{Errno, INodeNo, Notifier};
 use tokio::runtime::Handle;
@@ -328,7 +328,10 @@ impl Mounted {
         }
         {
             let _naming = self.naming.write().await;
-            let renamed = self.namespace.rename(from, to, replaces).await;
+            // A draft is based on the chunks that the file has.
+            let keeps_format = moved.as_ref().is_some_and(|node| node.state().draft.is_some());
+            let options = RenameOptions { replaces, makes_parents: false, keeps_format };
+            let renamed = self.namespace.rename(from, to, options).await;
             if let Some(over) = &over {
                 over.state().is_unlinked |= renamed.is_ok();
                 if renamed.is_err() {

@@ -71,8 +71,7 @@ impl Namespace {
         Ok(found(self.dfs.set_attributes(&file_name(path)?, change).await?))
     }
 
-    pub async fn rename(&self, from: &str, to: &str, replaces: bool) -> Result<(), MountFailure> {
-        let options = RenameOptions { replaces, makes_parents: false };
+    pub async fn rename(&self, from: &str, to: &str, options: RenameOptions) -> Result<(), MountFailure> {
         self.dfs.rename(&file_name(from)?, &file_name(to)?, options).await.map_err(|error| {
             let failure = MountFailure::from(error);
             match failure.errno {

@@ -8,7 +8,7 @@ use eyas_client::files::{
     Creation, DfsClient, File, FileWriter, FilesError, FilesErrorKind, Listing, OpenFile, RenameOptions, WriteOptions,
 };
 use eyas_client::types::dfs::{
-    AttributeChange, Attributes, Chunk, FileId, FileKind, FileName, FileNameError, Format, FormatError,
+    AttributeChange, Attributes, Chunk, FileId, FileKind, FileName, FileNameError, Format, FormatError, RecordFormat,
 };
 use eyas_client::{Client, ClientError};
 use pyo3::buffer::PyBuffer;
@@ -209,7 +209,10 @@ impl FilesSession {
     /// Renames a file, link or folder. A file replaces a file.
     fn rename(&self, py: Python<'_>, from: &str, to: &str) -> PyResult<()> {
         let (from, to, (_, files)) = (file_name(from)?, file_name(to)?, self.0.parts()?);
-        self.0.wait(py, files.rename(&from, &to, RenameOptions { replaces: true, makes_parents: true }))
+        self.0.wait(
+            py,
+            files.rename(&from, &to, RenameOptions { replaces: true, makes_parents: true, keeps_format: false }),
+        )
     }
 
     /// Copies a file to a name that is free. The nodes copy the chunks that they have.
@@ -249,8 +252,11 @@ impl FilesSession {
     ) -> PyResult<WrittenFile> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
         let format = match format {
-            Some(format) => format.parse().map_err(|error: FormatError| PyValueError::new_err(error.to_string()))?,
-            None => Format::guess(name.as_str(), false),
+            Some(format) => {
+                let format = format.parse::<Format>();
+                format.map_err(|error: FormatError| PyValueError::new_err(error.to_string()))?.into()
+            }
+            None => RecordFormat::of_name(name.as_str()),
         };
         let mut options = WriteOptions::of(format);
         options.chunk_bytes = chunk_bytes.filter(|bytes| *bytes > 0).unwrap_or(options.chunk_bytes);

@@ -7,16 +7,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use thiserror::Error;
 
 use crate::id::{IdError, ObjectId};
 use crate::object::Version;
 
 mod attributes;
+mod format;
 mod unsynced;
 
 pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota, nearest_ns};
+pub use format::{Format, FormatError, FormatTextProblem, PROBED_BYTES, RecordFormat, is_text};
 pub use unsynced::Unsynced;
 
 /// Longest name of a file: the bound of Linux on paths.
@@ -234,142 +236,6 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The format of a file's records; no chunk ends inside a record. As text, for example `fasta` or `fixed:100`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Lines of text, each ended by a line feed.
-    Lines,
-    /// Comma-separated values, with line feeds in quotes (RFC 4180).
-    Csv,
-    /// One JSON value on each line.
-    JsonLines,
-    /// Records of one size.
-    Fixed {
-        /// The size; not 0.
-        record_bytes: u32,
-    },
-    /// Sequences that begin with `>` at the start of a line.
-    Fasta,
-    /// Reads of sequencers: `@` and a name, the sequence, `+`, and a quality for each base.
-    Fastq,
-    /// Each record follows its length, an unsigned number that does not count its own bytes.
-    LengthPrefixed {
-        /// Bytes of the length: 1, 2, 4 or 8.
-        prefix_bytes: u8,
-        /// Whether the most significant byte comes first.
-        is_big_endian: bool,
-    },
-    /// The whole file is one record.
-    Whole,
-}
-
-/// Number of bytes at the beginning of a content by which [`is_text`] decides.
-pub const PROBED_BYTES: usize = 8 << 10;
-
-/// Whether content with this beginning is text: it has no zero byte.
-pub fn is_text(beginning: &[u8]) -> bool {
-    !beginning[..beginning.len().min(PROBED_BYTES)].contains(&0)
-}
-
-impl Format {
-    /// The likely format of a file, by its name's extension. For an unknown extension `is_text` decides; the caller
-    /// finds it from the file's first bytes. Text is lines, and other content is cut at any byte, as in HDFS.
-    pub fn guess(name: &str, is_text: bool) -> Self {
-        let (_, extension) = name.rsplit_once('.').unwrap_or_default();
-        match extension.to_ascii_lowercase().as_str() {
-            "csv" => Format::Csv,
-            "jsonl" | "ndjson" => Format::JsonLines,
-            "fa" | "fasta" | "fna" | "ffn" | "faa" | "frn" => Format::Fasta,
-            "fq" | "fastq" => Format::Fastq,
-            // Tab-separated fields have no quotes.
-            "txt" | "log" | "tsv" => Format::Lines,
-            _ if is_text => Format::Lines,
-            _ => Format::Fixed { record_bytes: 1 },
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Format::Lines => f.write_str("lines"),
-            Format::Csv => f.write_str("csv"),
-            Format::JsonLines => f.write_str("json-lines"),
-            Format::Fixed { record_bytes } => write!(f, "fixed:{record_bytes}"),
-            Format::Fasta => f.write_str("fasta"),
-            Format::Fastq => f.write_str("fastq"),
-            Format::LengthPrefixed { prefix_bytes, is_big_endian } => {
-                write!(f, "length-prefixed:{prefix_bytes}{}", if *is_big_endian { "be" } else { "le" })
-            }
-            Format::Whole => f.write_str("whole"),
-        }
-    }
-}
-
-/// A text is not a format.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{}` is not a format: {problem}", shortened(text))]
-pub struct FormatError {
-    /// The text.
-    pub text: String,
-    /// The mistake in it.
-    pub problem: FormatTextProblem,
-}
-
-/// Mistakes in texts of formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum FormatTextProblem {
-    /// No format has that name.
-    #[error("there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be and whole")]
-    Unknown,
-    /// `fixed` without the size of records.
-    #[error("write a record's size in bytes, for example fixed:100")]
-    RecordSize,
-    /// `length-prefixed` without the form of the length.
-    #[error("write the bytes of the length (1, 2, 4, 8) and their order, for example length-prefixed:4be")]
-    LengthForm,
-}
-
-impl FromStr for Format {
-    type Err = FormatError;
-
-    fn from_str(text: &str) -> Result<Self, FormatError> {
-        let wrong = |problem| Err(FormatError { text: text.into(), problem });
-        let (name, size) = text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
-        Ok(match (name, size) {
-            ("lines", None) => Format::Lines,
-            ("csv", None) => Format::Csv,
-            ("json-lines", None) => Format::JsonLines,
-            ("fasta", None) => Format::Fasta,
-            ("fastq", None) => Format::Fastq,
-            ("whole", None) => Format::Whole,
-            ("fixed", size) => match size.unwrap_or_default().parse() {
-                Ok(record_bytes) if record_bytes > 0 => Format::Fixed { record_bytes },
-                _ => return wrong(FormatTextProblem::RecordSize),
-            },
-            ("length-prefixed", size) => match size.and_then(|size| size.split_at_checked(1)) {
-                Some((bytes @ ("1" | "2" | "4" | "8"), order @ ("be" | "le"))) => {
-                    Format::LengthPrefixed { prefix_bytes: bytes.as_bytes()[0] - b'0', is_big_endian: order == "be" }
-                }
-                _ => return wrong(FormatTextProblem::LengthForm),
-            },
-            _ => return wrong(FormatTextProblem::Unknown),
-        })
-    }
-}
-
-impl Serialize for Format {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Format {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
 /// A stored part of a file: some whole records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
@@ -403,8 +269,8 @@ pub struct FileRecord {
     pub attributes: Attributes,
     /// Limits on everything below this folder.
     pub quota: Option<Quota>,
-    /// The format of its records.
-    pub format: Format,
+    /// The format of its records, and whether it was only guessed.
+    pub format: RecordFormat,
     /// A chunk ends with the first record that ends at or after a multiple of this size in the file.
     pub chunk_bytes: u64,
     /// Wanted number of replicas of each chunk; fewer if there are fewer nodes.
@@ -423,7 +289,7 @@ impl FileRecord {
             kind,
             attributes,
             quota: None,
-            format: Format::Whole,
+            format: Format::Whole.into(),
             chunk_bytes: DEFAULT_CHUNK_BYTES,
             replication: DEFAULT_REPLICATION,
             chunks: Vec::new(),
@@ -478,44 +344,5 @@ mod tests {
             assert_eq!(name.is_within(prefix), within, "{prefix}");
         }
         assert_eq!(name.base_name(), "d");
-    }
-
-    #[test]
-    fn formats_have_text() {
-        let texts = ["lines", "csv", "json-lines", "fixed:1", "fixed:4294967295", "fasta", "fastq", "whole"];
-        let prefixed =
-            ["1be", "2be", "4be", "8be", "1le", "2le", "4le", "8le"].map(|size| format!("length-prefixed:{size}"));
-        for text in texts.into_iter().chain(prefixed.iter().map(String::as_str)) {
-            assert_eq!(text.parse::<Format>().unwrap().to_string(), text);
-        }
-        let prefix = Format::LengthPrefixed { prefix_bytes: 4, is_big_endian: false };
-        assert_eq!("length-prefixed:4le".parse(), Ok(prefix));
-        let wrong =
-            ["", "line", "CSV", "csv:", "whole:1", "fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:4294967296"];
-        for text in
-            wrong.into_iter().chain(["length-prefixed", "length-prefixed:3be", "length-prefixed:4", &"é".repeat(999)])
-        {
-            let error = text.parse::<Format>().unwrap_err().to_string();
-            assert!(error.contains("is not a format") && error.len() < 400, "{error}");
-        }
-    }
-
-    #[test]
-    fn formats_are_guessed_by_name() {
-        let anywhere = Format::Fixed { record_bytes: 1 };
-        for (name, is_text, format) in [
-            ("/sky/a.csv", true, Format::Csv),
-            ("A.CSV", false, Format::Csv),
-            ("x.ndjson", true, Format::JsonLines),
-            ("x.tar.fa", true, Format::Fasta),
-            ("reads.fastq", true, Format::Fastq),
-            ("reads.fastq.gz", false, anywhere),
-            ("syslog.log", false, Format::Lines),
-            ("csv", true, Format::Lines),
-            ("/a.csv/b", false, anywhere),
-            ("", true, Format::Lines),
-        ] {
-            assert_eq!(Format::guess(name, is_text), format, "{name}");
-        }
     }
 }

@@ -10,7 +10,7 @@ use eyas_client::files::{
     DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, WriteOptions,
 };
 use eyas_client::messages::FromClient;
-use eyas_client::types::dfs::{FileName, NodeId};
+use eyas_client::types::dfs::{FileName, Format, NodeId};
 use eyas_client::types::shown;
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::FilesUsageView;
@@ -103,6 +103,7 @@ impl DfsSession {
                 views::chunks(&file, &self.files.membership().await?, self.json)?;
             }
             DfsCommand::Append { source, name } => self.append(&source, &name).await?,
+            DfsCommand::Set { records, names } => self.set_records(&names, records).await?,
             DfsCommand::Rename { from, to, force } => self.rename(&from, &to, force).await?,
             DfsCommand::Stat { name } => views::stat(&self.files.lookup(&name).await?, self.json)?,
             DfsCommand::Quota(command) => self.quota(command).await?,
@@ -153,11 +154,11 @@ impl DfsSession {
         shape: FileShapeArgs,
         SourceReader { readers, is_alone, keeps }: SourceReader,
     ) -> Result<File, CliError> {
-        let path = source.clone();
+        let (path, named) = (source.clone(), name.clone());
         let opened = {
             // The semaphore is never closed.
             let _reader = readers.acquire().await?;
-            tokio::task::spawn_blocking(move || sources::begin(&path, shape.format)).await
+            tokio::task::spawn_blocking(move || sources::begin(&path, &named, shape.format)).await
         };
         let Beginning { content, rest, size_bytes, kept, format } =
             opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
@@ -178,6 +179,24 @@ impl DfsSession {
             written
         };
         written.map_err(|error| of(&source, error))
+    }
+
+    async fn set_records(&self, names: &[FileName], records: Format) -> Result<(), CliError> {
+        let mut files = Vec::new();
+        for name in names {
+            let file = self.files.stat(name).await?;
+            files.push(
+                self.files
+                    .set_format(&file, records.into())
+                    .await
+                    .map_err(|error| of(Path::new(name.as_str()), error))?,
+            );
+        }
+        match self.json {
+            true => views::files(&files)?,
+            false => files.iter().for_each(|file| say!("{}: {} of {records}", shown(file.name.as_str()), chunks(file))),
+        }
+        Ok(())
     }
 
     async fn append(&self, source: &Path, name: &FileName) -> Result<(), CliError> {

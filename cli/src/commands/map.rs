@@ -62,6 +62,10 @@ pub(crate) struct MapArgs {
     /// implies this option
     #[arg(long)]
     by_file: bool,
+    /// `repeat`: give each program the header first, and not in the place where the file has it. The header is the
+    /// first row, the lines with `#` of a .vcf file, the lines with `@` of a .sam file
+    #[arg(long, value_name = "repeat", value_parser = ["repeat"])]
+    header: Option<String>,
     /// A local file that the program needs, such as the program itself (may be repeated)
     #[arg(long, short = 'i', value_name = "PATH")]
     input: Vec<String>,
@@ -98,6 +102,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         term,
         retries,
         by_file,
+        header,
         owner,
         input,
         program,
@@ -120,6 +125,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         tasks,
         retries,
         by_file,
+        repeats_header: header.is_some(),
         inputs: input,
         reduce: reduce.map(|command| Reduce { command, reducers, combine }),
         to: to.clone(),
@@ -205,7 +211,7 @@ async fn print(mapping: &MapRun, files: &[File]) -> Result<(), CliError> {
             print::bytes(&part)?;
             last = part.last().copied().or(last);
         }
-        if file.record.format == Format::Lines && last.is_some_and(|last| last != b'\n') {
+        if *file.record.format == Format::Lines && last.is_some_and(|last| last != b'\n') {
             print::bytes(b"\n")?;
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use eyas_client::files::{FilesDoor, RunAddress};
 use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
+use eyas_session::private::temporary_folder;
 
 use crate::connect::connect;
 use crate::error::CliError;
@@ -26,6 +27,9 @@ pub(crate) enum WorkerCommand {
         /// Start the program once for each file
         #[arg(long)]
         by_file: bool,
+        /// Give each program the header of its file first
+        #[arg(long)]
+        repeat_header: bool,
         #[arg(last = true, required = true)]
         program: Vec<String>,
     },
@@ -46,11 +50,12 @@ pub(crate) enum WorkerCommand {
 pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let files = connect(global).await?.files().await?;
     files.set_door(FilesDoor::Map);
-    let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(std::env::temp_dir, PathBuf::from);
+    let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(temporary_folder, PathBuf::from);
     match what {
-        WorkerCommand::Map { place, partitions, combine, by_file, program } => {
+        WorkerCommand::Map { place, partitions, combine, by_file, repeat_header, program } => {
             let shuffle = partitions.map(|partitions| Shuffle { partitions, combine });
-            map_worker(&files, &MapTask { address: place, program, by_file, shuffle, scratch }).await?;
+            let task = MapTask { address: place, program, by_file, repeats_header: repeat_header, shuffle, scratch };
+            map_worker(&files, &task).await?;
         }
         WorkerCommand::Reduce { place, number, of, program } => {
             reduce_worker(&files, &ReduceTask { address: place, number, count: of, program, scratch }).await?;

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use eyas_dfs::blocks::{Effect, Event, POLICIES, WorkerBlock};
 use eyas_dfs::{
     ChunkContent, DfsClient, FilesError, FilesErrorKind, OpenChunk, RunAddress, RunAttendance, RunSpec, RunStatus,
-    WriteOptions,
+    WriteOptions, guess_format,
 };
-use eyas_types::dfs::{FileName, Format, is_text};
+use eyas_types::dfs::FileName;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -444,7 +444,9 @@ fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<Blo
 /// Stores an output under a name of the file system.
 async fn store(files: DfsClient, name: FileName, output: Vec<u8>) -> Result<(), FilesError> {
     // A program can run again.
-    let options =
-        WriteOptions { is_durable: false, ..WriteOptions::of(Format::guess(name.as_str(), is_text(&output))) };
+    let options = WriteOptions {
+        is_durable: false,
+        ..WriteOptions::of(guess_format(name.as_str(), &output, Some(output.len() as u64)))
+    };
     files.write(&name, std::io::Cursor::new(output), options, |_| {}).await.map(drop)
 }

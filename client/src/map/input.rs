@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_dfs::{ChunkContent, DfsClient, File, FilesError, FilesErrorKind, OpenChunk};
-use eyas_types::dfs::{FileRecord, Format};
+use eyas_types::dfs::FileRecord;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 
+use super::header::header_bytes;
 use super::pause::Pause;
 use super::worker::WorkError;
 
@@ -53,6 +54,10 @@ pub(super) struct ProgramInput {
     loading: Option<Loading>,
     /// The chunk after that, which is read ahead.
     ahead: Option<Loading>,
+    /// Whether programs get the header of a file first, and not again in its place.
+    repeats_header: bool,
+    /// The rest of the header that the program has not read yet.
+    header: Vec<u8>,
 }
 
 /// The pipe to the program.
@@ -72,6 +77,8 @@ struct LoadedChunk {
     opened: OpenChunk,
     /// Whether the chunk ends within a line of a text. Only the last line of a file may lack its line feed.
     leaves_line_open: bool,
+    /// Bytes of the header of the file at the beginning of the chunk.
+    header_bytes: usize,
 }
 
 /// The piece that the program reads, as offsets in its chunk. The program has read up to `at`.
@@ -97,11 +104,17 @@ pub(super) struct ChunkSource {
 }
 
 impl ProgramInput {
-    /// Begins with a new program, which has read nothing.
+    /// No input yet.
+    pub fn new(repeats_header: bool) -> Self {
+        ProgramInput { repeats_header, ..ProgramInput::default() }
+    }
+
+    /// Begins with a new program, which has read nothing, and reads this header first.
     ///
     /// # Errors
     /// If the system has no timer for the pipe.
-    pub fn open(&mut self, pipe: Sender) -> Result<(), WorkError> {
+    pub fn open(&mut self, pipe: Sender, header: Vec<u8>) -> Result<(), WorkError> {
+        self.header = header;
         let pause = Pause::new().map_err(WorkError::Input)?;
         let (written, half_time) = ((Instant::now(), 0), Duration::ZERO);
         self.pipe = Some(ProgramPipe { pipe, size_bytes: MIN_PIPE_BYTES, written, half_time, pause });
@@ -139,18 +152,19 @@ impl ProgramInput {
         if let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.chunk == source.chunk) {
             let (piece, ends) = (piece as usize, &loaded.opened.ends);
             let begin = if piece == 0 { 0 } else { ends[piece - 1] };
+            let begin = if self.repeats_header { begin.max(loaded.header_bytes.min(ends[piece])) } else { begin };
             self.fed = Some(FedPiece { begin, at: begin, end: ends[piece] });
             return;
         }
         self.loaded = None;
         let ahead = self.ahead.take().filter(|ahead| ahead.chunk == source.chunk);
-        self.loading = Some(ahead.unwrap_or_else(|| Loading::begin(files, source)));
+        self.loading = Some(ahead.unwrap_or_else(|| Loading::begin(files, source, self.repeats_header)));
     }
 
     /// Reads this chunk ahead, and no other one.
     pub fn read_ahead(&mut self, files: &DfsClient, source: Option<&ChunkSource>) {
         if source.map(|source| source.chunk) != self.ahead.as_ref().map(|ahead| ahead.chunk) {
-            self.ahead = source.map(|source| Loading::begin(files, source));
+            self.ahead = source.map(|source| Loading::begin(files, source, self.repeats_header));
         }
     }
 
@@ -165,6 +179,21 @@ impl ProgramInput {
         let (Some(pipe), Some(loaded), Some(fed)) = (&mut self.pipe, &self.loaded, &mut self.fed) else {
             return std::future::pending().await;
         };
+        if !self.header.is_empty() {
+            let header = &mut self.header;
+            let written = pipe.write(|pipe| Ok(rustix::io::write(pipe, header)?)).await;
+            return match written {
+                Ok(bytes) => {
+                    header.drain(..bytes);
+                    Ok(Some(0))
+                }
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    self.pipe = None;
+                    Ok(None)
+                }
+                Err(error) => Err(WorkError::Input(error)),
+            };
+        }
         if fed.at == fed.end {
             return Ok(Some(0));
         }
@@ -190,7 +219,7 @@ impl ProgramInput {
 
     /// Whether the program has read all of the present piece. If so, the next one can be given.
     pub fn is_fed(&mut self) -> bool {
-        self.fed.take_if(|fed| fed.at == fed.end).is_some()
+        self.header.is_empty() && self.fed.take_if(|fed| fed.at == fed.end).is_some()
     }
 }
 
@@ -232,19 +261,26 @@ impl ProgramPipe {
 }
 
 impl LoadedChunk {
-    fn new(chunk: u32, opened: OpenChunk, format: Format) -> io::Result<Self> {
-        let is_text = match format {
-            Format::Lines | Format::Csv | Format::JsonLines | Format::Fasta | Format::Fastq => true,
-            Format::Fixed { .. } | Format::LengthPrefixed { .. } | Format::Whole => false,
-        };
-        let mut loaded = LoadedChunk { chunk, opened, leaves_line_open: false };
-        if let Some(at) = loaded.size_bytes().checked_sub(1).filter(|_| is_text) {
+    fn new(source: &ChunkSource, opened: OpenChunk, repeats_header: bool) -> io::Result<Self> {
+        let (chunk, format) = (source.chunk, *source.file.record.format);
+        let mut loaded = LoadedChunk { chunk, opened, leaves_line_open: false, header_bytes: 0 };
+        if let Some(at) = loaded.size_bytes().checked_sub(1).filter(|_| format.is_text()) {
             let mut last = [0];
             match &loaded.opened.content {
                 ChunkContent::Bytes(bytes) => last = [bytes[at]],
                 ChunkContent::File(file) => file.read_exact_at(&mut last, at as u64)?,
             }
             loaded.leaves_line_open = last != *b"\n";
+        }
+        if repeats_header && source.index == 0 {
+            loaded.header_bytes = match &loaded.opened.content {
+                ChunkContent::Bytes(bytes) => header_bytes(&source.file, bytes),
+                ChunkContent::File(file) => {
+                    let mut content = vec![0; loaded.size_bytes()];
+                    file.read_exact_at(&mut content, 0)?;
+                    header_bytes(&source.file, &content)
+                }
+            };
         }
         Ok(loaded)
     }
@@ -276,12 +312,12 @@ impl LoadedChunk {
 
 impl Loading {
     /// Begins to read a chunk of the run.
-    fn begin(files: &DfsClient, source: &ChunkSource) -> Self {
+    fn begin(files: &DfsClient, source: &ChunkSource, repeats_header: bool) -> Self {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
         let loading = tokio::spawn(async move {
             // This process only feeds the program, and both end together.
             let opened = open(&files, &source, true).await?;
-            LoadedChunk::new(chunk, opened, source.file.record.format).map_err(WorkError::Input)
+            LoadedChunk::new(&source, opened, repeats_header).map_err(WorkError::Input)
         });
         Loading { chunk, loading }
     }

@@ -13,13 +13,14 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
-use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
+use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions, guess_format};
 use eyas_types::dfs::{FileName, Format, PROBED_BYTES, is_text};
 use thiserror::Error;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
+use super::header::header_of;
 use super::input::{ChunkSource, ProgramInput};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
@@ -43,6 +44,8 @@ pub struct MapTask {
     pub program: Vec<String>,
     /// Whether the program is started anew for each file of a block, so that one process reads one file only.
     pub by_file: bool,
+    /// Whether each process of the program reads the header of its file first.
+    pub repeats_header: bool,
     /// Partitioning of the program's lines for a reduce; without it, the output is stored as it is.
     pub shuffle: Option<Shuffle>,
     /// Folder for the program's output, until it is stored.
@@ -73,6 +76,9 @@ pub enum WorkError {
     /// An output of the map has no valid trailer.
     #[error("{0} is not an output of this job's map: run the job again")]
     Damaged(FileName),
+    /// The header of a file does not end in its first chunk.
+    #[error("the header of {0} does not end in its first chunk: store the file with larger chunks (`--chunk-size`)")]
+    Header(FileName),
     /// A temporary file on this node cannot be used.
     #[error("the program's output cannot be written to a temporary file: {0}")]
     Scratch(#[from] io::Error),
@@ -118,7 +124,7 @@ async fn work_through_block(
     let mut attendance = files.attend_run(task.address).await?;
     let worker = attendance.worker();
     let name = task.address.run.file(part_name(worker));
-    let input = ProgramInput::default();
+    let input = ProgramInput::new(task.repeats_header);
     let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
     let done = block.work(&mut attendance, machine).await;
@@ -278,7 +284,11 @@ impl<'a> Block<'a> {
             attendance.tell(question).await;
         }
         if let (true, Some((chunk, _))) = (is_between, self.current()) {
-            self.start(chunk)?;
+            let header = match self.task.repeats_header {
+                true => header_of(self.files, &chunk.file).await?,
+                false => Vec::new(),
+            };
+            self.start(chunk, header)?;
         }
         if self.owner.is_at_end() || self.is_at_other_file() {
             self.input.close();
@@ -319,8 +329,8 @@ impl<'a> Block<'a> {
         self.task.by_file && is_other && !self.input.is_feeding()
     }
 
-    /// Starts the program. `chunk` is the first chunk that it reads.
-    fn start(&mut self, chunk: &ChunkSource) -> Result<(), WorkError> {
+    /// Starts the program. `chunk` is the first chunk that it reads, after the header.
+    fn start(&mut self, chunk: &ChunkSource, header: Vec<u8>) -> Result<(), WorkError> {
         let file = &chunk.file;
         let reads_one_file = self.task.by_file || self.chunks.iter().all(|other| Arc::ptr_eq(&other.file, file));
         let name = file.name.as_str();
@@ -342,7 +352,7 @@ impl<'a> Block<'a> {
             _ => Output::begin(self.task)?,
         };
         let (pipeline, pipe) = Pipeline::start(stages, output.of_program()?)?;
-        self.input.open(pipe)?;
+        self.input.open(pipe, header)?;
         self.state = State::Running(pipeline, output);
         Ok(())
     }
@@ -361,7 +371,7 @@ impl<'a> Block<'a> {
                         self.owner.end_chunk();
                     }
                 }
-                self.input = ProgramInput::default();
+                self.input = ProgramInput::new(self.task.repeats_header);
                 let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
                     unreachable!("only a program that runs can end")
                 };
@@ -442,7 +452,7 @@ fn beginning_of(file: &std::fs::File) -> io::Result<Vec<u8>> {
 /// Stores a local file from its beginning. A text file is stored as records, one for each line.
 pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
     file.seek(SeekFrom::Start(0))?;
-    let format = Format::guess(name.as_str(), is_text(&beginning_of(&file)?));
+    let format = guess_format(name.as_str(), &beginning_of(&file)?, Some(file.metadata()?.len()));
     // A program can run again.
     let options = WriteOptions { is_durable: false, ..WriteOptions::of(format) };
     files.write(name, file, options, |_| {}).await?;

@@ -97,7 +97,7 @@ fn name(text: &str) -> FileName {
 fn record(id: u128, modified_us: u64) -> FileRecord {
     let attributes = Attributes { modified_ns: modified_us, ..Attributes::default() };
     let record = FileRecord::without_content(FileId(id), FileKind::File, attributes);
-    FileRecord { format: Format::Lines, chunk_bytes: 1, replication: 2, ..record }
+    FileRecord { format: Format::Lines.into(), chunk_bytes: 1, replication: 2, ..record }
 }
 
 fn chunk(object: u8, replicas: &[NodeId]) -> Chunk {

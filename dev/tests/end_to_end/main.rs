@@ -23,6 +23,7 @@ mod documents;
 mod experiments;
 mod fan_in;
 mod floods;
+mod formats;
 mod get;
 mod interrupts;
 mod io_order;

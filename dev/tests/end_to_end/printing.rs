@@ -57,6 +57,7 @@ fn words_of(command: &str) -> Call {
         "catalog show" | "push" => call(&["input"]),
         "dfs put" => call(&["input", "/put"]),
         "dfs append" => call(&["input", "/file"]),
+        "dfs set" => call(&["--records", "lines", "/file"]),
         "dfs cp" => call(&["/file", "/copy"]),
         "dfs cat" => passing_on(&["/file"]),
         "dfs get" => call(&["/file", "brought", "--force"]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileId, FileName, Format, MAX_CHUNKS, NodeId};
+use eyas_types::dfs::{Chunk, FileId, FileName, Format, MAX_CHUNKS, NodeId, RecordFormat};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -110,6 +110,7 @@ impl DfsClient {
         let members = self.known().members;
         let holders = members.values().filter(|member| nodes.contains(&member.address));
         let missing = format!("no node of the file system has object {object}: try again");
+        let is_guessed = options.format.is_none();
         let (mut why, began) = (FilesError::new(FilesErrorKind::NotFound, missing), Instant::now());
         for member in holders {
             let cut = match self.cut_on(member, (object, base_name), to, options).await {
@@ -123,7 +124,11 @@ impl DfsClient {
             match cut {
                 Ok((id, format, specs)) => {
                     let CopyOptions { chunk_bytes, replication, .. } = options;
-                    let options = WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) };
+                    let options = WriteOptions {
+                        chunk_bytes,
+                        replication,
+                        ..WriteOptions::of(RecordFormat { format, is_guessed })
+                    };
                     let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
                     return self.publish_derived(to, id, options, chunks, began).await;
                 }

@@ -94,7 +94,7 @@ impl DfsClient {
         pieces: u32,
         may_map: bool,
     ) -> Result<OpenChunk, FilesError> {
-        let (chunk, format) = (&file.record.chunks[place], file.record.format);
+        let (chunk, format) = (&file.record.chunks[place], *file.record.format);
         let known = self.0.near_stores.chunk(chunk.object);
         let open = move |store: &Path, chunk: &Chunk| {
             let opened = open_chunk_file(store, chunk)?;

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use eyas_ring::{FileOperation, Listing, Replaceable};
-use eyas_types::dfs::{FileName, FileNameError};
+use eyas_types::dfs::{FileKind, FileName, FileNameError};
 use tokio::task::JoinSet;
 
 use crate::client::error::{FilesError, FilesErrorKind};
@@ -24,6 +24,9 @@ pub struct RenameOptions {
     pub replaces: bool,
     /// Whether missing folders above the new name are made.
     pub makes_parents: bool,
+    /// Whether a file keeps its format in any case. Otherwise a format that was guessed is guessed again, and the file
+    /// may be cut anew.
+    pub keeps_format: bool,
 }
 
 impl DfsClient {
@@ -48,7 +51,14 @@ impl DfsClient {
         }
         if !file.record.kind.is_folder() {
             let over = if options.replaces { Replaceable::File } else { Replaceable::Nothing };
-            return self.rename_entry(file, to, over).await;
+            let is_file = file.record.kind == FileKind::File;
+            self.rename_entry(file, to, over).await?;
+            if is_file && !options.keeps_format {
+                // The file has its new name, whatever becomes of this.
+                let guessed = self.guess_again(from, to).await;
+                let _ = guessed.inspect_err(|error| tracing::warn!("the format of {to} is not guessed again: {error}"));
+            }
+            return Ok(());
         }
         let renamed = self.rename_folder(file, to, options).await;
         // Also what was remembered meanwhile.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eyas_blocks::format::Cutter;
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, Unsynced};
+use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, RecordFormat, Unsynced};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::{FileDraft, random};
@@ -41,6 +41,8 @@ pub struct Change<'a> {
     /// Whether the changed chunks are on the disks of the nodes before the change is visible. Otherwise they are soon
     /// afterwards; until then, a power failure may bring the version before back.
     pub is_durable: bool,
+    /// Another format for the records, if the whole content is new.
+    pub format: Option<RecordFormat>,
     /// The whole content, if it is stored already.
     pub stored: Option<&'a EarlyContent>,
 }
@@ -49,12 +51,12 @@ pub struct Change<'a> {
 #[derive(Clone, Debug)]
 pub struct EarlyContent {
     chunks: Vec<Chunk>,
-    format: Format,
+    format: RecordFormat,
 }
 
 impl EarlyContent {
     /// The format of its records.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> RecordFormat {
         self.format
     }
 }
@@ -189,7 +191,8 @@ impl DfsClient {
     /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`, `Full`,
     /// `Unreachable`; `Invalid` if the file would have too many chunks.
     pub async fn rewrite(&self, file: &File, change: Change<'_>, sent: &SentRecords) -> Result<File, FilesError> {
-        let FileRecord { format, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
+        let FileRecord { format: present, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
+        let format = change.format.unwrap_or(present);
         let more = FolderUsage { bytes: change.size_bytes.saturating_sub(file.record.size_bytes()), files: 0 };
         drop(self.charge(&file.name, None, more).await?);
         let is_durable = change.is_durable;
@@ -198,7 +201,10 @@ impl DfsClient {
             Some(stored) => stored,
             None => {
                 let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
-                let parts = parts(&sizes, format, chunk_bytes, change.size_bytes, change.changed);
+                let parts = match *format == *present {
+                    true => parts(&sizes, *format, chunk_bytes, change.size_bytes, change.changed),
+                    false => vec![Part::Stored(0..change.size_bytes)],
+                };
                 match self.store_parts(file, &parts, change, options).await {
                     Err(error) if error.kind == FilesErrorKind::WrongFormat => {
                         self.store_whole(&file.name, change, without_records(options)).await?
@@ -236,7 +242,7 @@ impl DfsClient {
     ) -> Result<EarlyContent, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, .. } = options;
         let draft = FileDraft { name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
-        let cutter = Cutter::new(format, chunk_bytes);
+        let cutter = Cutter::new(*format, chunk_bytes);
         let chunks = self.store_unsynced(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
         Ok(EarlyContent { chunks, format })
     }
@@ -246,7 +252,7 @@ impl DfsClient {
         &self,
         change: Change<'_>,
         replication: u8,
-    ) -> Result<Option<(Vec<Chunk>, Format)>, FilesError> {
+    ) -> Result<Option<(Vec<Chunk>, RecordFormat)>, FilesError> {
         let Some(EarlyContent { chunks, format }) = change.stored else { return Ok(None) };
         if chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>() != change.size_bytes {
             return Ok(None);
@@ -282,7 +288,7 @@ impl DfsClient {
         name: &FileName,
         change: Change<'_>,
         options: WriteOptions,
-    ) -> Result<(Vec<Chunk>, Format), FilesError> {
+    ) -> Result<(Vec<Chunk>, RecordFormat), FilesError> {
         let all = 0..change.size_bytes;
         match self.store_part(name, all.clone(), 0, change, options).await {
             Err(error) if error.kind == FilesErrorKind::WrongFormat && options != without_records(options) => {
@@ -307,7 +313,7 @@ impl DfsClient {
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
         // Quotas were checked for the whole change.
         let draft = FileDraft { name, id: new_file_id()?, replication, is_durable, replaced_bytes: u64::MAX };
-        let cutter = Cutter::resume(format, chunk_bytes, range.start);
+        let cutter = Cutter::resume(*format, chunk_bytes, range.start);
         if range.end - range.start <= SMALL_CHUNK_BYTES as u64
             && let Some(content) = change.content.at_hand(range.clone())
         {
@@ -318,7 +324,7 @@ impl DfsClient {
 }
 
 fn without_records(options: WriteOptions) -> WriteOptions {
-    WriteOptions { format: Format::Fixed { record_bytes: 1 }, ..options }
+    WriteOptions { format: options.format.with(options.format.without_records()), ..options }
 }
 
 /// The parts of the new file, in order. Chunks of a file without records are stored again one by one; in other files,

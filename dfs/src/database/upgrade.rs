@@ -76,7 +76,7 @@ impl From<Record2> for FileRecord {
         let modified_ns = modified_us.saturating_mul(1000);
         let attributes = Attributes { mode: MODE, uid: 0, gid: 0, modified_ns, changed_ns: modified_ns };
         let record = FileRecord::without_content(id, FileKind::File, attributes);
-        FileRecord { format, chunk_bytes, replication, chunks, ..record }
+        FileRecord { format: format.into(), chunk_bytes, replication, chunks, ..record }
     }
 }
 

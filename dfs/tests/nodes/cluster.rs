@@ -12,7 +12,7 @@ use eyas_session::{Access, DataKeys, ListenPlace};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, FileSystemId, Format};
+use eyas_types::dfs::{FileName, FileSystemId, Format, RecordFormat};
 use eyas_wire::executor::FilesPlace;
 use tempfile::TempDir;
 
@@ -206,7 +206,7 @@ pub fn lines(bytes: usize) -> Vec<u8> {
 
 /// Chunks of 64 KiB.
 pub const SMALL: WriteOptions = WriteOptions {
-    format: Format::Lines,
+    format: RecordFormat { format: Format::Lines, is_guessed: false },
     chunk_bytes: 64 << 10,
     replication: 3,
     is_durable: true,

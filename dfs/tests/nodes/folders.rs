@@ -80,7 +80,7 @@ async fn a_folder_that_lost_its_entry_gets_it_back() {
 async fn folders_and_links_are_renamed() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let replaces = RenameOptions { replaces: true, makes_parents: false };
+    let replaces = RenameOptions { replaces: true, makes_parents: false, keeps_format: false };
     write(&files, "/a/1", b"one\n").await.unwrap();
     write(&files, "/a/b/2", b"two\n").await.unwrap();
     let link = files.make_symbolic_link(&name("/a/link"), "../x y", MADE).await.unwrap();

@@ -109,7 +109,7 @@ async fn what_was_cut_off_never_appears() {
     write(&files, "/whole", b"first\n").await.unwrap();
     assert!(files.append(&name("/whole"), Breaks(500_000), |_| {}).await.is_err());
     assert_eq!(content_of(&files, "/whole").await, b"first\n");
-    let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }, ..SMALL };
+    let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }.into(), ..SMALL };
     let error = files.write(&name("/odd"), io::Cursor::new(vec![0; 20]), odd, |_| {}).await.unwrap_err();
     assert_eq!(error.kind, FilesErrorKind::WrongFormat, "{error}");
 }

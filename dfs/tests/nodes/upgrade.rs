@@ -40,7 +40,7 @@ fn before(entry: NameEntry) -> Option<WrittenEntry> {
     let record = |record: FileRecord| {
         let FileRecord { id, format, chunk_bytes, replication, attributes, chunks, .. } = record;
         let modified_us = attributes.modified_us();
-        WrittenRecord { id, format, chunk_bytes, replication, modified_us, chunks }
+        WrittenRecord { id, format: *format, chunk_bytes, replication, modified_us, chunks }
     };
     match entry {
         NameEntry::File(found) => (found.kind == FileKind::File).then(|| WrittenEntry::File(record(found))),
@@ -133,7 +133,7 @@ async fn a_database_of_an_earlier_version_is_opened_with_all_files() {
         write(&files, file, &lines(size)).await.unwrap();
     }
     files.remove(&name("/gone")).await.unwrap();
-    let moved = eyas_dfs::RenameOptions { replaces: false, makes_parents: true };
+    let moved = eyas_dfs::RenameOptions { replaces: false, makes_parents: true, keeps_format: false };
     files.rename(&name("/c"), &name("/e/d"), moved).await.unwrap();
     let modified = files.stat(&name("/a/1")).await.unwrap().record.attributes.modified_ns;
     drop(files);

@@ -178,6 +178,16 @@ pub(crate) enum DfsCommand {
         /// The file
         name: FileName,
     },
+    /// Change how files are divided into records; their content is cut anew
+    Set {
+        /// Record format: lines, csv, json-lines, fasta, fastq, fixed:BYTES, length-prefixed:4be, bgzf, bzip2, zstd or
+        /// whole
+        #[arg(long, value_name = "FORMAT")]
+        records: Format,
+        /// The files
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+    },
     /// Rename a file or folder
     Rename {
         /// The present name
@@ -282,7 +292,7 @@ pub(crate) enum QuotaCommand {
 #[derive(Args, Clone, Copy)]
 pub(crate) struct FileShapeArgs {
     /// Record format, so that chunks end between records: lines, csv, json-lines, fasta, fastq, fixed:BYTES,
-    /// length-prefixed:4be or whole [default: chosen by the ending and the first bytes of the file]
+    /// length-prefixed:4be, bgzf, bzip2, zstd or whole [default: chosen by the name and the first bytes of the file]
     #[arg(long)]
     pub format: Option<Format>,
     /// Size of the chunks, from 1KiB to 1GiB

@@ -6,15 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use eyas_client::files::{Creation, SMALL_CHUNK_BYTES};
-use eyas_client::types::dfs::{FileName, Format, MODE_BITS, nearest_ns};
+use eyas_client::files::{Creation, SMALL_CHUNK_BYTES, guess_format};
+use eyas_client::types::dfs::{FileName, Format, MODE_BITS, RecordFormat, nearest_ns};
 use eyas_store::name_of;
 
 use crate::error::CliError;
 use crate::print::say;
-
-/// Number of bytes at the beginning of a file that decide whether it is text.
-const PROBE_BYTES: usize = 8 << 10;
 
 /// A source that has been opened.
 pub(super) struct Beginning {
@@ -26,7 +23,7 @@ pub(super) struct Beginning {
     pub size_bytes: Option<u64>,
     /// The attributes of the source, if it is a file.
     pub kept: Option<KeptAttributes>,
-    pub format: Format,
+    pub format: RecordFormat,
 }
 
 /// Attributes of a local file, folder or link that its copy in the file system gets. The owner of the copy is the user
@@ -128,7 +125,7 @@ impl Named {
 }
 
 /// Opens a source and reads its beginning. Its format is guessed, unless it is given. Blocks.
-pub(super) fn begin(source: &Path, format: Option<Format>) -> Result<Beginning, CliError> {
+pub(super) fn begin(source: &Path, name: &FileName, format: Option<Format>) -> Result<Beginning, CliError> {
     let (mut rest, metadata) = open(source)?;
     let size_bytes = metadata.as_ref().map(Metadata::len);
     let kept = metadata.as_ref().map(KeptAttributes::of);
@@ -136,7 +133,7 @@ pub(super) fn begin(source: &Path, format: Option<Format>) -> Result<Beginning, 
     let small_bytes = size_bytes.unwrap_or(0).min(SMALL_CHUNK_BYTES as u64);
     let mut content = Vec::with_capacity(small_bytes as usize + 1);
     (&mut rest).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
-    let format = format.unwrap_or_else(|| guess(source, &content));
+    let format = format.map_or_else(|| guess(source, name, &content, size_bytes), RecordFormat::from);
     Ok(Beginning { content, rest, size_bytes, kept, format })
 }
 
@@ -166,8 +163,10 @@ pub(super) fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<Metada
     Ok((Box::new(file), Some(metadata).filter(Metadata::is_file)))
 }
 
-/// Guesses the record format of a source from its name and its first bytes.
-fn guess(source: &Path, content: &[u8]) -> Format {
-    let is_text = !content[..content.len().min(PROBE_BYTES)].contains(&0);
-    Format::guess(base_name(source).unwrap_or(""), is_text)
+/// Guesses the format of a new file from its first bytes and its name; from the name of its source, if the name of the
+/// file says nothing.
+fn guess(source: &Path, name: &FileName, content: &[u8], size_bytes: Option<u64>) -> RecordFormat {
+    let named = [name.base_name(), base_name(source).unwrap_or_default()];
+    let name = named.into_iter().find(|name| Format::of_name(name).is_some());
+    guess_format(name.unwrap_or(named[0]), content, size_bytes)
 }

@@ -101,7 +101,10 @@ impl DfsSession {
     }
 
     pub(super) async fn rename(&self, from: &FileName, to: &FileName, force: bool) -> Result<(), CliError> {
-        Ok(self.files.rename(from, to, RenameOptions { replaces: force, makes_parents: true }).await?)
+        Ok(self
+            .files
+            .rename(from, to, RenameOptions { replaces: force, makes_parents: true, keeps_format: false })
+            .await?)
     }
 
     pub(super) async fn change_mode(&self, mode: u16, names: &[FileName], recursive: bool) -> Result<(), CliError> {

@@ -103,7 +103,7 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
     out!("{}: {size} in {chunks}; {owner}", file.name)?;
     out!(
         "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
-        record.format,
+        *record.format,
         format_bytes(record.chunk_bytes),
         record.replication,
         age,
@@ -284,7 +284,7 @@ fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
         }
     };
     let shape = FileShape {
-        format: record.format,
+        format: *record.format,
         chunk_bytes: record.chunk_bytes,
         replication: record.replication,
         chunks: record.chunks.iter().filter(|_| membership.is_some()).map(&mut chunk).collect(),

@@ -11,6 +11,8 @@
 //! Content that turns out not to have the format is refused with its offset ([`BadContent`]). To add a format, write
 //! its file and add it to `records`.
 
+mod bgzf;
+mod bzip2;
 mod csv;
 mod fasta;
 mod fastq;
@@ -20,6 +22,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 mod whole;
+mod zstd;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -55,6 +58,9 @@ fn records(format: Format) -> Box<dyn Records> {
         Format::LengthPrefixed { prefix_bytes, is_big_endian } => {
             Box::new(length_prefixed::LengthPrefixed::new(prefix_bytes, is_big_endian))
         }
+        Format::Bgzf => Box::<bgzf::Bgzf>::default(),
+        Format::Bzip2 => Box::<bzip2::Bzip2>::default(),
+        Format::Zstd => Box::<zstd::Zstd>::default(),
         Format::Whole => Box::new(whole::Whole),
     }
 }

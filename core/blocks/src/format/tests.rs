@@ -352,3 +352,71 @@ fn pieces_have_whole_records() {
     assert!(piece_ends(Format::Csv, b"\"never closed\n", 2).is_ok(), "only the end of a file shows that");
     assert!(piece_ends(Format::Fasta, b"ACGT\n", 2).is_err());
 }
+
+/// Three members of BGZF with some bytes each, the last of which is empty; headers as `bgzip` writes them.
+fn bgzf(sizes: [usize; 3]) -> Vec<Vec<u8>> {
+    let member = |size: usize| {
+        let last = (18 + size - 1) as u16;
+        let header = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0];
+        [&header[..], &last.to_le_bytes(), &vec![0x1f; size]].concat()
+    };
+    sizes.map(member).to_vec()
+}
+
+/// Frames of zstd: a raw block of 300 bytes without a checksum; a frame that is skipped; a repeated byte with a
+/// checksum, after two blocks.
+fn zstd() -> Vec<Vec<u8>> {
+    let raw = [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 9][..], &[0x61, 9, 0], &[0xfd; 300]].concat();
+    let skipped = [&[0x51, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &[0x28, 0xb5, 0x2f, 0xfd]].concat();
+    let several = [
+        &[0x28, 0xb5, 0x2f, 0xfd, 0x84, 0x58, 1, 1, 1, 1][..],
+        &[0x10, 0, 0, 1, 2],
+        &[0x0c, 0, 0, 1],
+        &[0x03, 0x10, 0, 7],
+        &[0xaa; 4],
+    ]
+    .concat();
+    vec![raw, skipped, several]
+}
+
+const BZIP2_A: &str = "425a683931415926535919939b6b00000001002000200021184682ee48a70a120332736d60";
+const BZIP2_B: &str = "425a683931415926535914d0bdb200000001001000200021184682ee48a70a12029a17b640";
+const BZIP2_NOTHING: &str = "425a683917724538509000000000";
+
+/// Streams of bzip2, of the bytes `a`, `b` and none, made by `bzip2`.
+fn bzip2() -> Vec<Vec<u8>> {
+    let stream = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    [BZIP2_A, BZIP2_B, BZIP2_NOTHING].map(stream).to_vec()
+}
+
+#[test]
+fn compressed_files_are_cut_where_a_program_can_begin() {
+    for (format, records) in [(Format::Bgzf, bgzf([9, 65_000, 10])), (Format::Zstd, zstd()), (Format::Bzip2, bzip2())] {
+        let content = records.concat();
+        let mut expected: Vec<_> = records
+            .iter()
+            .scan(0, |end, record| {
+                *end += record.len() as u64;
+                Some(*end)
+            })
+            .collect();
+        for piece_bytes in [1, 2, 3, 7, 64, content.len()] {
+            let mut cutter = Cutter::new(format, 1);
+            let (mut ends, ending) = feed(&mut cutter, &content, &[piece_bytes]);
+            // A border at the end is told if the format knows it there.
+            ends.retain(|end| *end < content.len() as u64);
+            expected.retain(|end| *end < content.len() as u64);
+            assert_eq!((&ends, ending), (&expected, Ok(Ending::Whole)), "{format} {piece_bytes}");
+        }
+        // Content that is cut off or followed by something else is not refused.
+        for other in [content[..content.len() - 1].to_vec(), [&content[..], b"junk"].concat()] {
+            let (mut ends, ending) = feed(&mut Cutter::new(format, 1), &other, &[5]);
+            ends.retain(|end| *end < content.len() as u64);
+            assert_eq!((&ends, ending), (&expected, Ok(Ending::Open)), "{format}");
+        }
+        let (ends, ending) = feed(&mut Cutter::new(format, 1), b"no such file at all, and no mark", &[5]);
+        assert_eq!((ends, ending), (vec![], Ok(Ending::Open)), "{format}");
+    }
+}
