@@ -85,7 +85,17 @@ impl From<Record3> for FileRecord {
         let Record3 { id, kind, attributes, quota, format, chunk_bytes, replication, chunks } = before;
         let Attributes3 { mode, uid, gid, modified_ns, changed_ns } = attributes;
         let attributes = Attributes { mode, uid, gid, modified_ns, changed_ns };
-        FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced: None }
+        FileRecord {
+            id,
+            kind,
+            attributes,
+            quota,
+            format: format.into(),
+            chunk_bytes,
+            replication,
+            chunks,
+            unsynced: None,
+        }
     }
 }
 

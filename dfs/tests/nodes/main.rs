@@ -321,7 +321,7 @@ async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
         assert_eq!(failed.kind, FilesErrorKind::Local);
         eventually("nothing is left", async || is_empty()).await;
     }
-    let csv = WriteOptions { format: Format::Csv, ..SMALL };
+    let csv = WriteOptions { format: Format::Csv.into(), ..SMALL };
     let content = [&lines(300_000)[..], b"\"open"].concat();
     let failed = files.write(&name("/csv"), io::Cursor::new(content), csv, |_| {}).await.unwrap_err();
     assert_eq!(failed.kind, FilesErrorKind::WrongFormat);

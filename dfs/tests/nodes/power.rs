@@ -268,9 +268,10 @@ impl Writer {
             modified_ns: 1,
             changed_ns: 1,
             is_durable,
+            format: None,
             stored: None,
         };
-        let options = WriteOptions { chunk_bytes: CHUNK_BYTES, format: Format::Fixed { record_bytes: 1 }, ..SMALL };
+        let options = WriteOptions { chunk_bytes: CHUNK_BYTES, format: Format::BYTES.into(), ..SMALL };
         let written = match before {
             Some(_) => {
                 let present = self.files.stat(&name(&name_of)).await.unwrap();
@@ -299,7 +300,7 @@ impl Writer {
         let from = std::mem::replace(&mut self.name, target.clone());
         self.say("begin", &target, new.as_deref());
         self.say("begin", &from, None);
-        let options = RenameOptions { replaces: true, makes_parents: false };
+        let options = RenameOptions { replaces: true, makes_parents: false, keeps_format: false };
         self.files.rename(&name(&from), &name(&target), options).await.unwrap();
         self.say("synced", &from, None);
         drop(content);

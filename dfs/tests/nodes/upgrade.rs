@@ -80,6 +80,7 @@ fn before_3(entry: NameEntry) -> WrittenEntry3 {
         let FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, .. } = record;
         let Attributes { mode, uid, gid, modified_ns, changed_ns } = attributes;
         let attributes = (mode, uid, gid, modified_ns, changed_ns);
+        let format = *format;
         WrittenRecord3 { id, kind, attributes, quota, format, chunk_bytes, replication, chunks }
     };
     match entry {

@@ -149,7 +149,7 @@ impl WorkerProcess {
     pub fn start(command: &Command, marks: Vec<String>, limits: &mut RunLimits<'_>) -> io::Result<Self> {
         let (channel, end_of_worker) = UnixStream::pair()?;
         channel.set_nonblocking(true)?;
-        let (output, writers) = Streams::new(0)?;
+        let (output, writers) = Streams::new(&0.into())?;
         let (stdin, [stdout, stderr]) = (Some(end_of_worker.as_fd()), writers.each_ref().map(AsFd::as_fd));
         let leader = spawn(command, stdin, stdout, stderr, limits.groups_to_enter(), limits.cores())?;
         limits.begin();
