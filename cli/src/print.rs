@@ -77,9 +77,11 @@ pub(crate) fn bytes(content: &[u8]) -> Result<(), PrintError> {
 }
 
 /// What ends a part of the content that several programs have written: a line feed that a text lacks. Without it, the
-/// last line of the part and the first line of the next part would be one.
+/// last line of the part and the first line of the next part would be one. Other content stays as it is: a line feed
+/// between two streams of bzip2 would hide the second one.
 pub(crate) fn end_of_part(content: &[u8]) -> &'static [u8] {
-    if content.is_empty() || content.ends_with(b"\n") || !is_text(content) { b"" } else { b"\n" }
+    let is_complete = content.is_empty() || content.ends_with(b"\n");
+    if is_complete || !is_text(content) || std::str::from_utf8(content).is_err() { b"" } else { b"\n" }
 }
 
 /// Prints a path on a line: escaped on a terminal, unchanged otherwise.

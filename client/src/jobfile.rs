@@ -20,9 +20,9 @@
 //! ```
 //!
 //! A word of the command, or a column of an item, that is the path of an input becomes the path where the input is
-//! staged. An input is a path or
-//! URL, a table `{ path = "…", name = "…" }`, or an output of another task, `{ task = "ID", output = "sum.fits" }`. If
-//! that task is an array, `index = 3` chooses one of its tasks; without `index`, all of them are meant.
+//! staged. An input is a path or URL, a table `{ path = "…", name = "…" }`, or an output of another task,
+//! `{ task = "ID", output = "sum.fits" }`. If that task is an array, `index = 3` chooses one of its tasks; without
+//! `index`, all of them are meant.
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -42,6 +42,7 @@ use crate::sources::{ListLine, array, lines_of};
 mod error;
 mod names;
 mod output;
+mod paths;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ mod values;
 
 pub use error::{JobFileError, TaskFieldsError};
 pub use output::{Keep, OutputFields};
+pub(crate) use paths::same;
+use paths::{declared_as, mentions, without_dot};
 pub use read::{draft_job, read_job_file, read_job_text};
 pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange, RecordRangeError};
 
@@ -543,23 +546,6 @@ impl TaskFields {
     }
 }
 
-/// The input that a word names, in any way to write its path.
-fn declared_as(draft: &Draft, declared: &HashMap<Name, u32>, word: &Name) -> Option<u32> {
-    if declared.is_empty() || word.is_empty() {
-        return None;
-    }
-    declared.get(&draft.url(word).ok()?).copied()
-}
-
-/// Whether `text` has `path` in it, and not as a part of a longer path.
-fn mentions(text: &[u8], path: &[u8]) -> bool {
-    let is_of_path =
-        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(byte));
-    let ends = |at: usize| !is_of_path(text.get(at + path.len()));
-    let mut starts = (0..(text.len() + 1).saturating_sub(path.len())).filter(|at| text[*at..].starts_with(path));
-    starts.any(|at| (at == 0 || !is_of_path(text.get(at - 1))) && ends(at))
-}
-
 /// The part of a file that a task reads; `None` for the whole file.
 fn part_of(range: Option<&str>, records: Option<&str>) -> Result<Option<PartOfFile>, TaskFieldsError> {
     Ok(match (range, records) {
@@ -587,17 +573,4 @@ fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), Tas
 /// If the expression is invalid; the error says where and why.
 pub fn check_requirements(requirements: &str) -> Result<(), TaskFieldsError> {
     check_terms(Some(requirements), None)
-}
-
-/// Whether two words name the same file of the submission's folder.
-pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
-    without_dot(a) == without_dot(b)
-}
-
-/// A path without `./` before it.
-fn without_dot(mut path: &[u8]) -> &[u8] {
-    while let Some(rest) = path.strip_prefix(b"./") {
-        path = rest;
-    }
-    path
 }

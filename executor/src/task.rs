@@ -37,6 +37,7 @@ pub(crate) mod lease;
 mod node_shutdown;
 pub(crate) mod output_claim;
 pub(crate) mod sandbox;
+mod start_failure;
 pub(crate) mod tokens;
 
 pub(crate) use assigned::AssignedTask;
@@ -48,6 +49,7 @@ use node_shutdown::SIGNAL_SPREAD;
 use output_claim::ClaimPlaces;
 use sandbox::kept::KeptSandboxes;
 use sandbox::{PartError, Sandbox};
+use start_failure::cannot_start;
 use tokens::Tokens;
 
 /// Environment variable with the executor's name, in every process of its tasks and in all processes that they start.
@@ -368,7 +370,7 @@ impl TaskRunner {
         })?;
         let ran = retry_busy(|| process::run(&command, capture.clone(), timeout, &run.control, &marks, &mut limits));
         drop(limits);
-        let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
+        let ran = ran.map_err(|e| cannot_start(&self.name, &command, &e))?;
         folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
         let is_damaged = self.find_damaged(run, changes);
         folders.are_in_use |= is_damaged;
@@ -573,34 +575,4 @@ impl TaskRunner {
         }
         Ok(command)
     }
-
-    fn cannot_start(&self, command: &Command, error: &std::io::Error) -> Status {
-        let program = Path::new(command.get_program()).display();
-        let folder = command.get_current_dir().unwrap_or(Path::new(".")).display();
-        let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                " (do the program, its interpreter and the working folder exist on this node? \
-                 --input brings a program along)"
-            }
-            std::io::ErrorKind::PermissionDenied if is_on_noexec(command) => {
-                " (its file system is mounted with `noexec`, so no program on it can run: move the program, or the \
-                 folder of the executor, to another one)"
-            }
-            std::io::ErrorKind::PermissionDenied => " (is it executable? chmod +x)",
-            std::io::ErrorKind::ArgumentListTooLong => {
-                " (a command line holds fewer arguments: `{inputs}` in the command stands for a file with the paths of \
-                 the inputs, one on each line)"
-            }
-            _ => "",
-        };
-        let reason = format!("cannot start `{program}` in {folder} on {}: {error}{hint}", self.name);
-        failed(FailureKind::Start, reason)
-    }
-}
-
-/// Whether the program of a command is on a file system from which no program can run.
-fn is_on_noexec(command: &Command) -> bool {
-    let program = Path::new(command.get_program());
-    let program = command.get_current_dir().map_or_else(|| program.to_owned(), |folder| folder.join(program));
-    rustix::fs::statvfs(&program).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }

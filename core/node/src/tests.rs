@@ -403,22 +403,6 @@ fn a_task_larger_than_the_store_is_refused_and_says_so() {
 }
 
 #[test]
-fn a_full_disk_evicts_and_tries_again_then_refuses() {
-    let mut node = node(EvictionPolicy::Lru, true);
-    node.assign(0, &[(9, 40)]);
-    node.fetched_here(9);
-    node.run(Event::Ended { task: task(0) });
-    node.assign(1, &[(1, 40)]);
-    let full = || Event::FetchFailed { object: id(1), failure: FetchFailure::Full };
-    node.run(Event::FreeSpace { bytes: 0, inodes: 10 });
-    assert_eq!(
-        node.run(full()),
-        [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: Some(task(1)) }]
-    );
-    assert!(matches!(node.run(full())[..], [Effect::Refuse { .. }]));
-}
-
-#[test]
 fn a_task_waits_for_room_that_running_tasks_hold() {
     let mut node = node(EvictionPolicy::Lru, true);
     node.assign(0, &[(1, 80)]);

@@ -118,7 +118,7 @@ fn garbage_on_a_port_harms_nobody() {
     }
     cluster.write("input", "data");
     let words = ["run", "--array", "1-20", "-i", "input", "--", "sh", "-c", "cat input"];
-    assert_eq!(cluster.run(&words).exits(0).stdout, "data".repeat(20));
+    assert_eq!(cluster.run(&words).exits(0).stdout, "data\n".repeat(20));
     let alive = cluster.ask(&["executor", "list"], "executors");
     assert_eq!(alive.as_array().unwrap().len(), 2);
     // A connection that does not prove a secret in time is closed.

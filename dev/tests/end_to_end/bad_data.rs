@@ -123,7 +123,7 @@ fn an_unreadable_input_is_an_error_that_says_so() {
         home.command(&words)
     };
     let done = home.finish(command).exits(1);
-    assert_eq!(done.stdout, "open");
+    assert_eq!(done.stdout, "open\n");
     done.says(&["secret", "ermission denied", "1 of 2 tasks succeeded"]);
 }
 
@@ -164,7 +164,7 @@ fn a_store_smaller_than_a_tasks_inputs_says_what_to_do() {
     home.write("large", vec![0; 30_000]);
     home.write("small", "small");
     let done = home.eyas(&["run", "--cache", "20kB", "--each", "*", "--", "head", "-c", "5", "{}"]).exits(1);
-    assert_eq!(done.stdout, "small");
+    assert_eq!(done.stdout, "small\n");
     done.says(&["30.0 kB", "20.0 kB", "--cache", "1 of 2 tasks succeeded"]);
 }
 
@@ -212,7 +212,7 @@ fn a_full_disk_sends_the_task_elsewhere() {
             executors().as_array().unwrap().iter().all(|executor| executor["free_disk_bytes"].is_u64())
         });
         let done = cluster.run(&["run", "-k", "--each", "in/*", "--", "head", "-c", "1", "{}"]).exits(0);
-        assert_eq!(done.stdout, "1234");
+        assert_eq!(done.stdout, "1\n2\n3\n4\n");
         let tasks = cluster.ask(&["task", "list", "1"], "tasks");
         let tasks = tasks.as_array().unwrap();
         assert!(tasks.iter().all(|task| task["executor"] == "n2"), "{tasks:?}");

@@ -34,13 +34,18 @@ fn held(folder: &Path) -> (u64, u64) {
     (files, bytes)
 }
 
+/// What is printed of tasks each of which prints one of these letters.
+fn lines(letters: &str) -> String {
+    letters.chars().map(|letter| format!("{letter}\n")).collect()
+}
+
 #[test]
 fn what_was_read_once_is_read_from_local_stores_again() {
     let cluster = Cluster::start(&[&[], &[]]);
     write_survey(&cluster, 8, 64 * KIB);
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     let all = 8 * 64 * KIB as u64;
-    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
+    assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdefgh"));
     // A task that was moved to an idle node after its input was fetched takes the input from its peer. When the task
     // is moved back, its input is already there.
     let [local, peer, persistent] = reads(&cluster.job("1"));
@@ -48,7 +53,7 @@ fn what_was_read_once_is_read_from_local_stores_again() {
     assert!(local + peer <= all / 4, "{local} and {peer} of {all}");
     let first = persistent;
     for job in ["2", "3"] {
-        assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
+        assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdefgh"));
         let [local, peer, persistent] = reads(&cluster.job(job));
         assert_eq!((local + peer, persistent), (all, 0));
         assert!(local >= all / 2, "work does not go to its data: {local} of {all}");
@@ -98,7 +103,7 @@ fn a_node_takes_from_its_peer_what_the_peer_has() {
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
     let blocker = block_first(&cluster);
-    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef");
+    assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdef"));
     assert_eq!(reads(&cluster.job("3")), [0, 6 * 64 * KIB as u64, 0]);
     let_go(&cluster, blocker);
     let objects = cluster.ask(&["catalog", "show", "survey/03"], "objects");
@@ -118,7 +123,7 @@ fn an_executor_that_was_killed_still_has_what_it_held_when_it_is_started_again()
     cluster.add_executor(&["--folder", &folder]);
     // Executors report their objects in several messages.
     wait_until("all it holds is in the catalog", || cluster.ask(&["executor", "list"], "executors")[0]["objects"] == 8);
-    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
+    assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdefgh"));
     assert_eq!(reads(&cluster.job("2")), [all, 0, 0]);
 }
 
@@ -146,13 +151,13 @@ fn replicas_that_are_gone_are_done_without() {
     let remove_all =
         |folder: &Path| all_files(&folder.join("store/objects")).iter().for_each(|file| fs::remove_file(file).unwrap());
     remove_all(cluster.executor(1).folder());
-    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef", "the node itself misses them");
+    assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdef"), "the node itself misses them");
     assert_eq!(reads(&cluster.job("2")), [0, 0, 6 * 64 * KIB as u64]);
     remove_all(cluster.executor(1).folder());
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
     let blocker = block_first(&cluster);
-    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef", "a peer misses them");
+    assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdef"), "a peer misses them");
     // All of them are gone, except the one that the blocker has fetched again.
     assert_eq!(reads(&cluster.job("4")), [0, 64 * KIB as u64, 5 * 64 * KIB as u64]);
     let_go(&cluster, blocker);
@@ -176,7 +181,7 @@ fn a_full_store_evicts_and_keeps_within_its_bytes() {
     assert!(held_bytes > limit as u64 / 2, "it caches next to nothing: {held_bytes}");
     // The lock file contains a process id.
     assert!(most <= limit as u64 + 100, "{most} bytes are in a store of {limit}");
-    assert_eq!(child.wait_with_output().unwrap().stdout, b"abcdefghijklmnopqrstuvwxyz");
+    assert_eq!(child.wait_with_output().unwrap().stdout, lines("abcdefghijklmnopqrstuvwxyz").as_bytes());
     let executor = &cluster.ask(&["executor", "list"], "executors")[0];
     assert!(executor["held_bytes"].as_u64().unwrap() <= limit as u64);
 }
@@ -211,7 +216,7 @@ fn a_store_outlives_its_executor() {
     cluster.wait_for_executors(0);
     cluster.add_executor(&["--folder", folder.to_str().unwrap()]);
     cluster.wait_for_executors(1);
-    assert_eq!(cluster.run(&words).exits(0).stdout, "abcd");
+    assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcd"));
     assert_eq!(reads(&cluster.job("2")), [3 * 64 * KIB as u64, 0, 64 * KIB as u64]);
 }
 

@@ -133,6 +133,14 @@ fn large_output_is_printed_whole_and_beyond_the_bound_the_run_fails() {
 }
 
 #[test]
+fn large_output_is_cut_where_executors_keep_nothing_and_the_run_says_so() {
+    let home = Home::new();
+    let run = |bytes: &str| home.eyas(&["run", "--policy", "fa", "--", "sh", "-c", "yes | head -c $0", bytes]);
+    assert_eq!(run("1000").exits(0).stdout.len(), 1000);
+    assert!(run("3000000").exits(1).says(&["of task 0"]).stdout.len() < 3_000_000);
+}
+
+#[test]
 fn a_report_is_written_where_it_was_asked() {
     let home = Home::new();
     let run = |report: &str| home.eyas(&["run", "--array", "1-5", "--report", report, "--", "true"]);

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Home, can_use, signal, wait_for, wait_until};
+use crate::support::{Cluster, Home, can_use, eyas, signal, wait_for, wait_until};
 
 const IMPOSSIBLE: &str = "[[task]]\nnoop = true\nrequirements = \"node.cpus >= 64\"\n";
 
@@ -39,8 +39,8 @@ impl Listening {
 /// `eyas` on a terminal, whose output is read from the pipe.
 fn on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdout) {
     let mut command = Command::new("script");
-    let eyas = home.command(&[]).get_program().to_string_lossy().into_owned();
-    command.args(["-qefc", &format!("stty columns 150; exec {eyas} {words}"), "/dev/null"]);
+    let program = eyas().display();
+    command.args(["-qefc", &format!("stty columns 150; exec {program} {words}"), "/dev/null"]);
     let command = &mut home.command_of(command, &[]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("script can be started");
     let shown = child.stdout.take().expect("piped");
@@ -205,8 +205,8 @@ fn the_live_view_takes_keys_and_leaves_the_terminal_as_it_was() {
         return;
     }
     let cluster = Cluster::start(&[&[]]);
-    let eyas = cluster.command(&[]).get_program().to_string_lossy().into_owned();
-    let top = format!("{eyas} --cluster test top --interval 100ms");
+    let program = eyas().display();
+    let top = format!("{program} --cluster test top --interval 100ms");
     let restored = r#"[ "$(stty -g)" = "$before" ] && echo restored $code"#;
     let words = format!("before=$(stty -g); {top}; code=$?; {restored}");
     let (mut child, mut keys, mut shown) = shell_on_a_terminal(&cluster, &words);

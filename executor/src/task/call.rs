@@ -12,6 +12,7 @@ use eyas_types::units::format_bytes;
 use eyas_types::{JobId, Outcome, Program, Status, TaskTemplate, Template};
 
 use super::sandbox::Sandbox;
+use super::start_failure::cannot_start;
 use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed, retry_busy};
 use super::{SlotState, status_of};
 use crate::process::ProcessEnd;
@@ -199,7 +200,7 @@ impl TaskRunner {
             failed(FailureKind::Node, reason)
         })?;
         let process = retry_busy(|| WorkerProcess::start(&command, marks.clone(), &mut limits));
-        let process = process.map_err(|e| self.cannot_start(&command, &e))?;
+        let process = process.map_err(|e| cannot_start(&self.name, &command, &e))?;
         let (group, ..) = limits.end_call(false);
         let (job, template) = (run.task.id().job, template.clone());
         Ok(Worker { job, template, gpus: run.gpus.clone(), cores: run.cores.clone(), process, group })

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use eyas_types::EvictionPolicy;
 
-use super::{LIMITS, id, task};
+use super::{LIMITS, id, node, task};
 use crate::node::STARTS_ON_FULL_DISK;
 use crate::tests::cpus;
 use crate::{Effect, Event, FetchFailure, Node, Overlap, StoreLimits};
@@ -121,4 +121,20 @@ fn a_fetch_that_finds_the_disk_full_waits_for_tasks_that_run() {
     let free = vec![Event::FreeSpace { bytes: 100, inodes: 10 }, Event::Ended { task: task(0) }];
     let effects: Vec<_> = free.into_iter().flat_map(|event| node.run(event)).collect();
     assert_eq!(effects, [Effect::Fetch { object: id(1), task: Some(task(1)) }]);
+}
+
+#[test]
+fn a_full_disk_evicts_and_tries_again_then_refuses() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(9, 40)]);
+    node.fetched_here(9);
+    node.run(Event::Ended { task: task(0) });
+    node.assign(1, &[(1, 40)]);
+    let full = || Event::FetchFailed { object: id(1), failure: FetchFailure::Full };
+    node.run(Event::FreeSpace { bytes: 0, inodes: 10 });
+    assert_eq!(
+        node.run(full()),
+        [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: Some(task(1)) }]
+    );
+    assert!(matches!(node.run(full())[..], [Effect::Refuse { .. }]));
 }

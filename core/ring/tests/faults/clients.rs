@@ -290,7 +290,7 @@ impl Clients {
     }
 }
 
-/// Stores a new chunk on the nodes of its replicas.
+/// Stores a new chunk on the nodes of its replicas. A client that waits for the disks has older chunks forced there, too.
 fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     let Some(ring) = any_ring(cluster) else { return };
     let checksum = cluster.dice.throw();
@@ -307,6 +307,12 @@ fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
         record.unsynced = Some(Unsynced::default());
         for node in &replicas {
             cluster.machines.get_mut(node).unwrap().volatile.insert(object);
+        }
+    } else {
+        for machine in cluster.machines.values_mut() {
+            for chunk in &record.chunks {
+                machine.volatile.remove(&chunk.object);
+            }
         }
     }
     record.chunks.push(Chunk { object, size_bytes: 1, checksum, replicas });

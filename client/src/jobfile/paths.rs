@@ -1,0 +1,37 @@
+//! Paths in the words of commands: whether a word names a file of the submission.
+
+use std::collections::HashMap;
+
+use eyas_types::Name;
+
+use crate::draft::Draft;
+
+/// The input that a word names, in any way to write its path.
+pub(super) fn declared_as(draft: &Draft, declared: &HashMap<Name, u32>, word: &Name) -> Option<u32> {
+    if declared.is_empty() || word.is_empty() {
+        return None;
+    }
+    declared.get(&draft.url(word).ok()?).copied()
+}
+
+/// Whether `text` has `path` in it, and not as a part of a longer path.
+pub(super) fn mentions(text: &[u8], path: &[u8]) -> bool {
+    let is_of_path =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(byte));
+    let ends = |at: usize| !is_of_path(text.get(at + path.len()));
+    let mut starts = (0..(text.len() + 1).saturating_sub(path.len())).filter(|at| text[*at..].starts_with(path));
+    starts.any(|at| (at == 0 || !is_of_path(text.get(at - 1))) && ends(at))
+}
+
+/// Whether two words name the same file of the submission's folder.
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    without_dot(a) == without_dot(b)
+}
+
+/// A path without `./` before it.
+pub(super) fn without_dot(mut path: &[u8]) -> &[u8] {
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
+    path
+}
