@@ -126,8 +126,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     reuse: bool,
     /// Print up to this much of each task's standard output, and of its standard error. If a task writes more, the exit
-    /// code is 1. Output beyond 1 MiB is printed when all tasks have ended. With policy `fa`, 1 MiB is the limit, as nodes
-    /// keep nothing
+    /// code is 1. Output beyond 1 MiB is printed when all tasks have ended. Policy `fa` cuts output at 1 MiB, because
+    /// nodes keep nothing
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value = "1GiB")]
     max_output: u64,
     /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the exit code

@@ -290,7 +290,7 @@ impl Clients {
     }
 }
 
-/// Stores a new chunk on the nodes of its replicas. A client that waits for the disks has older chunks forced there, too.
+/// Stores a new chunk on the nodes of its replicas. A client that waits for the disks has older chunks forced there.
 fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     let Some(ring) = any_ring(cluster) else { return };
     let checksum = cluster.dice.throw();
