@@ -223,7 +223,7 @@ impl Door {
         Door::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
     }
 
-    /// A door with other bounds than [`MAX_UNPROVEN`] and [`MAX_UNPROVEN_PER_ADDRESS`].
+    /// A door with other bounds than `MAX_UNPROVEN` and `MAX_UNPROVEN_PER_ADDRESS`.
     pub fn with_bounds(name: &'static str, max_unproven: usize, max_per_address: usize) -> Self {
         let arrivals = Arrivals::new(max_unproven, max_per_address);
         Door(Arc::new(Shared { name, state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }) }))

@@ -7,9 +7,9 @@
 //! Our own, in some 1,000 lines: the crates that do this have wrong values for common headers and no errors, and WCSLIB
 //! itself is in C, and under a licence (LGPL) that a program with everything linked in cannot take.
 //!
-//! A pixel goes through these steps, and a place of the sky through their inverses: SIP ([`polynomial`]), the
-//! matrix of CD or PC and CDELT, TPV, the map projection to the native sphere ([`sphere`]) and the rotation to the sky.
-//! [`keywords`] reads all that from the header. It must refuse what this code does not compute: a frame at a wrong
+//! A pixel goes through these steps, and a place of the sky through their inverses: SIP (`polynomial`), the
+//! matrix of CD or PC and CDELT, TPV, the map projection to the native sphere (`sphere`) and the rotation to the sky.
+//! `keywords` reads all that from the header. It must refuse what this code does not compute: a frame at a wrong
 //! place is worse than none. What is left, the round trip from pixels to the sky and back shows.
 
 mod conic;
