@@ -95,6 +95,8 @@ def a_cancelled_run_of_nextflow_cancels_its_jobs(cluster: ShimCluster, folder: P
     environment, quiet = cluster.environment, subprocess.DEVNULL
     with subprocess.Popen(words, env=environment, cwd=folder, stdout=quiet) as running:
         wait_until("the job runs", lambda: any(job["tasks"]["assigned"] for job in jobs(cluster)[known:]))
+        # A job may run before Nextflow has read its number.
+        wait_until("Nextflow knows it", lambda: "Submitted process" in (folder / ".nextflow.log").read_text())
         running.send_signal(signal.SIGINT)
     wait_until("the job is cancelled", lambda: jobs(cluster)[-1]["state"] == "cancelled")
 
