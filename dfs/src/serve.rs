@@ -196,7 +196,7 @@ struct Client {
 #[derive(Default)]
 struct StoredChunks(Mutex<BTreeSet<ObjectId>>);
 
-/// When the connection of a client has ended, nobody can say any longer which file its chunks are for.
+/// After the connection of a client has ended, no node can learn to which file the client's chunks belong.
 struct LeavesChunks(Arc<NodeShared>, Arc<StoredChunks>);
 
 impl Drop for LeavesChunks {

@@ -465,7 +465,7 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
             let mut unsent = lock(&shared.unsent);
             let (template_count, task_count, is_closed) = (unsent.template_count, unsent.task_count, unsent.is_closed);
             let commands = take(&mut unsent.commands);
-            // What was counted and noted stays.
+            // Counts and notes of earlier calls stay.
             let left = Unsent { template_count, task_count, is_closed, commands, ..Unsent::default() };
             std::mem::replace(&mut *unsent, left)
         };

@@ -249,7 +249,7 @@ async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_dea
         tokio::select! {
             back = back => {
                 back?;
-                // The near end has all bytes. At once, it would lose those that it has not read.
+                // All bytes are sent to the near end. Closing now would lose bytes that the near end has not read.
                 timeout(close_deadline, there).await.unwrap_or(Ok(()))
             }
             Err(error) = &mut there => Err(error),

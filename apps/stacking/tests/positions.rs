@@ -1,4 +1,4 @@
-//! Positions by the headers of frames are those of WCSLIB.
+//! Positions that are computed from headers of frames agree with those of WCSLIB.
 //!
 //! `positions.txt` has cases, made by `dev/judges/positions.py 120 33 1`; `EYAS_POSITIONS` may name a file with others.
 //! Cases are separated by empty lines. The lines of a case:

@@ -1,4 +1,4 @@
-//! What a job takes: processors, memory, disk and GPUs, by the options of `sbatch`.
+//! The resources of a job: processors, memory, disk and GPUs, from the options of `sbatch`.
 
 use eyas_client::types::{GPU, Resources};
 

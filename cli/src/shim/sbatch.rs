@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use eyas_client::types::{JobId, Name, Program, TaskItem, TaskTemplate, Template, WorkingFolder};
+use eyas_client::types::{JobId, Name, Program, Resources, TaskItem, TaskTemplate, Template, WorkingFolder};
 
 use eyas_client::messages::FromClient;
 use eyas_client::view::JobState;
@@ -81,6 +81,7 @@ async fn wait(client: &mut Client, record: &JobRecord, shim: &ShimFolder) -> Res
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
+/// Makes the task, the record and the files of a job.
 async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) -> Result<Prepared, CliError> {
     let JobRequest { words, script, script_path, arguments, inputs, unknown } = request;
     for variable in &unknown {
@@ -145,32 +146,7 @@ async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) ->
     let partition = words.value("partition").unwrap_or("eyas").to_owned();
     let end_path = shim.end_path(&token).to_string_lossy().into_owned();
     let mut runner = Runner {
-        variables: [
-            ("SLURM_JOB_ID", "$EYAS_JOB_ID".to_owned()),
-            ("SLURM_JOBID", "$EYAS_JOB_ID".to_owned()),
-            ("SLURMD_NODENAME", "$(hostname)".to_owned()),
-            ("SLURM_JOB_NODELIST", "$SLURMD_NODENAME".to_owned()),
-            ("SLURM_NODELIST", "$SLURMD_NODENAME".to_owned()),
-            ("SLURM_JOB_NAME", quoted(&name)),
-            ("SLURM_JOB_USER", quoted(&user)),
-            ("SLURM_JOB_PARTITION", quoted(&partition)),
-            ("SLURM_SUBMIT_DIR", quoted(&current)),
-            ("SLURM_CPUS_PER_TASK", cpus_per_task.to_string()),
-            ("SLURM_CPUS_ON_NODE", (resources.cpus_milli / 1000).to_string()),
-            ("SLURM_JOB_CPUS_PER_NODE", (resources.cpus_milli / 1000).to_string()),
-            ("SLURM_NTASKS", tasks.to_string()),
-            ("SLURM_NPROCS", tasks.to_string()),
-            ("SLURM_TASKS_PER_NODE", tasks.to_string()),
-            ("SLURM_JOB_NUM_NODES", "1".to_owned()),
-            ("SLURM_NNODES", "1".to_owned()),
-            ("SLURM_NODEID", "0".to_owned()),
-            ("SLURM_PROCID", "0".to_owned()),
-            ("SLURM_LOCALID", "0".to_owned()),
-            ("SLURM_MEM_PER_NODE", (resources.memory_bytes >> 20).to_string()),
-        ]
-        .into_iter()
-        .filter(|(name, word)| *name != "SLURM_MEM_PER_NODE" || word != "0")
-        .collect(),
+        variables: slurm_variables(&name, &user, &partition, &current, &resources, tasks, cpus_per_task),
         folder: &folder,
         input: file("input")?.unwrap_or("/dev/null".into()),
         output: file_word(output, &name, &user)?,
@@ -225,6 +201,44 @@ async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) ->
         end: None,
     };
     Ok(Prepared { draft, record, files })
+}
+
+/// The variables that Slurm sets in jobs, with their values as words of a shell.
+fn slurm_variables(
+    name: &str,
+    user: &str,
+    partition: &str,
+    current: &str,
+    resources: &Resources,
+    tasks: u32,
+    cpus_per_task: u32,
+) -> Vec<(&'static str, String)> {
+    [
+        ("SLURM_JOB_ID", "$EYAS_JOB_ID".to_owned()),
+        ("SLURM_JOBID", "$EYAS_JOB_ID".to_owned()),
+        ("SLURMD_NODENAME", "$(hostname)".to_owned()),
+        ("SLURM_JOB_NODELIST", "$SLURMD_NODENAME".to_owned()),
+        ("SLURM_NODELIST", "$SLURMD_NODENAME".to_owned()),
+        ("SLURM_JOB_NAME", quoted(name)),
+        ("SLURM_JOB_USER", quoted(user)),
+        ("SLURM_JOB_PARTITION", quoted(partition)),
+        ("SLURM_SUBMIT_DIR", quoted(current)),
+        ("SLURM_CPUS_PER_TASK", cpus_per_task.to_string()),
+        ("SLURM_CPUS_ON_NODE", (resources.cpus_milli / 1000).to_string()),
+        ("SLURM_JOB_CPUS_PER_NODE", (resources.cpus_milli / 1000).to_string()),
+        ("SLURM_NTASKS", tasks.to_string()),
+        ("SLURM_NPROCS", tasks.to_string()),
+        ("SLURM_TASKS_PER_NODE", tasks.to_string()),
+        ("SLURM_JOB_NUM_NODES", "1".to_owned()),
+        ("SLURM_NNODES", "1".to_owned()),
+        ("SLURM_NODEID", "0".to_owned()),
+        ("SLURM_PROCID", "0".to_owned()),
+        ("SLURM_LOCALID", "0".to_owned()),
+        ("SLURM_MEM_PER_NODE", (resources.memory_bytes >> 20).to_string()),
+    ]
+    .into_iter()
+    .filter(|(name, word)| *name != "SLURM_MEM_PER_NODE" || word != "0")
+    .collect()
 }
 
 /// Whether a path is of a file, and not of a folder.

@@ -255,7 +255,7 @@ impl Jobs {
         self.jobs.get(&job)
     }
 
-    /// Whether tasks wait to be queued: those of new jobs, and those that were released together.
+    /// Whether tasks of new jobs, or tasks that one end has released, are still to be queued.
     pub fn has_more_to_queue(&self) -> bool {
         !self.queueing.is_empty() || !self.set_aside.is_empty()
     }

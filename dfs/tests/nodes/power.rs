@@ -114,6 +114,7 @@ async fn what_was_on_the_disks_survives_power_cuts() {
     File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
     let made = Command::new("mkfs.ext4").arg("-q").arg(&image).stderr(Stdio::null()).status();
     let Some(disk) = made.ok().and_then(|_| Disk::mount(&image, &folder)) else {
+        assert!(std::env::var_os("CI").is_none(), "this user cannot mount the image of a disk");
         return eprintln!("SKIPPED: this user cannot mount the image of a disk");
     };
     fs::write(&log, "").unwrap();

@@ -21,7 +21,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The dispatcher's answer to a claim: the first place that another task of the job has, and that task's index.
 pub(crate) type ClaimAnswer = Option<(PlaceId, u32)>;
 
-/// What a task asks for while it runs.
+/// Requests of a running task.
 pub(crate) trait ClaimPlaces: Send + Sync {
     /// Lends the processors of a task, or reclaims them: its [control](crate::process::ProcessControl) grants them.
     fn lend(&self, task: TaskId, lends: bool);

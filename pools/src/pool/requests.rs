@@ -292,7 +292,8 @@ impl Pool {
         self.requests.last_key_value().map(|(number, _)| *number)
     }
 
-    /// The cluster stops: no request is wanted. What is not withdrawn now is withdrawn when the cluster starts again.
+    /// The cluster stops, and wants no request any longer. Requests that cannot be withdrawn now are withdrawn at the
+    /// next start of the cluster.
     pub fn unwant_all(&mut self) {
         for number in self.open_numbers() {
             let Some(request) = self.requests.get_mut(&number) else { continue };

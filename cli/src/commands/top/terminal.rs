@@ -124,7 +124,7 @@ pub(crate) fn keys(capacity: usize) -> io::Result<mpsc::Receiver<io::Result<Key>
     Ok(keys)
 }
 
-/// What a terminal that shows `before` must be sent to show `after`.
+/// The bytes that make a terminal show `after` instead of `before`.
 fn changes(before: Option<&Buffer>, after: &Buffer) -> String {
     let before = before.filter(|before| before.area == after.area);
     let mut sent = if before.is_none() { "\x1b[0m\x1b[2J".to_owned() } else { String::new() };
