@@ -9,6 +9,7 @@ use eyas_client::types::matching::Labels;
 use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
 use eyas_executor::LimitMode;
 use eyas_matching::ExpressionError;
+use eyas_sched::Patience;
 use eyas_store::Emulation;
 
 use crate::error::ValueError;
@@ -35,7 +36,7 @@ pub(crate) struct ShapeArgs {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlacementArgs {
-    /// Placement policy: fa, mch, mcu, gcc or cost
+    /// Placement policy: fa, fca, mch, mcu, gcc or cost
     #[arg(long, value_name = "POLICY", default_value = "cost")]
     pub policy: PlacementPolicy,
     /// With --policy gcc: while more than this share of all processors is busy, tasks wait for a node that holds their
@@ -45,6 +46,26 @@ pub(crate) struct PlacementArgs {
     /// Number of waiting tasks that one decision considers [default: 100 for each executor, at least 2,500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub window: Option<u64>,
+    /// With --policy mch or gcc: a node that holds at most this share of a task's input bytes does not count as a
+    /// holder of them; such as 0.5
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = parse_share)]
+    pub min_cache_hit: f64,
+    /// How many other tasks leave the queue before a task that waits for a node with its inputs may go to any node; off:
+    /// it waits for ever [default: as --window]
+    #[arg(long, value_name = "N|off", default_value = "", hide_default_value = true, value_parser = parse_patience)]
+    pub patience: Patience,
+}
+
+/// A number of tasks, or `off`; the empty text is the default.
+fn parse_patience(text: &str) -> Result<Patience, ValueError> {
+    match text {
+        "" => Ok(Patience::Window),
+        "off" => Ok(Patience::Unlimited),
+        _ => {
+            let tasks = text.parse().ok().filter(|tasks| *tasks > 0);
+            tasks.map(Patience::Tasks).ok_or_else(|| ValueError::Patience(text.into()))
+        }
+    }
 }
 
 /// A number from 0 to 1.

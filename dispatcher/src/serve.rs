@@ -11,7 +11,6 @@ use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::{
     Access, ListenPlace, Listener, PortRange, Session, SessionAcceptor, SessionError, listen as listen_at,
 };
-use eyas_types::PlacementPolicy;
 use eyas_types::access::KeyRole;
 use eyas_wire::view::JobView;
 use eyas_wire::{DataMode, Role};
@@ -151,7 +150,7 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
         move |error| drop(failed_sender.blocking_send(error)),
     )?;
     let policy = config.scheduler.policy;
-    let caching = policy != PlacementPolicy::FirstAvailable;
+    let caching = eyas_sched::caches(policy);
     let scheduler = Scheduler::new(config.scheduler.clone());
     let mut core = DispatcherCore::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
     core.processes = config.processes.clone();

@@ -22,6 +22,7 @@
 //!
 //! The times of batch systems and the rates of failures are in [`nodes`](crate::nodes).
 
+use eyas_sched::Patience;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 
@@ -99,8 +100,12 @@ pub struct Policies {
     pub placement: PlacementPolicy,
     /// The utilisation threshold of good-cache-compute.
     pub utilisation_threshold: f64,
+    /// See [`eyas_sched::Config::min_cache_hit`].
+    pub min_cache_hit: f64,
     /// The scheduling window `W`; see [`eyas_sched::Config::window`].
     pub window: Option<u64>,
+    /// How long a task waits for holders of its inputs.
+    pub patience: Patience,
     /// Whether nodes relay objects that they are still receiving.
     pub relays: bool,
     /// See [`eyas_sched::Config::hits_first`].
@@ -137,7 +142,9 @@ impl Policies {
         Policies {
             placement,
             utilisation_threshold: 0.9,
+            min_cache_hit: 0.0,
             window: Some(2_500),
+            patience: Patience::Unlimited,
             relays: false,
             hits_first: true,
             spread: false,
@@ -150,19 +157,30 @@ impl Policies {
 
     /// The defaults of eyas, with this placement policy.
     pub fn of_eyas(placement: PlacementPolicy) -> Self {
-        let eyas_sched::Config { utilisation_threshold, window, relays, spread, .. } = eyas_sched::Config::default();
+        let eyas_sched::Config { utilisation_threshold, window, patience, relays, spread, .. } =
+            eyas_sched::Config::default();
         let eyas = Policies::of_the_paper(placement);
-        Policies { utilisation_threshold, window, relays, spread, overlap: true, ..eyas }
+        Policies { utilisation_threshold, window, patience, relays, spread, overlap: true, ..eyas }
     }
 
     /// Whether nodes keep the inputs of tasks in their stores: all policies but first-available do.
     pub fn caches(&self) -> bool {
-        eyas_sched::is_data_aware(self.placement)
+        eyas_sched::caches(self.placement)
     }
 
     pub(crate) fn sched(&self) -> eyas_sched::Config {
-        let Policies { placement: policy, utilisation_threshold, window, relays, hits_first, spread, .. } = *self;
-        eyas_sched::Config { policy, utilisation_threshold, window, relays, hits_first, spread }
+        let Policies { placement: policy, utilisation_threshold, min_cache_hit, window, patience, .. } = *self;
+        let Policies { relays, hits_first, spread, .. } = *self;
+        eyas_sched::Config {
+            policy,
+            utilisation_threshold,
+            min_cache_hit,
+            window,
+            patience,
+            relays,
+            hits_first,
+            spread,
+        }
     }
 }
 

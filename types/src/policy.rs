@@ -57,6 +57,8 @@ policy_names! {
     PlacementPolicy, "a placement" {
         /// First-available: no data awareness, no hints, no caching.
         FirstAvailable = "fa",
+        /// First-cache-available: no data awareness in placement; executors cache, and are told who holds what.
+        FirstCacheAvailable = "fca",
         /// Max-cache-hit: a task waits for an executor that holds the most of its data.
         MaxCacheHit = "mch",
         /// Max-compute-util: no free executor is left idle; executors with the data are preferred.
@@ -90,7 +92,7 @@ policy_names! {
         #[default]
         Chain = "chain",
         /// In rounds: in each, every executor that has all objects sends them to one executor that has none. The best
-        /// case of active storage (data-diffusion §5.2), for comparison.
+        /// case of active storage (data-diffusion §5.3), for comparison.
         SpanningTree = "spanning-tree",
     }
 }

@@ -462,8 +462,14 @@ fn data_mode(is_plain: bool) -> DataMode {
 }
 
 fn scheduler(args: &PlacementArgs) -> eyas_sched::Config {
-    let (utilisation_threshold, window) = (args.utilisation, args.window);
-    eyas_sched::Config { policy: args.policy, utilisation_threshold, window, ..eyas_sched::Config::default() }
+    eyas_sched::Config {
+        policy: args.policy,
+        utilisation_threshold: args.utilisation,
+        min_cache_hit: args.min_cache_hit,
+        window: args.window,
+        patience: args.patience,
+        ..eyas_sched::Config::default()
+    }
 }
 
 /// The resources that an executor offers to tasks: the values of options, else its share of the resources that this

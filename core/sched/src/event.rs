@@ -17,10 +17,16 @@ pub struct Config {
     pub policy: PlacementPolicy,
     /// GCC's threshold (the paper uses 0.8 and 0.9).
     pub utilisation_threshold: f64,
+    /// `minCacheHit` of figure 5, as a share: where tasks wait for holders (MCH, and GCC at its threshold), an executor
+    /// counts as a holder of a task if it holds more than this share of the task's input bytes. A task of which no
+    /// executor holds so much goes to any.
+    pub min_cache_hit: f64,
     /// `W`: the number of entries that are read in one decision, and the number of times that the oldest task may be
     /// overtaken. `None`: it may be overtaken 100 times for each executor and at least 2,500 times, and 2,500 entries
     /// are read (data-diffusion §4.4, §5.1.1).
     pub window: Option<u64>,
+    /// How long a task waits for executors that hold its inputs.
+    pub patience: Patience,
     /// Whether an executor that is still receiving an object may give it to others. If not, simultaneous demand reads
     /// persistent storage once for each executor, as in the paper. For comparison.
     pub relays: bool,
@@ -35,8 +41,29 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let policy = PlacementPolicy::Cost;
-        Config { policy, utilisation_threshold: 0.9, window: None, relays: true, hits_first: true, spread: true }
+        Config {
+            policy,
+            utilisation_threshold: 0.9,
+            min_cache_hit: 0.0,
+            window: None,
+            patience: Patience::Window,
+            relays: true,
+            hits_first: true,
+            spread: true,
+        }
     }
+}
+
+/// How long a task waits for executors that hold its inputs, before any executor may take it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// Until as many other tasks have left the queue as [`Config::window`] says.
+    #[default]
+    Window,
+    /// Until this many other tasks have left the queue.
+    Tasks(u64),
+    /// For ever, as in the paper (data-diffusion §2.3).
+    Unlimited,
 }
 
 /// What is reported of an executor, and what it requires of tasks.

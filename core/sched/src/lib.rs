@@ -30,11 +30,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Config, Effect, Event, ExecutorProfile, Hint, Holder, MAX_HINTS, PushId, Recipients};
+pub use event::{Config, Effect, Event, ExecutorProfile, Hint, Holder, MAX_HINTS, Patience, PushId, Recipients};
 pub use explain::{ExecutorOccupancy, ObjectLocations, TaskPlacement, WaitReason};
 pub use eyas_types::{Ended, Need};
 pub use outline::{NodeOutline, UnstartedClass};
-pub use placement::is_data_aware;
+pub use placement::caches;
 pub use replication::PushProgress;
 pub use scheduler::Scheduler;
 pub use state::{Mismatch, Utilisation};

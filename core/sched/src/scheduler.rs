@@ -1,11 +1,12 @@
 //! The facade: routes each event to the owners of state, replication and placement, in the order that it takes.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use eyas_types::{Ended, ExecutorId, JobId, ObjectId, TaskId};
 
 use crate::event::{Config, Effect, Event, PushId};
-use crate::placement::{AssignmentSink, ChosenParts, Placement, is_data_aware};
+use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
 use crate::replication::{NewPush, PushProgress, Replication};
 use crate::state::{ExecutorKey, ObjectKey, PlacementLevel, PlacementState, SchedulerState, TaskKey, Utilisation};
 
@@ -20,10 +21,17 @@ pub struct Scheduler {
 impl Scheduler {
     /// An empty scheduler.
     pub fn new(config: Config) -> Self {
+        let rules = placement::rules(config.policy, config.utilisation_threshold);
+        Scheduler::with_rules(rules, &config)
+    }
+
+    /// A scheduler with these rules instead of those of `config.policy`.
+    pub(crate) fn with_rules(rules: Box<dyn PlacementRules>, config: &Config) -> Self {
+        let replica_use = rules.replica_use();
         Scheduler {
-            state: SchedulerState::new(is_data_aware(config.policy)),
-            placement: Placement::new(&config),
-            replication: Replication::new(config.relays),
+            state: SchedulerState::new(replica_use == ReplicaUse::Placement),
+            placement: Placement::new(rules, config),
+            replication: Replication::new(replica_use >= ReplicaUse::Hints, config.relays),
             chosen_parts: ChosenParts::default(),
         }
     }

@@ -13,11 +13,12 @@ use proptest::prelude::*;
 
 use crate::placement::Fallback;
 use crate::state::{PlacementLevel, PlacementState};
-use crate::{Config, Effect, Ended, Event, Holder, Need, Scheduler, Utilisation};
+use crate::{Config, Effect, Ended, Event, Holder, Need, Patience, Scheduler, Utilisation};
 
 mod cost;
 mod kept;
 mod matchmaking;
+mod new_policy;
 mod policies;
 mod priorities;
 mod pushes;
@@ -92,7 +93,7 @@ impl Scheduler {
     /// Both sides of the catalog agree, counts are sums, and every task has at most one home.
     fn validate(&self) {
         let state = self.state();
-        let is_data_aware = self.placement().is_data_aware();
+        let places_by_data = self.placement().places_by_data();
         let mut waiting = 0;
         for (key, task) in state.queue.tasks() {
             match task.state {
@@ -106,7 +107,7 @@ impl Scheduler {
                 let object = &state.catalog[*input];
                 let tickets = object.waiting.tickets();
                 let listed = tickets.filter(|t| t.task == key && state.queue.is_waiting(*t)).count();
-                let expected = task.state == PlacementState::Waiting && is_data_aware;
+                let expected = task.state == PlacementState::Waiting && places_by_data;
                 assert_eq!(listed, usize::from(expected), "{} in the list of {}", task.id, object.id);
             }
         }
@@ -181,9 +182,9 @@ struct World {
 }
 
 impl World {
-    fn new(policy: PlacementPolicy, window: Option<u64>, priorities: i32) -> Self {
+    fn new(config: &Config, priorities: i32) -> Self {
         World {
-            scheduler: Scheduler::new(Config { policy, window, ..Config::default() }),
+            scheduler: Scheduler::new(config.clone()),
             slots: BTreeMap::new(),
             draining: BTreeSet::new(),
             running: BTreeMap::new(),
@@ -238,11 +239,11 @@ impl World {
                 }
                 let share = state.share_held(waiting, key);
                 let takes_any = placement.fallback(state) == Fallback::AnyTask;
-                let is_full_hit = placement.is_data_aware() && share.is_full();
+                let is_full_hit = placement.places_by_data() && share.is_full();
                 assert!(!is_full_hit, "{} idles beside {}, all of which it holds", executor.id, task.id);
                 assert!(!takes_any, "{} idles beside {} and may take any", executor.id, task.id);
                 let is_best = placement.fallback(state) == Fallback::OnlyBestHolder
-                    && !share.is_none()
+                    && placement.is_holder(state, waiting, key)
                     && !executor.agenda.has_forgotten()
                     && !placement.is_outdone(state, waiting, key);
                 assert!(!is_best, "{} idles beside {}, of which no executor holds more", executor.id, task.id);
@@ -370,16 +371,19 @@ proptest! {
     fn no_task_is_lost_or_run_twice(
         policy in 0..PlacementPolicy::ALL.len(),
         window in prop::option::of(0u64..8),
+        min_cache_hit in prop::sample::select(vec![0.0, 0.0, 0.4]),
+        patience in prop::sample::select(vec![Patience::Window, Patience::Tasks(3), Patience::Unlimited]),
         priorities in 1i32..4,
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let policy = PlacementPolicy::ALL[policy];
-        let mut world = World::new(policy, window, priorities);
+        let config = Config { policy, window, min_cache_hit, patience, ..Config::default() };
+        let mut world = World::new(&config, priorities);
         for step in &steps {
             world.apply(step);
         }
         world.drain();
-        let mut again = World::new(policy, window, priorities);
+        let mut again = World::new(&config, priorities);
         for step in &steps {
             again.apply(step);
         }

@@ -109,7 +109,7 @@ impl Cluster {
             hits: Hits::default(),
             digest: 0,
             shape,
-            stores_data: policy != PlacementPolicy::FirstAvailable,
+            stores_data: eyas_sched::caches(policy),
             objects: objects.collect(),
             inputs: Vec::new(),
             executors: Vec::new(),

@@ -1,8 +1,10 @@
 //! `[cluster]` and `[policies]`.
 
 use std::fmt::Display;
+use std::num::NonZero;
 use std::str::FromStr;
 
+use eyas_sched::Patience;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
@@ -123,7 +125,9 @@ pub(super) struct PolicyFields {
     #[serde(deserialize_with = "named")]
     eviction: Option<EvictionPolicy>,
     utilisation: Option<Share>,
+    min_cache_hit: Option<Share>,
     window: Option<Count<{ u32::MAX }>>,
+    patience: PatienceField,
     relays: Option<bool>,
     hits_first: Option<bool>,
     spread: Option<bool>,
@@ -131,6 +135,22 @@ pub(super) struct PolicyFields {
     deal: TaskPartitioning,
     #[serde(deserialize_with = "named")]
     distribution: Option<Distribution>,
+}
+
+/// How long a task waits for its holders: as `like` says, a number of tasks, or `"off"` for ever.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(untagged, expecting = "`patience` is a number of tasks from 1, or \"off\"")]
+enum PatienceField {
+    #[default]
+    AsLike,
+    Tasks(NonZero<u32>),
+    Off(Off),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Off {
+    Off,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -150,6 +170,12 @@ impl PolicyFields {
         };
         policies.eviction = self.eviction.unwrap_or(policies.eviction);
         policies.utilisation_threshold = self.utilisation.map_or(policies.utilisation_threshold, |share| share.0);
+        policies.min_cache_hit = self.min_cache_hit.map_or(policies.min_cache_hit, |share| share.0);
+        policies.patience = match self.patience {
+            PatienceField::AsLike => policies.patience,
+            PatienceField::Tasks(tasks) => Patience::Tasks(u64::from(tasks.get())),
+            PatienceField::Off(Off::Off) => Patience::Unlimited,
+        };
         policies.window = self.window.map(|count| count.0.into()).or(policies.window);
         policies.relays = self.relays.unwrap_or(policies.relays);
         policies.hits_first = self.hits_first.unwrap_or(policies.hits_first);

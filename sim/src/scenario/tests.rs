@@ -1,5 +1,6 @@
 //! Valid scenarios, and the errors of invalid ones.
 
+use eyas_sched::Patience;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 use super::*;
@@ -47,7 +48,7 @@ fn what_is_said_is_heard() {
         storage = \"2 Gbit/s\"\nstorage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\n\
         decision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
     let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n\
-        hits_first = false\nspread = true\n\
+        min_cache_hit = 0.25\npatience = 70\nhits_first = false\nspread = true\n\
         [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\n\
         walltime = \"1 h\"\n[failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
         disconnected_after = \"1 h\"\nslow_disks = 0.25\nfailed_requests = 0.5\n";
@@ -81,11 +82,19 @@ fn what_is_said_is_heard() {
     };
     assert_eq!(cluster.failures, failures);
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
-    let (eviction, hits_first, spread) = (EvictionPolicy::Lfu, false, true);
-    assert_eq!(
-        policies,
-        Policies { eviction, utilisation_threshold: 0.8, window: Some(9), hits_first, spread, ..paper }
-    );
+    let said = Policies {
+        eviction: EvictionPolicy::Lfu,
+        utilisation_threshold: 0.8,
+        min_cache_hit: 0.25,
+        window: Some(9),
+        patience: Patience::Tasks(70),
+        hits_first: false,
+        spread: true,
+        ..paper
+    };
+    assert_eq!(policies, said);
+    let endless = parse(&zipf("", "[policies]\npatience = \"off\"\n")).unwrap();
+    assert_eq!(endless.policies.patience, Patience::Unlimited);
     let pushed = parse(&zipf("", "[policies]\ndistribution = \"spanning-tree\"\n")).unwrap();
     assert_eq!(pushed.policies.distribution, Some(Distribution::SpanningTree));
 }
@@ -180,7 +189,7 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "[failures]\nfailed_tries = 1\n"), 6, "no task ever succeeds"),
         (&zipf("", "[failures]\nuntil = 5\n"), 7, "no unit"),
         (&zipf("", "[provisioning]\n[failures]\ndispatcher_dies_after = \"1 h\"\n"), 7, "leave one of them out"),
-        (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, mch, mcu, gcc, cost"),
+        (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, fca, mch, mcu, gcc, cost"),
         (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
         (&zipf("", "exponent = -1\n"), 1, "exponent"),
         (&zipf("limit = \"60 s\"\n", "interval = \"1 s\""), 2, "arrival of all tasks takes at least"),

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use super::policies::Fallback;
 use super::search::{self, TaskSearch};
 use super::{Placement, constrained};
+use crate::event::Patience;
 use crate::state::{ClassKey, ExecutorKey, PlacementLevel, SchedulerState, TaskKey};
 
 /// Tasks of one class that are checked, from the oldest on, for one that the executor has not refused. An executor that
 /// has refused all of them gets none until others have taken them.
 const HEAD_LOOKS: usize = 1024;
-/// The least `W`, and the number of entries that are read in one decision by default.
+/// The smallest window `W`, and the number of entries that are read in one decision by default.
 const LEAST_WINDOW: u64 = 2_500;
 /// The most turns by which a partial hit is set back: turns wrap around, and the order is lost once where they do.
 const MAX_SET_BACK: u64 = 1 << 30;
@@ -26,7 +27,7 @@ impl Placement {
 
     /// Whether an executor that looks for a task searches for what it holds.
     pub(super) fn searches(&self, fallback: Fallback) -> bool {
-        self.policy.is_data_aware() && (self.hits_first || fallback != Fallback::AnyTask)
+        self.policy.places_by_data && (self.hits_first || fallback != Fallback::AnyTask)
     }
 
     /// The task that this executor takes, if any.
@@ -37,10 +38,10 @@ impl Placement {
         level: PlacementLevel,
         fallback: Fallback,
     ) -> Option<TaskKey> {
-        if let Some(task) = self.overdue_for(state, executor, level) {
+        if let Some(task) = self.overdue_for(state, executor, level, fallback) {
             return Some(task);
         }
-        if !self.policy.is_data_aware() {
+        if !self.policy.places_by_data {
             return self.oldest_for(state, executor, level, i32::MIN);
         }
         // A task of the highest priority that it has room for, if it may take one; otherwise any that it may take.
@@ -69,7 +70,8 @@ impl Placement {
         if let Some(task) = search::next_full_hit(state, search, &mut looks) {
             return Some(task);
         }
-        let may_have = |state: &SchedulerState, task| self.permission(state).lets_holder(executor, task, fallback);
+        let may_have =
+            |state: &SchedulerState, task| self.policy.permission(state).holder_may_take(executor, task, fallback);
         search::best_partial_hit(state, search, may_have)
             .or_else(|| self.without_hit(state, executor, level, fallback, floor))
     }
@@ -87,23 +89,51 @@ impl Placement {
             Fallback::OnlyBestHolder => self.oldest_holderless_for(state, executor, level, floor),
             Fallback::Soonest => self
                 .oldest_holderless_for(state, executor, level, floor)
-                .or_else(|| self.homes.task_for(state, executor, level, floor)),
+                .or_else(|| self.policy.homes.as_mut()?.task_for(state, executor, level, floor)),
         }
     }
 
-    /// Aging: the oldest task of a class that is overdue, which has its turn with that.
+    /// The number of tasks that may leave the queue between two of a class, before any executor may take its oldest.
+    pub(super) fn patience(&self, state: &SchedulerState) -> u64 {
+        match self.patience {
+            Patience::Tasks(tasks) => tasks.max(1),
+            Patience::Window | Patience::Unlimited => self.window(state),
+        }
+    }
+
+    /// Aging: returns the oldest task of an overdue class, and marks the turn of the class as used. If patience is
+    /// unlimited, the executor gets the task only if it need not leave it to another.
     pub(super) fn overdue_for(
         &self,
         state: &mut SchedulerState,
         executor: ExecutorKey,
         level: PlacementLevel,
+        fallback: Fallback,
     ) -> Option<TaskKey> {
-        let window = self.window(state);
-        state.queue.overdue_classes(window).next()?;
-        let overdue: Vec<_> = state.queue.overdue_classes(window).collect();
-        let task = self.oldest_of(state, executor, level, |class| overdue.contains(&class))?;
+        let patience = self.patience(state);
+        state.queue.overdue_classes(patience).next()?;
+        let overdue: Vec<_> = state.queue.overdue_classes(patience).collect();
+        let task = match self.patience {
+            Patience::Unlimited => self.oldest_permitted(state, executor, level, fallback, &overdue),
+            _ => self.oldest_of(state, executor, level, |class| overdue.contains(&class)),
+        }?;
         state.queue.note_turn(task);
         Some(task)
+    }
+
+    /// The oldest task of one of the classes, if the executor may take it and need not leave it to another.
+    fn oldest_permitted(
+        &self,
+        state: &SchedulerState,
+        executor: ExecutorKey,
+        level: PlacementLevel,
+        fallback: Fallback,
+        classes: &[ClassKey],
+    ) -> Option<TaskKey> {
+        let permission = self.policy.permission(state);
+        let oldest = classes.iter().filter_map(|class| state.queue.waiting_in(*class).next());
+        let mut takeable = oldest.filter(|task| state.may_take(executor, *task, level));
+        takeable.find(|task| permission.may_take(executor, *task, fallback))
     }
 
     fn oldest_for(
@@ -128,7 +158,13 @@ impl Placement {
         let mut roomy = classes.filter(|class| state.has_room(executor, *class, level));
         roomy.find_map(|class| {
             if state.is_constrained(class) {
-                return constrained::task_for(&self.permission(state), executor, level, Fallback::AnyTask, class);
+                return constrained::task_for(
+                    &self.policy.permission(state),
+                    executor,
+                    level,
+                    Fallback::AnyTask,
+                    class,
+                );
             }
             let mut tasks = state.queue.waiting_in(class).take(HEAD_LOOKS);
             tasks.find(|task| !state.queue.has_refused(executor, *task))
@@ -148,7 +184,7 @@ impl Placement {
                 continue;
             }
             if state.is_constrained(class) {
-                let permission = self.permission(state);
+                let permission = self.policy.permission(state);
                 let task = constrained::task_for(&permission, executor, level, Fallback::OnlyBestHolder, class);
                 if task.is_some() {
                     return task;
@@ -174,17 +210,13 @@ impl Placement {
         index: usize,
     ) -> Option<TaskKey> {
         let mut looks = GIVE_HOME_LOOKS;
-        while let Some(ticket) = self.holderless.get(class, index).filter(|_| looks > 0) {
-            if state.queue.is_waiting(ticket) && self.permission(state).is_holderless(ticket.task) {
+        while let Some(ticket) = self.holderless.as_ref()?.get(class, index).filter(|_| looks > 0) {
+            if state.queue.is_waiting(ticket) && self.policy.permission(state).is_holderless(ticket.task) {
                 return Some(ticket.task);
             }
-            let waits = self.holderless.drop_entry(state, class, index);
-            if waits
-                && self.policy.has_homes()
-                && self.homes.of(ticket.task).is_none()
-                && self.homes.give_home(state, ticket)
-            {
-                let home = self.homes.of(ticket.task);
+            let waits = self.holderless.as_mut()?.drop_entry(state, class, index);
+            if waits && self.policy.give_home(state, ticket) {
+                let home = self.policy.home_of(ticket.task);
                 if home.is_some_and(|home| state.executors.is_parked(home, PlacementLevel::Lookahead)) {
                     self.newcomers.push(ticket);
                 }

@@ -59,8 +59,8 @@ pub(super) fn best_match(
         if !state.may_take(executor, task, level) {
             continue;
         }
-        let share = if permission.policy.is_data_aware() { state.share_held(task, executor) } else { LocalShare::FULL };
-        let takes = share.is_full() || permission.lets(executor, task, fallback);
+        let share = permission.share_held(task, executor);
+        let takes = share.is_full() || permission.may_take(executor, task, fallback);
         let rank = Pairing::of_task(state, executor, task).rank();
         if takes && best.is_none_or(|(highest, most, _)| (rank, share) > (highest, most)) {
             best = Some((rank, share, executor));
@@ -77,9 +77,9 @@ pub(super) fn task_for(
     fallback: Fallback,
     class: ClassKey,
 ) -> Option<TaskKey> {
-    some_of(permission.state, class, true)
-        .into_iter()
-        .find(|task| permission.state.may_take(executor, *task, level) && permission.lets(executor, *task, fallback))
+    some_of(permission.state, class, true).into_iter().find(|task| {
+        permission.state.may_take(executor, *task, level) && permission.may_take(executor, *task, fallback)
+    })
 }
 
 /// The oldest waiting tasks of a class, and some from elsewhere.

@@ -33,7 +33,8 @@ const HOME_CANDIDATES: usize = 64;
 const LONGEST_LOOKS: usize = 16;
 /// Tasks at either end of a home's list that are checked in one decision.
 const TASK_LOOKS_AT_HOME: usize = 8;
-/// Entries of tasks that have left that a home's list may hold, beyond as many as of tasks that wait.
+/// Slack before the list of a home is compacted: when `entries > 2 * waiting + 16`. For example, 10 waiting tasks allow
+/// 36 entries.
 const STALE_ENTRIES: u32 = 16;
 
 /// All homes.

@@ -22,16 +22,14 @@ use alloc::vec::Vec;
 use eyas_types::{Estimate, PlacementPolicy};
 
 use crate::estimate::Estimator;
-use crate::event::{Config, Effect};
+use crate::event::{Config, Effect, Patience};
 use crate::replication::Replication;
 use crate::state::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, SchedulerState, TaskKey, Ticket};
 use backfill::Backfilling;
 use holderless::HolderlessTasks;
-use homes::Homes;
 pub(crate) use parts::ChosenParts;
-use permission::Permission;
-pub(crate) use policies::Fallback;
-use policies::PlacementRules;
+use permission::ActivePolicy;
+pub(crate) use policies::{Fallback, PlacementRules, ReplicaUse, WaitsFor, of as rules};
 use steal::Stealing;
 
 /// Parked executors that have room, and find nothing to take all the same, after one event.
@@ -39,19 +37,20 @@ const PARKED_LOOKS: usize = 64;
 /// Tasks that are checked again, at most, because of replicas that one event took.
 const WAKE_LOOKS: usize = 2_500;
 
-/// Whether replicas count at all under the policy. If not, executors need not cache anything.
-pub fn is_data_aware(policy: PlacementPolicy) -> bool {
-    policies::of(policy, 0.0).is_data_aware()
+/// Whether executors keep the inputs of tasks under the policy.
+pub fn caches(policy: PlacementPolicy) -> bool {
+    rules(policy, 0.0).replica_use() >= ReplicaUse::Hints
 }
 
 /// What placement decides by, and remembers from one event to the next.
 pub(crate) struct Placement {
-    policy: Box<dyn PlacementRules>,
+    policy: ActivePolicy,
     window: Option<u64>,
+    patience: Patience,
     hits_first: bool,
     spread: bool,
-    homes: Homes,
-    holderless: HolderlessTasks,
+    /// Kept where tasks may wait for holders or homes.
+    holderless: Option<HolderlessTasks>,
     backfilling: Backfilling,
     stealing: Stealing,
     /// Tasks that came to wait in this event, or whose holders went.
@@ -65,14 +64,14 @@ pub(crate) struct AssignmentSink<'a> {
 }
 
 impl Placement {
-    pub fn new(config: &Config) -> Self {
+    pub fn new(rules: Box<dyn PlacementRules>, config: &Config) -> Self {
         Placement {
-            policy: policies::of(config.policy, config.utilisation_threshold),
+            holderless: (rules.waits_for() != WaitsFor::Nothing).then(HolderlessTasks::default),
+            policy: ActivePolicy::new(rules, config),
             window: config.window,
+            patience: config.patience,
             hits_first: config.hits_first,
             spread: config.spread,
-            homes: Homes::default(),
-            holderless: HolderlessTasks::default(),
             backfilling: Backfilling::default(),
             stealing: Stealing::default(),
             newcomers: Vec::new(),
@@ -83,32 +82,34 @@ impl Placement {
 
     /// A task has come to wait.
     pub fn enqueued(&mut self, state: &mut SchedulerState, ticket: Ticket, front: bool) {
-        if self.policy.is_data_aware() || state.is_any_constrained() {
+        if self.policy.places_by_data || state.is_any_constrained() {
             self.newcomers.push(ticket);
         }
-        if !self.policy.is_data_aware() {
-            return;
-        }
-        let is_holderless = if self.policy.has_homes() {
-            !self.homes.give_home(state, ticket)
-        } else {
-            self.policy.may_hold_back() && self.permission(state).is_holderless(ticket.task)
-        };
-        if is_holderless {
-            self.holderless.list(&mut state.queue, ticket, front);
+        if let Some(holderless) = &mut self.holderless {
+            let is_holderless = match &mut self.policy.homes {
+                Some(homes) => !homes.give_home(state, ticket),
+                None => self.policy.permission(state).is_holderless(ticket.task),
+            };
+            if is_holderless {
+                holderless.list(&mut state.queue, ticket, front);
+            }
         }
     }
 
     /// Takes a task out of the queue.
     pub fn dequeue(&mut self, state: &mut SchedulerState, task: TaskKey) {
         state.dequeue(task);
-        self.homes.leave(&state.queue, task);
+        if let Some(homes) = &mut self.policy.homes {
+            homes.leave(&state.queue, task);
+        }
     }
 
     /// An executor takes no more tasks: those whose home it was are given another one when they are looked at.
     pub fn dissolve_home(&mut self, state: &mut SchedulerState, executor: ExecutorKey) {
-        for ticket in self.homes.dissolve(&state.queue, executor) {
-            self.holderless.list(&mut state.queue, ticket, false);
+        let Some(homes) = &mut self.policy.homes else { return };
+        let homeless = homes.dissolve(&state.queue, executor);
+        if let Some(holderless) = &mut self.holderless {
+            homeless.into_iter().for_each(|ticket| holderless.list(&mut state.queue, ticket, false));
         }
     }
 
@@ -125,8 +126,8 @@ impl Placement {
     /// A recalled task is back: the idle executor for which it was recalled takes it, if it still would. It might not
     /// find the task itself where tasks have homes, of which it compares a few.
     pub fn offer_returned(&mut self, state: &mut SchedulerState, task: TaskKey, sink: &mut AssignmentSink) {
-        if self.policy.has_homes()
-            && let Some(executor) = steal::idle_taker(state, &*self.policy, &self.homes, task)
+        if self.policy.homes.is_some()
+            && let Some(executor) = steal::idle_taker(state, &self.policy, task)
         {
             self.assign(state, executor, task, sink);
             state.executors.make_ready(executor, PlacementLevel::Slot);
@@ -136,9 +137,12 @@ impl Placement {
     /// An executor is done with a task, and objects that it was fetching may not come. Other tasks may have their home
     /// there because of those.
     pub fn fetches_ended(&mut self, state: &mut SchedulerState, task: TaskKey) {
+        if self.policy.homes.is_none() {
+            return;
+        }
         for index in 0..state.inputs(task).len() {
             let input = state.inputs(task)[index];
-            if self.policy.has_homes() && state.catalog[input].holders.is_empty() {
+            if state.catalog[input].holders.is_empty() {
                 self.replica_gone(state, input);
             }
         }
@@ -148,7 +152,8 @@ impl Placement {
     /// another best holder, which idles.
     pub fn replica_gone(&mut self, state: &mut SchedulerState, key: ObjectKey) {
         let object = &state.catalog[key];
-        if !self.policy.may_hold_back() || object.waiting.wanted() == 0 {
+        let Some(holderless) = &mut self.holderless else { return };
+        if object.waiting.wanted() == 0 {
             return;
         }
         let has_taker = |class: ClassKey| {
@@ -157,7 +162,7 @@ impl Placement {
             holders.any(|holder| holder.takes_tasks() && holder.is_large_enough(need))
         };
         // Nearly always there is another holder that is large enough for any class.
-        let may_be_holderless = !state.queue.waiting_classes().all(has_taker);
+        let may_be_holderless = self.policy.has_min_cache_hit() || !state.queue.waiting_classes().all(has_taker);
         let wakes = state.executors.parked(PlacementLevel::Lookahead).len() > 0;
         let entries = match (may_be_holderless, wakes) {
             (true, _) => object.waiting.len(),
@@ -166,8 +171,8 @@ impl Placement {
         };
         let tickets = object.waiting.tickets().take(entries).filter(|ticket| state.queue.is_waiting(*ticket));
         for ticket in tickets.collect::<Vec<_>>() {
-            if may_be_holderless && self.permission(state).is_holderless(ticket.task) {
-                self.holderless.list(&mut state.queue, ticket, false);
+            if may_be_holderless && self.policy.permission(state).is_holderless(ticket.task) {
+                holderless.list(&mut state.queue, ticket, false);
             } else if wakes && self.newcomers.len() < WAKE_LOOKS {
                 self.newcomers.push(ticket);
             }
@@ -183,21 +188,26 @@ impl Placement {
 
     /// Where the task would be done the soonest: its home or its executor, and how soon after all other tasks there.
     pub fn estimate_at_home(&self, state: &SchedulerState, task: TaskKey) -> Option<(ExecutorKey, Estimate)> {
-        self.homes.estimate(state, task)
+        self.policy.homes.as_ref()?.estimate(state, task)
     }
 
     pub fn fallback(&self, state: &SchedulerState) -> Fallback {
-        self.permission(state).fallback()
+        self.policy.permission(state).fallback()
     }
 
     #[cfg(test)]
-    pub fn is_data_aware(&self) -> bool {
-        self.policy.is_data_aware()
+    pub fn places_by_data(&self) -> bool {
+        self.policy.places_by_data
     }
 
     #[cfg(test)]
     pub fn is_holderless(&self, state: &SchedulerState, task: TaskKey) -> bool {
-        self.permission(state).is_holderless(task)
+        self.policy.permission(state).is_holderless(task)
+    }
+
+    #[cfg(test)]
+    pub fn is_holder(&self, state: &SchedulerState, task: TaskKey, executor: ExecutorKey) -> bool {
+        !state.share_held(task, executor).is_none() && self.policy.permission(state).is_holder(executor, task)
     }
 
     #[cfg(test)]
@@ -207,7 +217,9 @@ impl Placement {
 
     #[cfg(test)]
     pub fn validate(&self, state: &SchedulerState) {
-        self.homes.validate(&state.queue);
+        if let Some(homes) = &self.policy.homes {
+            homes.validate(&state.queue);
+        }
     }
 
     // ---- decisions
@@ -228,7 +240,7 @@ impl Placement {
             }
         }
         self.newcomers.clear();
-        self.stealing.steal(state, &*self.policy, &self.homes, sink.effects);
+        self.stealing.steal(state, &self.policy, sink.effects);
         for executor in self.backfilling.lenders(state) {
             while let Some(task) = self.backfilling.task_for(state, executor) {
                 self.assign(state, executor, task, sink);
@@ -236,17 +248,12 @@ impl Placement {
         }
     }
 
-    fn permission<'a>(&'a self, state: &'a SchedulerState) -> Permission<'a> {
-        Permission { state, policy: &*self.policy, homes: &self.homes }
-    }
-
     fn assign(&mut self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey, sink: &mut AssignmentSink) {
         self.dequeue(state, task);
-        let estimate = (self.policy.has_homes() && !state.inputs(task).is_empty())
+        let estimate = (self.policy.homes.is_some() && !state.inputs(task).is_empty())
             .then(|| Estimator::new(state).behind_assigned(task, executor));
         let attempt = state.assign(executor, task, estimate);
-        let hints =
-            if self.policy.is_data_aware() { sink.replication.hints(state, executor, task) } else { Box::default() };
+        let hints = sink.replication.hints(state, executor, task);
         let (executor, task) = (state.executors[executor].id, state.queue[task].id);
         sink.effects.push(Effect::Assign { executor, task, attempt, hints });
     }
@@ -353,7 +360,7 @@ impl Placement {
         looks: &mut usize,
     ) -> Option<(ExecutorKey, TaskKey)> {
         let tasks = constrained::tasks_to_match(state, &self.newcomers, level);
-        let permission = self.permission(state);
+        let permission = self.policy.permission(state);
         for task in tasks {
             if *looks == 0 {
                 break;
@@ -371,9 +378,8 @@ impl Placement {
         for index in 0..self.newcomers.len() {
             let ticket = self.newcomers[index];
             if state.queue.is_waiting(ticket)
-                && self.policy.is_data_aware()
                 && !state.is_constrained(state.queue[ticket.task].class)
-                && let Some(executor) = self.permission(state).parked_taker(ticket.task, level)
+                && let Some(executor) = self.policy.permission(state).parked_taker(ticket.task, level)
             {
                 self.assign_parked(state, (executor, ticket.task), level, sink);
             }
@@ -399,8 +405,8 @@ impl Placement {
         level: PlacementLevel,
         looks: &mut usize,
     ) -> Option<(ExecutorKey, TaskKey)> {
-        let fallback = self.permission(state).fallback_of_parked();
-        let overdue: Vec<_> = state.queue.overdue_classes(self.window(state)).collect();
+        let fallback = self.policy.permission(state).fallback_of_parked();
+        let overdue: Vec<_> = state.queue.overdue_classes(self.patience(state)).collect();
         for class in state.queue.waiting_classes() {
             if state.is_constrained(class) {
                 continue;
@@ -432,7 +438,7 @@ impl Placement {
         fallback: Fallback,
     ) -> Option<(ExecutorKey, TaskKey)> {
         let executor = state.executors.parked(level).next().filter(|_| fallback == Fallback::Soonest)?;
-        let task = self.homes.task_for(state, executor, level, i32::MIN);
+        let task = self.policy.homes.as_mut()?.task_for(state, executor, level, i32::MIN);
         if task.is_none() {
             state.executors.park(executor);
         }
@@ -449,7 +455,7 @@ impl Placement {
         fallback: Fallback,
     ) -> Option<TaskKey> {
         if fallback != Fallback::AnyTask {
-            let overdue = self.overdue_for(state, executor, level);
+            let overdue = self.overdue_for(state, executor, level, fallback);
             return overdue.or_else(|| self.without_hit(state, executor, level, fallback, i32::MIN));
         }
         loop {

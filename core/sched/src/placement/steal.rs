@@ -9,9 +9,8 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::constrained;
-use super::homes::Homes;
-use super::permission::Permission;
-use super::policies::{Fallback, PlacementRules};
+use super::permission::ActivePolicy;
+use super::policies::Fallback;
 use crate::event::Effect;
 use crate::state::{ExecutorKey, PlacementLevel, PlacementState, SchedulerState, TaskKey};
 
@@ -34,13 +33,7 @@ impl Default for Stealing {
 impl Stealing {
     /// Recalls as many tasks as there are idle slots for; of each executor the newest first, because it starts them
     /// last.
-    pub fn steal(
-        &mut self,
-        state: &mut SchedulerState,
-        policy: &dyn PlacementRules,
-        homes: &Homes,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub fn steal(&mut self, state: &mut SchedulerState, policy: &ActivePolicy, effects: &mut Vec<Effect>) {
         let utilisation = state.executors.utilisation();
         let idle_milli = utilisation.total_milli - utilisation.busy_milli;
         let mut idle_milli = idle_milli.saturating_sub(state.executors.returning_milli());
@@ -68,13 +61,13 @@ impl Stealing {
                 if !rest.exceeds_with(state.resources_of(task), &capacity) {
                     continue;
                 }
-                // To pass a task over is no look: it costs little, and no more are passed over than wait here.
+                // Skipped tasks do not count against the limit of looks: a skip costs little.
                 if !state.may_return(task) {
                     rest.subtract(state.resources_of(task));
                     continue;
                 }
                 looks -= 1;
-                if idle_taker(state, policy, homes, task).is_some() {
+                if idle_taker(state, policy, task).is_some() {
                     rest.subtract(state.resources_of(task));
                     idle_milli -= need_milli;
                     recall(state, task, effects);
@@ -121,21 +114,14 @@ pub(super) fn expect_started(state: &mut SchedulerState, executor: ExecutorKey) 
 
 /// An idle executor that would take the task if it waited. If there is none, a recalled task would only go back to
 /// where it was.
-pub(super) fn idle_taker(
-    state: &mut SchedulerState,
-    policy: &dyn PlacementRules,
-    homes: &Homes,
-    task: TaskKey,
-) -> Option<ExecutorKey> {
+pub(super) fn idle_taker(state: &mut SchedulerState, policy: &ActivePolicy, task: TaskKey) -> Option<ExecutorKey> {
     let level = PlacementLevel::Slot;
-    let permission = Permission { state, policy, homes };
+    let permission = policy.permission(state);
     let class = state.queue[task].class;
     if state.is_constrained(class) {
         return constrained::best_match(&permission, task, level, &mut 0);
     }
-    if policy.is_data_aware()
-        && let Some(executor) = permission.parked_taker(task, level)
-    {
+    if let Some(executor) = permission.parked_taker(task, level) {
         return Some(executor);
     }
     let fallback = permission.fallback();
@@ -149,8 +135,8 @@ pub(super) fn idle_taker(
     let mut first = 0;
     for _ in 0..looks {
         let (parking, executor) = state.parked_with_room(class, level, first)?;
-        let lets = fallback != Fallback::Soonest || homes.is_soonest(state, task, executor);
-        if lets && !state.queue.has_refused(executor, task) {
+        let may_take = fallback != Fallback::Soonest || policy.permission(state).is_soonest(executor, task);
+        if may_take && !state.queue.has_refused(executor, task) {
             return Some(executor);
         }
         first = parking + 1;

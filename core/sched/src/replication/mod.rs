@@ -26,13 +26,15 @@ pub(crate) use spanning_tree::SpanningTree;
 pub(crate) struct Replication {
     kept: KeptObjects,
     pushes: PushTable,
+    /// Whether executors are told who holds the inputs of their tasks.
+    gives_hints: bool,
     /// Whether an executor that is still receiving an object may give it.
     from_relays: bool,
 }
 
 impl Replication {
-    pub fn new(from_relays: bool) -> Self {
-        Replication { kept: KeptObjects::default(), pushes: PushTable::default(), from_relays }
+    pub fn new(gives_hints: bool, from_relays: bool) -> Self {
+        Replication { kept: KeptObjects::default(), pushes: PushTable::default(), gives_hints, from_relays }
     }
 
     pub fn kept(&self) -> &KeptObjects {
@@ -43,8 +45,12 @@ impl Replication {
         &self.pushes
     }
 
-    /// Holders of the task's inputs that the executor lacks, from which it is to fetch them.
+    /// Holders of the task's inputs that the executor lacks, from which it is to fetch them. None where executors cache
+    /// nothing.
     pub fn hints(&self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey) -> Box<[Hint]> {
+        if !self.gives_hints {
+            return Box::default();
+        }
         // Different holders for each task, so that none serves all of them.
         let turn = state.assignments() as usize;
         let mut hints = Vec::new();

@@ -61,8 +61,8 @@ pub(crate) struct SchedulerState {
     pub run_times: RunTimes,
     /// Whether an executor ends so soon that some tasks might not end there before.
     is_short_of_time: bool,
-    /// Whether replicas count at all. If not, no waiting lists are kept.
-    is_data_aware: bool,
+    /// Whether tasks go where their inputs are. If not, no waiting lists are kept.
+    lists_waiting: bool,
     /// The number of events so far.
     pub events: u64,
     /// The number of assignments so far.
@@ -70,7 +70,7 @@ pub(crate) struct SchedulerState {
 }
 
 impl SchedulerState {
-    pub fn new(is_data_aware: bool) -> Self {
+    pub fn new(lists_waiting: bool) -> Self {
         SchedulerState {
             queue: TaskQueue::default(),
             catalog: Catalog::default(),
@@ -78,7 +78,7 @@ impl SchedulerState {
             transfers: Transfers::default(),
             run_times: RunTimes::default(),
             is_short_of_time: false,
-            is_data_aware,
+            lists_waiting,
             events: 0,
             assignments: 0,
         }
@@ -232,7 +232,7 @@ impl SchedulerState {
     /// Puts a task in transition into the queue, and alerts the holders of its inputs.
     pub fn enqueue(&mut self, task: TaskKey, front: bool) -> Ticket {
         let ticket = self.queue.push(task, front);
-        if self.is_data_aware {
+        if self.lists_waiting {
             self.want_inputs(ticket);
         }
         ticket
@@ -244,7 +244,7 @@ impl SchedulerState {
         if let Some(reserved) = self.queue.take(task) {
             self.executors.make_ready(reserved, PlacementLevel::Slot);
         }
-        if self.is_data_aware {
+        if self.lists_waiting {
             self.unwant_inputs(ticket);
         }
     }

@@ -28,6 +28,11 @@ impl LocalShare {
         LocalShare((share as u16).max(1))
     }
 
+    /// The share that is this fraction of a task's bytes, from 0 to 1; never full.
+    pub fn of_fraction(fraction: f64) -> Self {
+        LocalShare((fraction * f64::from(u16::MAX - 1)) as u16)
+    }
+
     pub fn is_none(self) -> bool {
         self == LocalShare::NONE
     }

@@ -84,6 +84,71 @@ fn first_available_gives_no_hints() {
 }
 
 #[test]
+fn first_cache_available_takes_the_oldest_and_names_the_holders() {
+    let mut scheduler = scheduler(PlacementPolicy::FirstCacheAvailable);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    // One runs and one is queued; the executor holds the input of the third to wait, not of the second.
+    [9, 9, 5, 1].iter().zip(0..).for_each(|(input, index)| _ = scheduler.submit(index, &[*input]));
+    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 2)], "the oldest, whatever the executor holds");
+    let held = [(object(2), 10)].into();
+    let (capacity, profile) = (cpus(1000), Box::default());
+    let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity, profile, held });
+    let Effect::Assign { executor: ExecutorId(2), task: of, hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    assert_eq!(
+        (of.index, &*hints[0].holders),
+        (3, &[Holder { executor: ExecutorId(1), is_relay: false, others: 0 }][..])
+    );
+}
+
+/// How many tasks leave the queue before executor 1 is given a task whose input the busy executor 2 holds; up to 100.
+fn overtaken(config: Config) -> u32 {
+    let mut scheduler = Scheduler::new(config);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    scheduler.store(1, 1);
+    scheduler.store(2, 2);
+    // Executor 2 runs one task for ever and has another queued; a third waits for it.
+    (0..3).for_each(|index| _ = scheduler.submit(index, &[2]));
+    (3..110).for_each(|index| _ = scheduler.submit(index, &[1]));
+    let left = (0..100).take_while(|_| {
+        let oldest = scheduler.on(1)[0];
+        !assigned(&scheduler.finish(1, oldest)).contains(&(1, 2))
+    });
+    left.count() as u32
+}
+
+#[test]
+fn a_task_waits_for_its_holder_as_long_as_patience_says() {
+    let policy = PlacementPolicy::MaxCacheHit;
+    let of = |patience| overtaken(Config { policy, patience, window: Some(40), ..Config::default() });
+    let (short, window, unlimited) = (of(Patience::Tasks(10)), of(Patience::Window), of(Patience::Unlimited));
+    assert!((5..=10).contains(&short) && (30..=40).contains(&window), "overtaken {short} and {window} times");
+    assert_eq!(unlimited, 100);
+}
+
+#[test]
+fn who_holds_too_little_of_a_task_is_no_holder_of_it() {
+    for (min_cache_hit, waits) in [(0.0, true), (0.3, true), (0.4, false)] {
+        let policy = PlacementPolicy::MaxCacheHit;
+        let mut scheduler = Scheduler::new(Config { policy, min_cache_hit, ..Config::default() });
+        scheduler.join(1, 1);
+        scheduler.store(1, 1);
+        scheduler.submit(0, &[1]);
+        scheduler.submit(1, &[1]);
+        scheduler.join(2, 1);
+        scheduler.submit(2, &[9]);
+        // Executor 1 is busy, and holds a third of task 3 and two thirds of task 4. Executor 2 has a place for each.
+        scheduler.store(1, 2);
+        scheduler.submit(3, &[1, 7, 8]);
+        assert_eq!(scheduler.on(2) == [2], waits, "a third, beside {min_cache_hit}");
+        scheduler.finish(2, 2);
+        scheduler.submit(4, &[1, 2, 8]);
+        assert!(!scheduler.on(2).contains(&4), "two thirds, beside {min_cache_hit}");
+    }
+}
+
+#[test]
 fn a_full_hit_goes_before_older_tasks_and_the_best_share_before_smaller_ones() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 1);

@@ -27,7 +27,8 @@ fn higher_priority_goes_first_whoever_is_older_or_local() {
         let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(1), capacity, profile, held });
         assert_eq!(assigned(&effects)[0], (1, 4), "{policy}");
         let order: Vec<u32> = assigned(&effects).iter().map(|(_, index)| *index).collect();
-        let of_one = if *policy == PlacementPolicy::FirstAvailable { 1 } else { 2 };
+        let is_by_age = matches!(policy, PlacementPolicy::FirstAvailable | PlacementPolicy::FirstCacheAvailable);
+        let of_one = if is_by_age { 1 } else { 2 };
         assert_eq!(order[1], of_one, "{policy}: of equals, the one whose input is there");
     }
 }

@@ -1,17 +1,14 @@
-//! First-available (FA): the oldest task goes to the first free executor, which is told nothing of where data is.
+//! First-available (FA): the oldest task goes to the first free executor. Executors cache nothing: every read goes to
+//! persistent storage.
 
-use super::{Fallback, PlacementRules};
+use super::{Fallback, PlacementRules, ReplicaUse};
 use crate::state::Utilisation;
 
 pub(super) struct FirstAvailable;
 
 impl PlacementRules for FirstAvailable {
-    fn is_data_aware(&self) -> bool {
-        false
-    }
-
-    fn may_hold_back(&self) -> bool {
-        false
+    fn replica_use(&self) -> ReplicaUse {
+        ReplicaUse::None
     }
 
     fn fallback(&self, _: Utilisation) -> Fallback {

@@ -1,6 +1,6 @@
 //! Good-cache-compute (GCC): MCH while utilisation is at its threshold, MCU while it is below.
 
-use super::{Fallback, PlacementRules};
+use super::{Fallback, PlacementRules, WaitsFor};
 use crate::state::Utilisation;
 
 pub(super) struct GoodCacheCompute {
@@ -8,8 +8,8 @@ pub(super) struct GoodCacheCompute {
 }
 
 impl PlacementRules for GoodCacheCompute {
-    fn may_hold_back(&self) -> bool {
-        true
+    fn waits_for(&self) -> WaitsFor {
+        WaitsFor::Holders
     }
 
     fn fallback(&self, utilisation: Utilisation) -> Fallback {

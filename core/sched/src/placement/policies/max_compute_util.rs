@@ -6,10 +6,6 @@ use crate::state::Utilisation;
 pub(super) struct MaxComputeUtil;
 
 impl PlacementRules for MaxComputeUtil {
-    fn may_hold_back(&self) -> bool {
-        false
-    }
-
     fn fallback(&self, _: Utilisation) -> Fallback {
         Fallback::AnyTask
     }

@@ -4,6 +4,7 @@
 
 mod cost;
 mod first_available;
+mod first_cache_available;
 mod good_cache_compute;
 mod max_cache_hit;
 mod max_compute_util;
@@ -25,19 +26,38 @@ pub(crate) enum Fallback {
     Soonest,
 }
 
-/// One placement policy.
+/// What replicas of inputs are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ReplicaUse {
+    /// Nothing: executors keep none.
+    None,
+    /// Executors keep them, and fetch from each other. Tasks go anywhere.
+    Hints,
+    /// Tasks also go where their inputs are.
+    Placement,
+}
+
+/// What a task may wait for although an executor is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// Nothing: [`PlacementRules::fallback`] is always [`Fallback::AnyTask`].
+    Nothing,
+    /// The executors that hold the most of its inputs.
+    Holders,
+    /// Its home: the executor where it would be done the soonest. Each waiting task gets one.
+    Home,
+}
+
+/// One placement policy: all that the scheduler asks of it.
 pub(crate) trait PlacementRules: Send {
-    /// Whether replicas count at all. If not, there is no search, and there are no hints and no caching.
-    fn is_data_aware(&self) -> bool {
-        true
+    /// What replicas are good for; asked once.
+    fn replica_use(&self) -> ReplicaUse {
+        ReplicaUse::Placement
     }
 
-    /// Whether [`fallback`](Self::fallback) is ever other than [`Fallback::AnyTask`].
-    fn may_hold_back(&self) -> bool;
-
-    /// Whether each waiting task gets a home: the executor where it would be done the soonest.
-    fn has_homes(&self) -> bool {
-        false
+    /// What tasks may wait for; asked once.
+    fn waits_for(&self) -> WaitsFor {
+        WaitsFor::Nothing
     }
 
     /// What an executor may take now.
@@ -48,6 +68,7 @@ pub(crate) trait PlacementRules: Send {
 pub(crate) fn of(policy: PlacementPolicy, utilisation_threshold: f64) -> Box<dyn PlacementRules> {
     match policy {
         PlacementPolicy::FirstAvailable => Box::new(first_available::FirstAvailable),
+        PlacementPolicy::FirstCacheAvailable => Box::new(first_cache_available::FirstCacheAvailable),
         PlacementPolicy::MaxCacheHit => Box::new(max_cache_hit::MaxCacheHit),
         PlacementPolicy::MaxComputeUtil => Box::new(max_compute_util::MaxComputeUtil),
         PlacementPolicy::Cost => Box::new(cost::Cost),
