@@ -962,7 +962,7 @@ eyas_status eyas_task_set_memory(eyas_task *task, uint64_t bytes);
 eyas_status eyas_task_set_disk(eyas_task *task, uint64_t bytes);
 
 /**
- * Sets the amount of another resource, such as `gpus`.
+ * Sets the amount of another resource, such as `gpu`.
  */
 eyas_status eyas_task_set_resource(eyas_task *task, const char *name, uint64_t amount);
 

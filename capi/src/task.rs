@@ -231,7 +231,7 @@ pub extern "C" fn eyas_task_set_disk(task: *mut EyasTask, bytes: u64) -> EyasSta
     })
 }
 
-/// Sets the amount of another resource, such as `gpus`.
+/// Sets the amount of another resource, such as `gpu`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_set_resource(task: *mut EyasTask, name: *const c_char, amount: u64) -> EyasStatus {
     change(task, |fields| {

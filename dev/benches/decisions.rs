@@ -42,7 +42,7 @@ use std::time::Duration;
 use cluster::{Cluster, Latencies, Shape};
 use eyas_types::PlacementPolicy;
 
-/// Decisions a second that Falkon's data-aware scheduler made with W = 3,200 (data-diffusion §4.3): MCH, and FA.
+/// Decisions a second that Falkon's data-aware scheduler made with W = 3,200 (data-diffusion §4.4): MCH, and FA.
 const PAPER_PER_S: [f64; 2] = [1_322.0, 2_981.0];
 const TARGET_PER_S: [f64; 2] = [500_000.0, 100_000.0];
 const TARGET_TASK_BYTES: f64 = 130.0;

@@ -136,7 +136,7 @@ pub(crate) async fn serve(
             () = client.core.closed() => return Ok(()),
         };
         match request {
-            // To be answered also if it ends the key that it was asked with.
+            // Answered even when the request revokes the key that it came with.
             FromClient::Keys(request) => client.keys(request).await?,
             request => tokio::select! {
                 served = client.serve(request, &mut inbox) => served?,

@@ -447,8 +447,7 @@ impl TaskRunner {
         self.new_folder(&run.task.id().to_string())
     }
 
-    /// The task's sandbox, if it needs one before it runs. A call makes the folder itself if it turns out to have
-    /// outputs that it was free to leave out.
+    /// The task's sandbox, if it needs one before it runs. A call that writes optional outputs makes the folder itself.
     fn sandbox(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> Result<Option<Sandbox>, Status> {
         let template = &run.task.template;
         let outside = matches!(template.folder, WorkingFolder::Path(_));

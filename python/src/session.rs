@@ -352,7 +352,7 @@ impl CallSession {
         self.shared.is_unsent.notify_one();
     }
 
-    /// The outputs of a call are not needed any more, but by calls that were added.
+    /// The outputs of a call are needed only by calls that were already added.
     fn unneeded(&self, task: u32) {
         lock(&self.shared.unsent).unneeded.push(task);
         self.shared.is_unsent.notify_one();

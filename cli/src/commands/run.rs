@@ -98,7 +98,7 @@ pub(crate) struct RunArgs {
     /// Number of processors for each task, such as 2 or 0.5
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_cpus)]
     cpus: f64,
-    /// Memory for each task, such as 2GB; counted, not enforced
+    /// Memory for each task, such as 2GB; a task that uses more is killed
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
     /// Disk space for each task's sandbox, such as 10GB; counted, not enforced

@@ -195,7 +195,7 @@ pub enum Event {
         /// Indices of the tasks.
         tasks: Range<u32>,
     },
-    /// A client has failed and cancelled tasks of an ended job run again.
+    /// Run the failed and cancelled tasks of an ended job again.
     Retry {
         /// The job.
         job: JobId,
@@ -207,7 +207,7 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
-    /// A client has an ended job forgotten, with its results and all that executors hold for it.
+    /// Forget an ended job, with its results and what executors hold for it.
     Forget {
         /// The job.
         job: JobId,

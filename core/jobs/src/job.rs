@@ -162,7 +162,8 @@ pub struct Job {
     pub(crate) cancelling: BTreeSet<u32>,
     /// When its time began: its submission, microseconds since 1970.
     began_us: u64,
-    /// How long its time has stood still, between an end and what had it go on.
+    /// Time during which the job was ended, summed over its ends: from each end to the retry or addition that resumed
+    /// it. Not counted in its duration.
     paused_us: u64,
     /// Its time at its end.
     ended_us: Option<u64>,
@@ -172,8 +173,8 @@ pub struct Job {
     pub(crate) places: Places,
     /// What tasks have left in the cluster.
     pub(crate) kept: BTreeMap<(u32, ObjectId), RetainedOutput>,
-    /// For each output that is kept until it is read, by task and place: by how many inputs of tasks that have not
-    /// succeeded it is.
+    /// Readers left: for each output that is kept until it is read, by task and place, the number of inputs of
+    /// unfinished tasks that still read it.
     unread: BTreeMap<(u32, u16), u32>,
     /// Its outputs need not be kept any longer.
     pub is_released: bool,
@@ -441,7 +442,7 @@ impl Job {
         self.output_bytes += output_bytes;
         self.peak_memory_bytes = self.peak_memory_bytes.max(outcome.peak_memory_bytes);
         if phase == Phase::Cancelled {
-            // It is no throughput, and its times are nothing to go by.
+            // A cancelled run counts neither as throughput nor in the estimates of time.
             self.course.cancelled(outcome.reads);
         } else {
             self.course.ended(&EndedTask {
@@ -469,7 +470,7 @@ impl Job {
         let dependents = self.dependents.get(&index);
         // Tasks that read its outputs may still be added.
         if dependents.is_some() || self.is_open {
-            // Of a glob's files, which follow each other, the last first: what stays is the first.
+            // The files of a glob share one output index. They are inserted in reverse, so the first file is kept.
             for delivered in result.outcome.outputs.iter().rev() {
                 self.produced.insert((index, delivered.output), delivered.object.clone());
             }
@@ -483,7 +484,7 @@ impl Job {
                         continue;
                     }
                     self.unmet.remove(&dependent);
-                    // A task may succeed without an output that it was free to leave out.
+                    // A task may succeed without an optional output.
                     let item = self.spec.items.get(dependent);
                     let complete = self.inputs(&item).all(|(_, object)| object.is_some());
                     if complete { released.ready.push(dependent) } else { released.hopeless.push(dependent) }

@@ -42,7 +42,7 @@ struct Checking {
 }
 
 impl TaskDigest {
-    /// Of a task all of whose inputs are known; none of one that does nothing.
+    /// The digest of the task. `None` if an input is unknown, or if the task is a no-op.
     pub fn of(job: &Job, index: u32) -> Option<TaskDigest> {
         let item = job.spec.items.get(index);
         let template = job.template_of(&item);

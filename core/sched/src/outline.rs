@@ -13,7 +13,7 @@ use crate::state::{ExecutorKey, SchedulerState, TaskKey};
 /// Tasks that start within this time where they are need no further node.
 const SOON_US: u64 = 1_000_000;
 
-/// A node that is not there, as far as it is known.
+/// A node that does not exist yet: what the scheduler knows of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeOutline {
     /// The resources for tasks; `None` if they are not known, and taken to be enough.

@@ -114,12 +114,12 @@ impl Dispatcher {
         }
     }
 
-    /// A job of a task that keeps its output, and one that reads it and is too large for any executor.
+    /// Submits two tasks: the first keeps its output; the second reads it, and is too large for any executor.
     fn submit_pair(&mut self) -> JobId {
         self.submit_kept(false, 64_000)
     }
 
-    /// A job of a task that keeps its output, and one that reads it, takes so many processors and keeps its own.
+    /// Submits two tasks: the first keeps its output; the second reads it, needs `cpus_milli`, and keeps its own.
     fn submit_kept(&mut self, until_read: bool, cpus_milli: u32) -> JobId {
         self.core.caching = true;
         let mut templates = [TaskTemplate::new(Program::Noop), TaskTemplate::new(Program::Noop)];
@@ -411,7 +411,8 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
         let object = dispatcher.end_kept(executor, task(job, 0));
         assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
         if time == 2 {
-            // Killed itself, it waits for those who may come back, and takes what they have.
+            // The dispatcher was killed: after its restart, it waits for executors and takes over the objects that they
+            // hold.
             dispatcher.settle();
             dispatcher.restart();
             dispatcher.core.caching = true;

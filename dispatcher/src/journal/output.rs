@@ -1,7 +1,7 @@
 //! Captured output that is too large for the database: a file for each job, in a folder beside the journal. Output is
 //! appended, and is on disk before the entry that refers to it. The file goes with its job.
 //!
-//! How long each file is stands in the journal. What is in a file beyond that was never acknowledged: it is cut off
+//! The journal records the length of each file. What is in a file beyond that was never acknowledged: it is cut off
 //! when the journal is opened again. All files together have no more than `max_output_bytes` of `core/jobs`.
 
 use std::collections::BTreeMap;

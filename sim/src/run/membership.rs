@@ -163,7 +163,7 @@ impl Run<'_> {
         let (dispatcher, name) = (self.dispatcher_of(number), format!("n{machine}"));
         self.tell_jobs(dispatcher, JobsEvent::ExecutorJoined { executor, name });
         self.tell_scheduler(dispatcher, Event::ExecutorJoined { executor, capacity, profile, held });
-        // Who was to leave is told so again, when it can be.
+        // Repeat the order to leave to executors that could not be reached.
         self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });
     }
 

@@ -1,4 +1,4 @@
-//! A spanning tree by rounds: the best case of active storage (data-diffusion §5.2), to which the paper compares data
+//! A spanning tree by rounds: the best case of active storage (data-diffusion §5.3), to which the paper compares data
 //! diffusion.
 //!
 //! One node reads persistent storage once. Then there are rounds. In each round, every node that has everything gives

@@ -7,7 +7,8 @@ use core::ops::Range;
 use super::keys::{ExecutorKey, ObjectKey, Ticket};
 use crate::growth;
 
-/// Entries of tasks that left the queue that a list may hold, beyond as many as of tasks that wait.
+/// Slack before a list is compacted: when it has more entries than twice the waiting tasks and this. For example, 10
+/// waiting tasks allow 36 entries.
 const STALE_ENTRIES: usize = 16;
 
 /// An entry in a waiting list.
