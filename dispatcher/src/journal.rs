@@ -19,6 +19,7 @@ mod check;
 mod format1;
 mod format2;
 mod format3;
+mod format4;
 mod mark;
 mod output;
 mod read;
@@ -70,7 +71,7 @@ const FILE_SYSTEM: &str = "file_system";
 /// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
 /// The present format.
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
@@ -318,7 +319,11 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
             None | Some(FORMAT) => {}
             Some(1) => format1::migrate(&write)?,
             Some(2) => format2::migrate(&write)?,
-            Some(3) => format3::migrate(&write)?,
+            Some(3) => {
+                format3::migrate(&write)?;
+                format4::migrate(&write)?;
+            }
+            Some(4) => format4::migrate(&write)?,
             Some(other) => return Err(JournalProblem::Format(other)),
         }
         if let Some(earlier @ ..FORMAT) = format {

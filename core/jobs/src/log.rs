@@ -87,6 +87,13 @@ pub enum Entry {
     Released,
     /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
     Cancelled(Vec<u32>),
+    /// Tasks are to start again, or have failed, because the executors that had them are gone.
+    Restarted {
+        /// Their indices.
+        tasks: Vec<u32>,
+        /// Whether the executors were lost, and not ended in good order.
+        is_loss: bool,
+    },
 }
 
 /// One task's end.
@@ -116,7 +123,7 @@ impl Entry {
         match self {
             Entry::Results { .. } => 0,
             Entry::Retried { tasks, .. } | Entry::Recomputed { tasks, .. } => 1 + tasks.len() as u64,
-            Entry::Samples(_) | Entry::Released | Entry::Cancelled(_) => 1,
+            Entry::Samples(_) | Entry::Released | Entry::Cancelled(_) | Entry::Restarted { .. } => 1,
         }
     }
 
@@ -183,6 +190,7 @@ impl Replay {
             Entry::Recomputed { tasks, paused_us } => job.recompute(&tasks, paused_us),
             Entry::Released => drop(job.release()),
             Entry::Cancelled(tasks) => job.cancelling.extend(tasks),
+            Entry::Restarted { tasks, is_loss } => tasks.iter().for_each(|index| job.count_restart(*index, is_loss)),
         }
         job.entries += 1;
     }

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use eyas_types::outcome::FailureKind;
@@ -11,6 +12,7 @@ use eyas_types::{Ended, ExecutorId, Outcome, Resources, Status, TaskId, units};
 use crate::event::Effect;
 use crate::job::Job;
 use crate::jobs::Jobs;
+use crate::log::Entry;
 
 /// A task fails after this many executors were lost while it may have run on them.
 pub const MAX_LOSSES: u16 = 5;
@@ -36,10 +38,10 @@ impl Jobs {
             self.effects.push(Effect::Drain { executor });
         }
         let suspects = lost_with.map(|had| self.may_have_run(tasks, had, suspended)).unwrap_or_default();
+        self.note_restarts(&suspects, true);
         for task in tasks {
             let Some(job) = self.jobs.get_mut(&task.job) else { continue };
-            let state = &mut job.tasks[task.index as usize];
-            state.losses += u16::from(suspects.contains(task));
+            let state = &job.tasks[task.index as usize];
             let outcome = if job.cancelling.contains(&task.index) {
                 Outcome::of(Status::Cancelled)
             } else if state.losses >= MAX_LOSSES {
@@ -59,12 +61,13 @@ impl Jobs {
     pub(crate) fn interrupted(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, ran_us: u64) {
         // Its end leaves room there, which is not to be filled.
         self.effects.push(Effect::Drain { executor });
-        let Some(job) = self.jobs.get_mut(&task.job) else { return };
-        let state = &mut job.tasks[task.index as usize];
-        // What had not begun was not interrupted.
-        state.interrupted += u8::from(ran_us > 0);
         let ran_us = Some(ran_us).filter(|ran_us| *ran_us > 0);
-        if state.interrupted < MAX_INTERRUPTIONS {
+        if ran_us.is_some() {
+            // What had not begun was not interrupted.
+            self.note_restarts(&BTreeSet::from([task]), false);
+        }
+        let interrupted = self.jobs.get(&task.job).map_or(0, |job| job.tasks[task.index as usize].interrupted);
+        if interrupted < MAX_INTERRUPTIONS {
             return self.put_back(executor, task, Ended::Interrupted, ran_us);
         }
         let name = self.name_of(executor);
@@ -78,12 +81,27 @@ impl Jobs {
         self.end(task, attempt, name, Outcome::failed(FailureKind::Node, reason));
     }
 
+    /// Counts the starts of tasks that were in vain, so that they are bounded also if the dispatcher starts again.
+    fn note_restarts(&mut self, tasks: &BTreeSet<TaskId>, is_loss: bool) {
+        for of_job in tasks.iter().copied().collect::<Vec<_>>().chunk_by(|one, other| one.job == other.job) {
+            let id = of_job[0].job;
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            let tasks: Vec<u32> = of_job.iter().map(|task| task.index).collect();
+            tasks.iter().for_each(|index| job.count_restart(*index, is_loss));
+            if !job.spec.is_attached {
+                // Results that have gathered have their places in the journal already.
+                self.flush();
+                self.write_entry(id, Entry::Restarted { tasks, is_loss });
+            }
+        }
+    }
+
     /// Which of an executor's tasks may have run. In the order of priority, then of assignment, these are the tasks
     /// that fit together into the resources that it `had`; suspended tasks take no processors. The other tasks were
     /// still waiting there, and did not cause the loss.
     fn may_have_run(&self, tasks: &[TaskId], had: Resources, suspended: &BTreeSet<TaskId>) -> BTreeSet<TaskId> {
         let of = |task: &TaskId| Some((self.jobs.get(&task.job)?, *task));
-        let mut in_order: alloc::vec::Vec<(&Job, TaskId)> = tasks.iter().filter_map(of).collect();
+        let mut in_order: Vec<(&Job, TaskId)> = tasks.iter().filter_map(of).collect();
         in_order
             .sort_by_key(|(job, task)| (Reverse(job.template_at(task.index).priority), job.assigned_at(task.index)));
         let mut free = had;

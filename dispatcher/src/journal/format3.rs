@@ -8,10 +8,9 @@ use eyas_types::{Estimate, Outcome, Reads, Status, TaskId, TaskResult};
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
+use super::format4::append_to_snapshots;
 use super::output::OutputPlace;
-use super::read::read_parts;
-use super::write::put_parts;
-use super::{JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES, encode};
+use super::{JournalProblem, RESULTS, SUMMARIES, encode};
 
 /// What postcard writes for a peak of 0, which is unknown. The peak is the last field of snapshots and summaries.
 const NO_PEAK: u8 = 0;
@@ -114,17 +113,7 @@ pub(super) fn migrate(write: &WriteTransaction) -> Result<(), JournalProblem> {
         results.insert((job, number), &encode(&(Entry::from(entry), places))[..])?;
         next = (job, number + 1);
     }
-    let mut snapshots = write.open_table(SNAPSHOTS)?;
-    let mut next = 0;
-    loop {
-        let row = snapshots.range((next, 0)..)?.next().transpose()?;
-        let Some(job) = row.map(|(key, _)| key.value().0) else { break };
-        let mut snapshot = read_parts(&snapshots, job)?.unwrap_or_default();
-        snapshot.push(NO_PEAK);
-        put_parts(&mut snapshots, job, &snapshot)?;
-        let Some(after) = job.checked_add(1) else { break };
-        next = after;
-    }
+    append_to_snapshots(write, NO_PEAK)?;
     let mut summaries = write.open_table(SUMMARIES)?;
     let mut next = 0;
     loop {

@@ -520,8 +520,8 @@ fn format_3_is_read_and_written_again() {
     let expected = Entry::Results { ends: ends([4, 5]).collect(), samples: samples() };
     replay.apply(expected.clone());
     let job = replay.into_job();
-    // A snapshot and a summary as format 3 had them: without the last byte, which is a peak of 0.
-    let earlier = |present: Vec<u8>| present[..present.len() - 1].to_vec();
+    // A snapshot and a summary as format 3 had them: without the last bytes, a peak of 0 and, in the snapshot, no starts.
+    let earlier = |present: Vec<u8>, bytes: usize| present[..present.len() - bytes].to_vec();
     {
         let database = Database::create(&path).unwrap();
         let write = database.begin_write().unwrap();
@@ -529,9 +529,9 @@ fn format_3_is_read_and_written_again() {
         put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&spec)).unwrap();
         let row = encode(&(entry3([4, 5]), Vec::<OutputPlace>::new()));
         write.open_table(RESULTS).unwrap().insert((JOB.0, 0), &row[..]).unwrap();
-        let snapshot = earlier(encode(&job.snapshot()));
+        let snapshot = earlier(encode(&job.snapshot()), 2);
         put_parts(&mut write.open_table(SNAPSHOTS).unwrap(), JOB.0, &snapshot).unwrap();
-        let summary = earlier(encode(&job.summary()));
+        let summary = earlier(encode(&job.summary()), 1);
         write.open_table(SUMMARIES).unwrap().insert(JOB.0, &summary[..]).unwrap();
         write.commit().unwrap();
     }
@@ -540,6 +540,37 @@ fn format_3_is_read_and_written_again() {
         assert_eq!((spec_at(&journal, JOB), entries_of(&journal, JOB)), (spec.clone(), vec![expected.clone()]));
         assert_eq!(journal.load(JOB, std::iter::empty()).unwrap().into_job().snapshot(), job.snapshot());
         assert_eq!(journal.jobs().unwrap(), [(JOB, Some(job.summary()))]);
+        close(journal);
+    }
+}
+
+#[test]
+fn format_4_is_read_and_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let mut replay = Replay::new(JOB, tasks(2));
+    let first = Entry::Results { ends: vec![end(0, 4)], samples: Vec::new() };
+    replay.apply(first);
+    let job = replay.into_job();
+    close(open_at(&path, &mpsc::channel().0).unwrap());
+    {
+        let database = Database::create(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(META).unwrap().insert("version", 4).unwrap();
+        put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&tasks(2))).unwrap();
+        // Without the last byte, no starts.
+        let mut snapshot = encode(&job.snapshot());
+        assert_eq!(snapshot.pop(), Some(0));
+        put_parts(&mut write.open_table(SNAPSHOTS).unwrap(), JOB.0, &snapshot).unwrap();
+        write.commit().unwrap();
+    }
+    let restarted = Entry::Restarted { tasks: vec![1], is_loss: false };
+    for _ in 0..2 {
+        let journal = open_at(&path, &mpsc::channel().0).unwrap();
+        let mut replay = journal.load(JOB, std::iter::empty()).unwrap();
+        assert_eq!(replay.job().snapshot(), job.snapshot());
+        replay.apply(restarted.clone());
+        assert_eq!(replay.job().tasks[1].interrupted, 1);
         close(journal);
     }
 }

@@ -52,6 +52,16 @@ impl Job {
         }
     }
 
+    /// A task starts again because its executor is gone: live, or again when it is read from the journal.
+    pub(crate) fn count_restart(&mut self, index: u32, is_loss: bool) {
+        let state = &mut self.tasks[index as usize];
+        if is_loss {
+            state.losses = state.losses.saturating_add(1);
+        } else {
+            state.interrupted = state.interrupted.saturating_add(1);
+        }
+    }
+
     fn lacks_for_good(&self, index: u32) -> bool {
         let item = self.spec.items.get(index);
         self.inputs(&item).any(|(input, object)| {

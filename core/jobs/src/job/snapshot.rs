@@ -40,6 +40,9 @@ pub struct JobSnapshot {
     produced: Vec<((u32, u16), ObjectSpec)>,
     course: JobCourse,
     peak_memory_bytes: u64,
+    /// Tasks that started again because executors were lost, and because they were ended in good order: the number of
+    /// times.
+    restarts: Vec<(u32, u16, u8)>,
 }
 
 /// The durable state of a task. Of a task that has not ended, only `recomputed` is known.
@@ -127,6 +130,10 @@ impl Job {
                 TaskSnapshot { phase: Phase::Waiting, recomputed, ready_us: 0, entry: 0 }
             }
         };
+        let restarts = |(index, state): (u32, &super::TaskState)| {
+            let has_any = state.losses > 0 || state.interrupted > 0;
+            has_any.then_some((index, state.losses, state.interrupted))
+        };
         let has_succeeded = |index: u32| self.tasks[index as usize].phase == Phase::Succeeded;
         JobSnapshot {
             entries: self.entries,
@@ -148,6 +155,7 @@ impl Job {
             produced: self.produced.iter().map(|(key, object)| (*key, object.clone())).collect(),
             course: self.course.closed(self.ended_us),
             peak_memory_bytes: self.peak_memory_bytes,
+            restarts: (0..).zip(&self.tasks).filter_map(restarts).collect(),
         }
     }
 
@@ -164,6 +172,10 @@ impl Job {
                 job.unmet.remove(&(index as u32));
                 job.enter(index as u32, task.phase);
             }
+        }
+        for (index, losses, interrupted) in snapshot.restarts {
+            let state = job.tasks.get_mut(index as usize)?;
+            (state.losses, state.interrupted) = (losses, interrupted);
         }
         let tasks = &job.tasks;
         for producers in job.unmet.values_mut() {

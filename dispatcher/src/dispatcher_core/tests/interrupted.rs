@@ -24,3 +24,28 @@ async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
     assert!(status.contains("started 8 times") && status.contains("after 55.00 s"), "{status}");
     assert!(status.contains("--time-limit"), "{status}");
 }
+
+#[tokio::test]
+async fn starts_in_vain_are_counted_across_dispatchers() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit(1);
+    for times in 1..=jobs::MAX_INTERRUPTIONS {
+        assert_eq!(dispatcher.phases(job), [Phase::Waiting], "before start {times}");
+        let executor = dispatcher.join(1);
+        dispatcher.end(executor, task(job, 0), Outcome { ran_us: 1_000_000, ..Outcome::of(Status::Cancelled) });
+        dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+        dispatcher.settle();
+        dispatcher.restart();
+    }
+    assert_eq!(dispatcher.phases(job), [Phase::Failed]);
+    // Executors that were lost with a task count, too.
+    let job = dispatcher.submit(1);
+    for _ in 0..jobs::MAX_LOSSES {
+        assert_eq!(dispatcher.phases(job), [Phase::Waiting]);
+        let executor = dispatcher.join(1);
+        dispatcher.core.handle(CoreMessage::Gone { executor });
+        dispatcher.settle();
+        dispatcher.restart();
+    }
+    assert_eq!(dispatcher.phases(job), [Phase::Failed]);
+}
