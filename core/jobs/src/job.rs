@@ -43,6 +43,10 @@ pub use self::snapshot::{JobSnapshot, JobSummary};
 use crate::log::JobEnd;
 use crate::spec::JobSpec;
 
+/// Tasks with up to this many inputs do not count among those whose inputs are bounded: what is kept of them is as much as
+/// what is kept of any task.
+const FEW_INPUTS: usize = 64;
+
 /// Failures that a report describes; it counts the others.
 const MAX_FAILURES: usize = 100;
 
@@ -103,6 +107,8 @@ pub struct TaskState {
     pub starved: u8,
     /// Attempts that ended with their executors, which were ended in good order.
     pub interrupted: u8,
+    /// Number of its inputs, if they are many and it waits in the queue.
+    waiting_inputs: u32,
     /// The executor that has it, or had it last.
     pub executor: Option<ExecutorId>,
     /// When it could first run, microseconds from the job's submission.
@@ -110,6 +116,9 @@ pub struct TaskState {
     /// When it was assigned. After its end, the number of the journal entry with its result.
     pub assigned_us: u64,
 }
+
+// There is one for each task.
+const _: () = assert!(size_of::<TaskState>() == 40);
 
 /// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
 #[derive(Debug)]
@@ -132,6 +141,8 @@ pub struct Job {
     pub(crate) course: JobCourse,
     /// The first failures: the task, and what happened.
     pub failures: Vec<(TaskId, String)>,
+    /// Sum of the inputs of its tasks that wait in the queue and have many.
+    waiting_inputs: u64,
     /// The first task that was not yet put into the queue; jobs are put there in parts.
     pub(crate) next_to_queue: u32,
     /// Whether the job as it was submitted is on disk.
@@ -217,6 +228,7 @@ impl Job {
             peak_memory_bytes: 0,
             course: JobCourse::default(),
             failures: Vec::new(),
+            waiting_inputs: 0,
             next_to_queue: 0,
             was_accepted: false,
             is_open,
@@ -337,6 +349,9 @@ impl Job {
     pub(super) fn enter(&mut self, index: u32, phase: Phase) {
         let state = &mut self.tasks[index as usize];
         let before = core::mem::replace(&mut state.phase, phase);
+        if phase != Phase::Waiting {
+            self.waiting_inputs -= u64::from(core::mem::take(&mut state.waiting_inputs));
+        }
         *count(&mut self.counts, before) -= 1;
         *count(&mut self.counts, phase) += 1;
         if (before == Phase::Succeeded) != (phase == Phase::Succeeded) {
@@ -380,9 +395,19 @@ impl Job {
     }
 
     /// The task is in the queue now.
-    pub(crate) fn queued(&mut self, now_us: u64, index: u32, input_bytes: u64) {
-        self.tasks[index as usize].ready_us = self.time_us(now_us);
-        self.course.arrived(input_bytes);
+    pub(crate) fn queued(&mut self, now_us: u64, index: u32, inputs: &[(ObjectId, u64)]) {
+        let ready_us = self.time_us(now_us);
+        let state = &mut self.tasks[index as usize];
+        state.ready_us = ready_us;
+        self.waiting_inputs -= u64::from(state.waiting_inputs);
+        state.waiting_inputs = if inputs.len() > FEW_INPUTS { inputs.len() as u32 } else { 0 };
+        self.waiting_inputs += u64::from(state.waiting_inputs);
+        self.course.arrived(inputs.iter().map(|(_, size_bytes)| size_bytes).sum());
+    }
+
+    /// Sum of the inputs of its tasks that wait in the queue and have many.
+    pub(crate) fn waiting_inputs(&self) -> u64 {
+        self.waiting_inputs
     }
 
     pub(crate) fn assigned(&mut self, now_us: u64, index: u32, executor: ExecutorId) {

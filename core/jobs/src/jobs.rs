@@ -29,6 +29,10 @@ const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
 /// Default number of inputs of the tasks that one event puts into the queue, about.
 const INPUTS_AT_ONCE: u64 = 100_000;
 
+/// Default number of inputs of the tasks of one job that wait in the queue, about. The scheduler needs some 20 bytes for
+/// each.
+const MAX_WAITING_INPUTS: u64 = 4_000_000;
+
 /// Settings of a decider of jobs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -45,6 +49,9 @@ pub struct Config {
     /// Tasks are queued until they have about this many inputs, each of them counting as one more. Other events come
     /// before further tasks are queued.
     pub inputs_at_once: u64,
+    /// No more tasks of a job are queued while those that wait in the queue have this many inputs. Tasks with few inputs
+    /// do not count.
+    pub waiting_inputs: u64,
 }
 
 impl Default for Config {
@@ -55,6 +62,7 @@ impl Default for Config {
             max_ended_in_memory: MAX_ENDED_IN_MEMORY,
             max_ended_bytes_in_memory: MAX_ENDED_BYTES_IN_MEMORY,
             inputs_at_once: INPUTS_AT_ONCE,
+            waiting_inputs: MAX_WAITING_INPUTS,
         }
     }
 }
@@ -255,9 +263,9 @@ impl Jobs {
         self.jobs.get(&job)
     }
 
-    /// Whether tasks of new jobs, or tasks that one end has released, are still to be queued.
+    /// Whether tasks of new jobs, or tasks that one end has released, can be queued now.
     pub fn has_more_to_queue(&self) -> bool {
-        !self.queueing.is_empty() || !self.set_aside.is_empty()
+        !self.set_aside.is_empty() || self.next_to_queue().is_some()
     }
 
     /// Whether an entry of results is full, so that waiting would not make it larger.

@@ -16,16 +16,16 @@ impl Jobs {
     /// many inputs.
     pub(crate) fn queue_more(&mut self, tasks: u32) {
         let mut room = self.queue_set_aside();
-        let Some(id) = self.queueing.first().copied().filter(|_| room > 0) else { return };
+        let Some(id) = self.next_to_queue().filter(|_| room > 0) else { return };
         let Some((first, count)) = self.jobs.get(&id).map(|job| (job.next_to_queue, job.tasks.len() as u32)) else {
-            self.queueing.remove(0);
+            self.queueing.retain(|queueing| *queueing != id);
             return;
         };
         if first == 0 {
             self.name_job(id);
         }
         let (mut next, last) = (first, count.min(first.saturating_add(tasks)));
-        while next < last && room > 0 {
+        while next < last && room > 0 && !self.has_many_inputs(id) {
             let task = TaskId { job: id, index: next };
             next += 1;
             if let Some(job) = self.jobs.get_mut(&id) {
@@ -38,6 +38,16 @@ impl Jobs {
         if next == count {
             self.queueing.retain(|queueing| *queueing != id);
         }
+    }
+
+    /// The oldest job of which tasks can be queued now.
+    pub(crate) fn next_to_queue(&self) -> Option<JobId> {
+        self.queueing.iter().copied().find(|id| !self.has_many_inputs(*id))
+    }
+
+    /// Whether tasks of the job that wait have so many inputs that no more are queued for now.
+    fn has_many_inputs(&self, id: JobId) -> bool {
+        self.jobs.get(&id).is_some_and(|job| job.waiting_inputs() >= self.config.waiting_inputs)
     }
 
     /// Queues tasks that are no longer blocked, as long as there is room for their inputs. Returns the room that is
@@ -81,7 +91,7 @@ impl Jobs {
         self.set_aside.remove(&task);
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let (inputs, need) = job.needs_of(task.index);
-        job.queued(self.now_us, task.index, inputs.iter().map(|(_, size)| size).sum());
+        job.queued(self.now_us, task.index, &inputs);
         self.effects.push(Effect::Queue { task, inputs, need });
     }
 

@@ -46,7 +46,7 @@ fn wrote(index: u32) -> Outcome {
 }
 
 fn run(job: &mut Job, index: u32, outcome: Outcome) -> FreedTasks {
-    job.queued(0, index, 0);
+    job.queued(0, index, &[]);
     job.assigned(0, index, ExecutorId(0));
     job.ended(0, index, 0, "n1".into(), outcome)
 }
@@ -111,7 +111,7 @@ fn a_jobs_time_stands_still_between_its_end_and_a_retry() {
     let mut job = diamond();
     let second = 1_000_000;
     for index in 0..5 {
-        job.queued(second, index, 0);
+        job.queued(second, index, &[]);
         job.enter(index, Phase::Waiting);
         job.assigned(2 * second, index, ExecutorId(0));
         job.ended(3 * second, index, 0, "n1".into(), Outcome::of(Status::Exited(1)));
