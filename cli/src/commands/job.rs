@@ -105,7 +105,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         }
         JobCommand::Retry { job, current } => {
             let job = job_of(&mut client, job).await?;
-            let changed = client.changed_inputs(job).await?;
+            let changed = client.changed_inputs(&global.cluster()?, job).await?;
             let current = if current {
                 changed.into_iter().map(as_now).collect::<Result<_, _>>()?
             } else {

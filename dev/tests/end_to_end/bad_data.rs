@@ -101,6 +101,32 @@ fn a_retry_names_inputs_that_have_changed_and_reads_them_as_they_are_if_told() {
 }
 
 #[test]
+fn a_retry_looks_at_files_of_the_cluster() {
+    let cluster = crate::dfs::cluster(1);
+    cluster.write("small", "old");
+    cluster.write("large", "old\n".repeat(40_000));
+    let put = |file: &str, to: &str| _ = cluster.run(&["dfs", "put", "--chunk-size", "64KiB", file, to]).exits(0);
+    let words =
+        |file| ["run", "--each", file, "--", "sh", "-c", "head -n 1 $1; head -n 1 $1 | grep -q new", "sh", "{}"];
+    for (job, name) in [("1", "large"), ("2", "small")] {
+        put(name, &format!("/{name}"));
+        cluster.run(&words(&format!("eyas:///{name}"))).exits(1);
+        cluster.run(&["job", "retry", job]).exits(0);
+        cluster.run(&["job", "wait", job]).exits(1);
+        cluster.write("new", "new\n".repeat(40_000));
+        put("new", &format!("/{name}"));
+        let refused = cluster.run(&["job", "retry", job]).exits(1);
+        refused.says(&["1 input of job", &format!("`eyas:///{name}`"), "--current"]);
+    }
+    cluster.run(&["job", "retry", "1", "--current"]).exits(0);
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    // Whether the task reads all of the file, or its first block, is not known of a file with one chunk.
+    cluster.run(&["job", "retry", "2", "--current"]).exits(1).says(&["eyas:///small", "submit the job again"]);
+    cluster.run(&["dfs", "rm", "/small"]).exits(0);
+    cluster.run(&["job", "retry", "2"]).exits(1).says(&["`eyas:///small`"]);
+}
+
+#[test]
 fn an_unreadable_input_is_an_error_that_says_so() {
     let home = Home::new();
     let secret = home.write("secret", "secret");
