@@ -228,14 +228,6 @@ impl TaskTemplate {
         self.capture_bytes = most_bytes;
         self.outputs.extend((0..STREAMS.len()).map(OutputSpec::stream));
     }
-
-    /// Keeps the beginning of streams only, as executors keep nothing.
-    pub fn cut_streams(&mut self) {
-        if self.keeps_streams() {
-            self.capture_bytes = self.capture_bytes.min(DEFAULT_CAPTURE_BYTES);
-            self.outputs.retain(|output| !output.is_stream());
-        }
-    }
 }
 
 impl OutputSpec {

@@ -126,8 +126,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     reuse: bool,
     /// Print up to this much of each task's standard output, and of its standard error. If a task writes more, the exit
-    /// code is 1. Output beyond 1 MiB is printed when all tasks have ended. Policy `fa` cuts output at 1 MiB, because
-    /// nodes keep nothing
+    /// code is 1. Output beyond 1 MiB is printed when all tasks have ended
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value = "1GiB")]
     max_output: u64,
     /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the exit code
@@ -350,8 +349,14 @@ async fn run_on(
     };
     output.finish(access, job).await?;
     // A user who names a limit on what is remembered wants no more.
-    let is_cut = output.has_cut() && args.capture.is_none();
-    let code = if code == 0 && is_cut { FAILED } else { code };
+    let code = match (output.has_cut(), args.capture) {
+        (true, None) if code == 0 => FAILED,
+        (true, Some(_)) => {
+            say!("with --capture, cut output does not change the exit code; with --max-output, the exit code is 1");
+            code
+        }
+        _ => code,
+    };
     say!("{}", show::summary(&ended));
     if let Err(error) = write_reports(access, job, args).await {
         let (at, again) = (where_results_are(args), if is_own { String::new() } else { report_again(job) });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eyas_jobs::{self as jobs, Entry, JobSpec, JobSummary, JournalRecord, Phase, Replay};
 use eyas_sched::MAX_HINTS;
-use eyas_types::{JobId, ObjectId, ObjectSpec, OutputSpec, TaskTemplate};
+use eyas_types::{JobId, ObjectId, ObjectSpec, OutputSpec};
 use eyas_wire::client::{KeptOutput, KeptPart, ToClient};
 use tokio::sync::oneshot;
 
@@ -40,15 +40,14 @@ impl DispatcherCore {
     }
 
     /// Accepts a job; it is queued once it is on disk.
-    pub(super) fn submitted(&mut self, mut spec: JobSpec, reply: oneshot::Sender<ToClient>) {
+    pub(super) fn submitted(&mut self, spec: JobSpec, reply: oneshot::Sender<ToClient>) {
         if self.stopping_us.is_some() {
             let _ = reply.send(ToClient::Refused("the cluster is stopping".into()));
             return;
         }
-        if !self.caching {
-            spec.templates.iter_mut().for_each(TaskTemplate::cut_streams);
-        }
-        let keeps = spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.replicas > 0);
+        // Streams are held until the client has them, also by executors that keep nothing else.
+        let is_kept = |output: &OutputSpec| output.replicas > 0 && !output.is_stream();
+        let keeps = spec.templates.iter().flat_map(|template| &template.outputs).any(is_kept);
         let pushes = !spec.pushed().is_empty();
         if (keeps || pushes) && !self.caching {
             let otherwise = if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
