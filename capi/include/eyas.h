@@ -919,11 +919,21 @@ eyas_status eyas_task_add_input(eyas_task *task,
 
 /**
  * Adds an output of another task of the job, which was added before: the output `file` of the task with the `id`; its
- * first output if `file` is NULL.
+ * first output if `file` is NULL. If that is an array, the outputs of all of its tasks are added. Outputs of one name
+ * get folders of their own, such as `input-3/out`.
  */
 eyas_status eyas_task_add_input_of(eyas_task *task,
                                    const char *id,
                                    const char *file);
+
+/**
+ * The same, and names the outputs in the task's folder: `{index}` in `into` stands for the index of the task that
+ * writes the output in its array, from 0. `into` may be NULL.
+ */
+eyas_status eyas_task_add_input_into(eyas_task *task,
+                                     const char *id,
+                                     const char *file,
+                                     const char *into);
 
 /**
  * Adds a file, or a glob, that the task writes in its folder. `to` is its destination: a path, a URL such as

@@ -82,6 +82,10 @@ public:
     task &array(const std::string &range) { return done(eyas_task_set_array(get(), range.c_str())); }
     task &input(const std::string &path) { return done(eyas_task_add_input(get(), path.c_str(), nullptr)); }
     task &input_of(const std::string &id) { return done(eyas_task_add_input_of(get(), id.c_str(), nullptr)); }
+    task &input_into(const std::string &id, const std::string &into)
+    {
+        return done(eyas_task_add_input_into(get(), id.c_str(), nullptr, into.c_str()));
+    }
     task &output(const std::string &file, const std::string &to)
     {
         return done(eyas_task_add_output(get(), file.c_str(), to.c_str(), 0));

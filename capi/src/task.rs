@@ -1,6 +1,7 @@
 //! Descriptions of tasks, one field after the other.
 
 use std::ffi::c_char;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eyas_client::types::Name;
@@ -136,19 +137,39 @@ pub unsafe extern "C" fn eyas_task_add_input(
 }
 
 /// Adds an output of another task of the job, which was added before: the output `file` of the task with the `id`; its
-/// first output if `file` is NULL.
+/// first output if `file` is NULL. If that is an array, the outputs of all of its tasks are added. Outputs of one name
+/// get folders of their own, such as `input-3/out`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_input_of(
     task: *mut EyasTask,
     id: *const c_char,
     file: *const c_char,
 ) -> EyasStatus {
+    // SAFETY: the caller's.
+    unsafe { eyas_task_add_input_into(task, id, file, ptr::null()) }
+}
+
+/// The same, and names the outputs in the task's folder: `{index}` in `into` stands for the index of the task that
+/// writes the output in its array, from 0. `into` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_task_add_input_into(
+    task: *mut EyasTask,
+    id: *const c_char,
+    file: *const c_char,
+    into: *const c_char,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller's.
-        let (id, file) =
-            unsafe { (pointers::text(id, "the id")?.into(), pointers::optional_text(file, "the output")?) };
-        let (output, index, name, range, records) = (file.map(Name::from), None, None, None, None);
-        fields.inputs.push(InputFields::Output { task: id, output, index, name, into: None, range, records });
+        let (id, file, into) = unsafe {
+            (
+                pointers::text(id, "the id")?.into(),
+                pointers::optional_text(file, "the output")?,
+                pointers::optional_text(into, "the place of the output")?,
+            )
+        };
+        let (output, into) = (file.map(Name::from), into.map(Name::from));
+        let (index, name, range, records) = (None, None, None, None);
+        fields.inputs.push(InputFields::Output { task: id, output, index, name, into, range, records });
         Ok(())
     })
 }
@@ -292,4 +313,33 @@ pub extern "C" fn eyas_task_set_capture(task: *mut EyasTask, bytes: u64) -> Eyas
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_task_close(task: *mut EyasTask) -> EyasStatus {
     call(|| handles::close(task).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_an_array_are_named_by_their_tasks() {
+        let (words, mut task) = ([c"cat".as_ptr()], ptr::null_mut());
+        // SAFETY: all texts end in NUL, and live until the calls have returned.
+        unsafe {
+            assert_eq!(eyas_task_open(words.as_ptr(), 1, &mut task), EyasStatus::Ok);
+            let (id, file, into) = (c"cut".as_ptr(), c"cut.txt".as_ptr(), c"cuts/{index}.txt".as_ptr());
+            assert_eq!(eyas_task_add_input_into(task, id, file, into), EyasStatus::Ok);
+            assert_eq!(eyas_task_add_input_of(task, id, ptr::null()), EyasStatus::Ok);
+        }
+        let fields = handles::get(task).unwrap();
+        let places: Vec<_> = locked(&fields)
+            .inputs
+            .iter()
+            .map(|input| match input {
+                InputFields::Output { task, output, into, .. } => (task.clone(), output.clone(), into.clone()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let named = ("cut".to_owned(), Some("cut.txt".into()), Some("cuts/{index}.txt".into()));
+        assert_eq!(places, [named, ("cut".to_owned(), None, None)]);
+        assert_eq!(eyas_task_close(task), EyasStatus::Ok);
+    }
 }

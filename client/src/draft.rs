@@ -466,6 +466,11 @@ impl Draft {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_folder(&mut self, folder: &std::path::Path) {
+        self.folder = Some(folder.to_owned());
+    }
+
     /// The folder at which relative paths begin: the current folder when the draft was made.
     ///
     /// # Errors

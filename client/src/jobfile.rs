@@ -24,7 +24,7 @@
 //! `{ task = "ID", output = "sum.fits" }`. If that task is an array, `index = 3` chooses one of its tasks; without
 //! `index`, all of them are meant.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use eyas_store::{Glob, path_of};
@@ -49,9 +49,10 @@ mod tests;
 mod values;
 
 pub use error::{JobFileError, TaskFieldsError};
+use names::CommandText;
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
-use paths::{declared_as, mentions, without_dot};
+use paths::{declared_as, declares_number, mentions, without_dot};
 pub use read::{draft_job, read_job_file, read_job_text};
 pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange, RecordRangeError};
 
@@ -186,6 +187,11 @@ struct Array {
     template: u16,
     /// The template's inputs, by their URLs.
     declared: HashMap<Name, u32>,
+    command: CommandText,
+    /// Number of the template's inputs.
+    inputs: usize,
+    /// Names of the template's inputs in the sandbox.
+    names: HashSet<Name>,
 }
 
 /// Tasks with an id so far: index of the first, their number, and the template.
@@ -230,8 +236,10 @@ impl TaskFields {
         {
             words.push(Template::parse("{}"));
         }
-        names::check(draft, &template)?;
-        let place = Array { template: draft.template(template)?, declared };
+        let command = CommandText::of(&template);
+        let names = names::tell_apart(draft, &command, (0, &HashSet::new()), &mut template.inputs)?;
+        let inputs = template.inputs.len();
+        let place = Array { template: draft.template(template)?, declared, command, inputs, names };
         let first = draft.len() as u32;
         match items {
             Items::One => self.add_task(draft, known, &place, Vec::new(), None).await?,
@@ -252,7 +260,10 @@ impl TaskFields {
                     self.add_task(draft, known, &place, line.columns, None).await?;
                 }
             }
-            Items::Numbers(numbers) if !self.inputs.iter().any(InputFields::is_of_item) => {
+            Items::Numbers(numbers)
+                if !self.inputs.iter().any(InputFields::is_of_item)
+                    && !declares_number(draft, &place.declared, &numbers) =>
+            {
                 draft.tasks_of_numbers(place.template, numbers)?;
             }
             Items::Numbers(numbers) => {
@@ -445,6 +456,9 @@ impl TaskFields {
         }
         for fields in self.inputs.iter().filter(|fields| fields.is_of_item()) {
             self.add_input(draft, known, fields, &mut values, &mut inputs).await?;
+        }
+        if inputs.len() > 1 || (array.command.has_patterns() && !array.names.is_empty()) {
+            names::tell_apart(draft, &array.command, (array.inputs, &array.names), &mut inputs)?;
         }
         for value in values.iter_mut().filter(|value| value.input.is_none()) {
             value.input = declared_as(draft, &array.declared, &value.text).map(|place| TEMPLATE_INPUT | place);

@@ -139,10 +139,11 @@ pub enum TaskFieldsError {
     /// An input asks for the item of a task that has none.
     #[error("input `{0}` asks for the item, but the task has none: {NO_ITEM}")]
     NoItem(Name),
-    /// Outputs of several tasks would have one name in the sandbox of their reader.
+    /// A pattern in the command means inputs of one name.
     #[error(
-        "the task reads several outputs that are all named `{0}`, and a pattern in its command would find one of them: \
-         give them different names, as with `into = \"parts/{{index}}\"`, or let the command read `{{inputs}}`, the \
+        "the task reads several files that are all named `{0}`. Each is in a folder of its own, such as \
+         `input-1/{0}`, so a pattern in its command would find none of them: give them different names, with `name`, \
+         or with `into = \"parts/{{index}}\"` for the outputs of an array, or let the command read `{{inputs}}`, the \
          list of all inputs"
     )]
     SameName(Name),

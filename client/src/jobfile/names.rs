@@ -1,11 +1,12 @@
-//! Names of inputs that are outputs of other tasks. Outputs of many tasks often have one name, and a pattern in the
-//! command that reads them, such as `*.fits`, would find only the first. So they need different names, unless the
-//! command names each of them.
+//! Names of inputs in the sandbox. Outputs of many tasks often have one name, as have files of different folders. Each of
+//! them then gets a folder of its own, so that no program takes one for all of them. A pattern in the command, such as
+//! `*.fits`, would find none of them, and is refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use eyas_store::Glob;
 use eyas_types::template::Expansion;
-use eyas_types::{InputFrom, Name, Program, TaskTemplate, Template, TemplatePart, Value};
+use eyas_types::{Input, InputFrom, Name, Program, TaskTemplate, Template, TemplatePart, Value, WorkingFolder};
 
 use super::TaskFieldsError;
 use crate::draft::{Draft, DraftTasks};
@@ -25,28 +26,92 @@ pub(super) fn placed(into: &Name, index: u32) -> Name {
     placed
 }
 
-/// Refuses outputs of other tasks that would have one name in the sandbox.
-pub(super) fn check(draft: &Draft, template: &TaskTemplate) -> Result<(), TaskFieldsError> {
-    let (Program::Command(words) | Program::Call(words)) = &template.program else { return Ok(()) };
-    let parts = || words.iter().chain(template.env.iter().map(|(_, value)| value)).flat_map(|word| &word.0);
-    if parts().any(|part| matches!(part, TemplatePart::InputList(_))) {
-        return Ok(());
-    }
-    let is_named = |place: usize| parts().any(|part| *part == TemplatePart::Input(place as u32));
-    let writers = Writers::of(draft);
-    let mut names = HashMap::<Name, usize>::new();
-    for (place, input) in template.inputs.iter().enumerate() {
-        let (InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. }) = input.from else {
-            continue;
-        };
-        let Some(name) = input.name.clone().or_else(|| writers.name_of(task, output)) else { continue };
-        if let Some(first) = names.insert(name.clone(), place)
-            && !(is_named(first) && is_named(place))
-        {
-            return Err(TaskFieldsError::SameName(name));
+/// Tells inputs of one name apart: the third input `x` is `input-3/x` in the sandbox if another file is `x`, too. `inputs`
+/// are those of the template, or those of an item, which follow `before` inputs of the template with the names `taken`.
+/// Returns the names.
+///
+/// # Errors
+/// If a pattern in the command means such inputs.
+pub(super) fn tell_apart(
+    draft: &Draft,
+    command: &CommandText,
+    (before, taken): (usize, &HashSet<Name>),
+    inputs: &mut [Input],
+) -> Result<HashSet<Name>, TaskFieldsError> {
+    let mut writers = Writers::of(draft);
+    let mut names = HashMap::<Name, Vec<usize>>::new();
+    for (place, input) in inputs.iter().enumerate() {
+        if let Some(name) = writers.name_of_input(input) {
+            names.entry(name).or_default().push(place);
         }
     }
-    Ok(())
+    for (name, places) in &names {
+        let is_first = |place: &usize| is_same(draft, &inputs[places[0]], &inputs[*place]);
+        let (is_several, is_taken) = (!places.iter().all(is_first), taken.contains(name));
+        let are_named = || places.iter().all(|place| command.names(before + place));
+        if (is_several || is_taken) && !are_named() && command.has_pattern_of(name) {
+            return Err(TaskFieldsError::SameName(name.clone()));
+        }
+        for place in places.iter().filter(|_| is_several) {
+            let folder = format!("input-{}/", before + place + 1);
+            inputs[*place].name = Some(Name::concat(&[folder.as_bytes(), name]));
+        }
+    }
+    Ok(names.into_keys().collect())
+}
+
+/// Whether two inputs are the same file.
+fn is_same(draft: &Draft, one: &Input, other: &Input) -> bool {
+    let object = |input: &Input| Some(&draft.objects[input.from.object()? as usize]);
+    one.from == other.from
+        || object(one).is_some_and(|one| object(other) == Some(one)) && one.from.part() == other.from.part()
+}
+
+/// What a command and its environment say of inputs.
+pub(super) struct CommandText {
+    /// Places of the inputs that it names.
+    named: HashSet<u32>,
+    /// Patterns in its words, if it looks into the sandbox and has no list of all inputs.
+    patterns: Vec<Glob>,
+}
+
+impl CommandText {
+    pub fn of(template: &TaskTemplate) -> Self {
+        let words = match &template.program {
+            Program::Command(words) | Program::Call(words) => &words[..],
+            Program::Noop => &[],
+        };
+        let parts = || words.iter().chain(template.env.iter().map(|(_, value)| value)).flat_map(|word| &word.0);
+        let named = parts().filter_map(|part| match part {
+            TemplatePart::Input(place) => Some(*place),
+            _ => None,
+        });
+        let has_list = parts().any(|part| matches!(part, TemplatePart::InputList(_)));
+        let texts = parts().filter_map(|part| match part {
+            TemplatePart::Literal(text) if !has_list && template.folder == WorkingFolder::Sandbox => Some(text),
+            _ => None,
+        });
+        CommandText { named: named.collect(), patterns: texts.flat_map(|text| patterns_in(text)).collect() }
+    }
+
+    pub fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
+    fn names(&self, place: usize) -> bool {
+        self.named.contains(&(place as u32))
+    }
+
+    fn has_pattern_of(&self, name: &[u8]) -> bool {
+        self.patterns.iter().any(|pattern| pattern.names(name))
+    }
+}
+
+/// The patterns of file names in a word, which may be a shell script.
+fn patterns_in(word: &[u8]) -> impl Iterator<Item = Glob> {
+    let is_between = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&<>(){}$=,:".contains(byte);
+    let texts = word.split(is_between).filter(|text| text.iter().any(|byte| b"*?[".contains(byte)));
+    texts.filter_map(|text| Glob::parse(text).ok())
 }
 
 /// The tasks of a draft, by their indices.
@@ -54,6 +119,8 @@ struct Writers<'a> {
     draft: &'a Draft,
     /// The first index of each part of the draft's tasks.
     starts: Vec<u32>,
+    /// The numbers of parts that are arrays of numbers.
+    numbers: HashMap<usize, Vec<u64>>,
 }
 
 impl<'a> Writers<'a> {
@@ -67,18 +134,33 @@ impl<'a> Writers<'a> {
             };
             start
         });
-        Writers { draft, starts: starts.collect() }
+        Writers { draft, starts: starts.collect(), numbers: HashMap::new() }
     }
 
-    /// The name of a task's output, as its reader sees it.
-    fn name_of(&self, task: u32, output: u16) -> Option<Name> {
+    /// The name of an input in the sandbox, if it is known.
+    fn name_of_input(&mut self, input: &Input) -> Option<Name> {
+        if let Some(name) = &input.name {
+            return Some(name.clone());
+        }
+        match input.from {
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => {
+                Some(self.draft.objects[object as usize].base_name().into())
+            }
+            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
+                self.name_of_output(task, output)
+            }
+        }
+    }
+
+    fn name_of_output(&mut self, task: u32, output: u16) -> Option<Name> {
         let part = self.starts.partition_point(|start| *start <= task).checked_sub(1)?;
         let place = (task - self.starts[part]) as usize;
         let number;
         let (template, values) = match &self.draft.tasks[part] {
             DraftTasks::Items(items) => (items.get(place)?.template, &items[place].values[..]),
             DraftTasks::Numbers { template, numbers, .. } => {
-                number = [Value { text: numbers.iter().nth(place)?.to_string().into(), input: None }];
+                let numbers = self.numbers.entry(part).or_insert_with(|| numbers.iter().collect());
+                number = [Value { text: numbers.get(place)?.to_string().into(), input: None }];
                 (*template, &number[..])
             }
         };
@@ -102,6 +184,27 @@ mod tests {
     fn the_index_stands_where_it_is_written() {
         for (into, expected) in [("cuts/{index}.fits", "cuts/7.fits"), ("{index}/{index}", "7/7"), ("all", "all")] {
             assert_eq!(placed(&into.into(), 7), Name::from(expected));
+        }
+    }
+
+    #[test]
+    fn a_pattern_in_a_command_is_found() {
+        let table: [(&[&str], bool); 9] = [
+            (&["cat", "*.fits"], true),
+            (&["sh", "-c", "sort -m $X/*.txt *.fits|uniq >'cut.fits'"], true),
+            (&["sh", "-c", "for f in ./[a-d]ut.fit?; do cat $f; done"], true),
+            (&["merge", "--in=*.fits"], true),
+            (&["true"], false),
+            (&["merge", "cut.fits", "input-*/*.fits"], false),
+            (&["sh", "-c", "expr 2 \\* 3; test x = [!y]; cat *.csv"], false),
+            (&["merge", "*.fits", "{inputs}"], false),
+            (&["find", ".", "-type", "f"], false),
+        ];
+        for (words, is_found) in table {
+            let mut template = TaskTemplate::new(Program::Command(words.iter().map(Template::parse).collect()));
+            assert_eq!(CommandText::of(&template).has_pattern_of(b"cut.fits"), is_found, "{words:?}");
+            template.folder = WorkingFolder::Path("/here".into());
+            assert!(!CommandText::of(&template).has_pattern_of(b"cut.fits"), "its patterns are of another folder");
         }
     }
 }

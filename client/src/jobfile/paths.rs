@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eyas_types::Name;
+use eyas_types::{Name, Numbers};
 
 use crate::draft::Draft;
 
@@ -12,6 +12,20 @@ pub(super) fn declared_as(draft: &Draft, declared: &HashMap<Name, u32>, word: &N
         return None;
     }
     declared.get(&draft.url(word).ok()?).copied()
+}
+
+/// Whether a number of an array names an input.
+pub(super) fn declares_number(draft: &Draft, declared: &HashMap<Name, u32>, numbers: &Numbers) -> bool {
+    let is_number = |number: u64| {
+        numbers.0.iter().any(|range| {
+            (range.first..=range.last).contains(&number) && (number - range.first).is_multiple_of(range.step.max(1))
+        })
+    };
+    declared.keys().any(|url| {
+        let last = url.rsplit(|byte| *byte == b'/').next().and_then(|last| std::str::from_utf8(last).ok());
+        let number: Option<u64> = last.and_then(|last| last.parse().ok()).filter(|number| is_number(*number));
+        number.is_some_and(|number| declared_as(draft, declared, &number.to_string().into()).is_some())
+    })
 }
 
 /// Whether `text` has `path` in it, and not as a part of a longer path.

@@ -63,6 +63,25 @@ async fn items_that_name_a_declared_file_are_its_copy_on_the_node() {
 }
 
 #[tokio::test]
+async fn numbers_that_name_a_declared_file_are_its_copy_on_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("4"), "four").unwrap();
+    for (array, expected) in [("2-6:2", vec![None, Some(TEMPLATE_INPUT), None]), ("1-5:2", vec![])] {
+        let mut draft = Draft::new("test");
+        draft.set_folder(folder.path());
+        let mut fields = fields(&["cat", "{}"], &[]);
+        (fields.array, fields.inputs) = (Some(array.into()), vec![InputFields::Path("./4".into())]);
+        fields.draft(&mut draft).await.unwrap();
+        let inputs: Vec<_> = match &draft.tasks[..] {
+            [DraftTasks::Items(items)] => items.iter().map(|item| item.values[0].input).collect(),
+            [DraftTasks::Numbers { count: 3, .. }] => Vec::new(),
+            _ => panic!("one list of three tasks"),
+        };
+        assert_eq!(inputs, expected, "{array}");
+    }
+}
+
+#[tokio::test]
 async fn a_placeholder_without_an_item_is_refused() {
     let with_input = |path: &str| TaskFields { inputs: vec![InputFields::Path(path.into())], ..fields(&["true"], &[]) };
     let with_env = TaskFields { env: [("X".into(), "{}".into())].into(), ..fields(&["true"], &[]) };
@@ -71,6 +90,46 @@ async fn a_placeholder_without_an_item_is_refused() {
         assert!(error.contains("the task has none") && error.contains(r"`\{}`"), "{error}");
     }
     assert!(drafted(fields(&["find", "-exec", "rm", r"\{}", ";"], &[])).await.is_ok());
+}
+
+#[tokio::test]
+async fn inputs_of_one_name_have_folders_of_their_own_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for name in ["a", "b", "c"] {
+        std::fs::create_dir(path(name)).unwrap();
+        std::fs::write(path(&format!("{name}/x.fits")), name).unwrap();
+    }
+    std::fs::write(path("y.fits"), "y").unwrap();
+    let with = |command: &[&str], inputs: &[&str], columns: &[&[&str]]| TaskFields {
+        inputs: inputs.iter().map(|input| InputFields::Path(input.to_string().into())).collect(),
+        folder: Some("sandbox".into()),
+        ..fields(command, columns)
+    };
+    let [a, b, c, y] = ["a/x.fits", "b/x.fits", "c/x.fits", "y.fits"].map(path);
+    let names_of = |inputs: &[Input]| -> Vec<String> {
+        inputs.iter().map(|input| input.name.as_ref().map_or("-".into(), Name::to_string)).collect()
+    };
+    let table: [(&[&str], &[&str]); 3] = [
+        (&[&a, &y, &b], &["input-1/x.fits", "-", "input-3/x.fits"]),
+        (&[&a, &a], &["-", "-"]),
+        (&[&format!("{}/*/x.fits", path("")), &y], &["input-1/x.fits", "input-2/x.fits", "input-3/x.fits", "-"]),
+    ];
+    for (inputs, expected) in table {
+        let draft = drafted(with(&["true"], inputs, &[])).await.unwrap();
+        assert_eq!(names_of(&draft.templates[0].inputs), expected, "{inputs:?}");
+    }
+    // Inputs of the item, after one of the template.
+    let columns: &[&str] = &[&b, &c];
+    let draft = drafted(with(&["cmp", "{1}", "{2}"], &[&y, "{1}", "{2}"], &[columns])).await.unwrap();
+    let [DraftTasks::Items(items)] = &draft.tasks[..] else { panic!("one list of items") };
+    assert_eq!(names_of(&items[0].inputs), ["input-2/x.fits", "input-3/x.fits"]);
+    let glob = ["sh", "-c", "cat *.fits"];
+    for (inputs, columns) in [(&[&a[..], &b][..], &[][..]), (&["{1}", "{2}"], &[columns]), (&[&a, "{1}"], &[columns])] {
+        let error = drafted(with(&glob, inputs, columns)).await.err().expect("it reads one of them").to_string();
+        assert!(error.contains("all named `x.fits`") && error.contains("{inputs}"), "{error}");
+    }
+    assert!(drafted(with(&glob, &[&a, &y], &[])).await.is_ok());
 }
 
 #[test]
