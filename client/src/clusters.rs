@@ -169,6 +169,19 @@ impl Cluster {
         Ok(own)
     }
 
+    /// Numbers of the executors of a local cluster that have a folder in `stores`, in order.
+    pub fn executors_in(stores: &Path) -> Vec<u32> {
+        let names = stores_in(stores);
+        let mut numbers: Vec<_> = names.iter().filter_map(|name| number_of(name.to_str()?)).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// The dispatcher's journal.
+    pub fn journal_path(&self) -> PathBuf {
+        self.folder.join("journal.redb")
+    }
+
     /// The log of the cluster's processes that run in the background.
     pub fn log_path(&self) -> PathBuf {
         self.folder.join("log")
@@ -193,9 +206,14 @@ impl Cluster {
     }
 }
 
+/// The number of an executor of a local cluster, by its name.
+fn number_of(name: &str) -> Option<u32> {
+    name.strip_prefix('n')?.parse().ok()
+}
+
 /// Names of the folders of executors of a local cluster: `n1`, `n2` and so on.
 fn stores_in(folder: &Path) -> Vec<std::ffi::OsString> {
-    let is_of_executor = |name: &str| name.strip_prefix('n').is_some_and(|number| number.parse::<u32>().is_ok());
+    let is_of_executor = |name: &str| number_of(name).is_some();
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|name| name.to_str().is_some_and(is_of_executor)).collect()
 }

@@ -42,7 +42,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefin
 use serde::Serialize;
 use thiserror::Error;
 
-pub use self::check::check_journal;
+pub use self::check::{check_journal, kept_objects};
 use self::mark::{Mark, MarkError};
 use self::output::OutputFiles;
 pub(crate) use self::output::OutputPlace;

@@ -22,6 +22,6 @@ mod serve;
 mod sign_of_life;
 mod trace;
 
-pub use journal::{JournalError, check_journal};
+pub use journal::{JournalError, check_journal, kept_objects};
 pub use keys::KeysError;
 pub use serve::{DispatcherConfig, DispatcherError, Running, start};

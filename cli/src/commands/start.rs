@@ -13,6 +13,7 @@ use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, AccessError, Relay, own_address};
+use eyas_store::stored_objects;
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{oneshot, watch};
@@ -136,6 +137,8 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
     let cluster = global.cluster()?;
     detach::refuse_if_running(&cluster, global).await?;
     let executors = format_count(shape.nodes.into(), "executor");
+    let stores = cluster.stores_at_start(shape.node.dfs)?;
+    refuse_to_lose(&cluster, &stores, shape.nodes)?;
     if is_detached {
         let Detached { log, messages } = detach::detach(&cluster, "the cluster").await?;
         detach::print_messages(&messages);
@@ -147,7 +150,6 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
     }
     // The folder of a cluster may not exist yet.
     PrivateFolder::make(cluster.folder())?;
-    let stores = cluster.stores_at_start(shape.node.dfs)?;
     let ephemeral = owned.ephemeral;
     let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
@@ -156,6 +158,27 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
     say_ready(local.messages.iter().cloned())?;
     local.wait(interrupted(owned.owned)).await;
     Ok(())
+}
+
+/// Refuses a start with fewer executors than before if only those that are missing have an output that a job keeps.
+fn refuse_to_lose(cluster: &Cluster, stores: &Path, nodes: u32) -> Result<(), CliError> {
+    let (here, missing): (Vec<_>, Vec<_>) = Cluster::executors_in(stores).into_iter().partition(|it| *it <= nodes);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let objects = |number: &u32| stored_objects(&stores.join(format!("n{number}/store")));
+    let mut kept = eyas_dispatcher::kept_objects(&cluster.journal_path())?;
+    here.iter().flat_map(objects).for_each(|object| _ = kept.remove(&object));
+    let Some(last) = missing.iter().rfind(|number| objects(number).iter().any(|object| kept.contains(object))) else {
+        return Ok(());
+    };
+    Err(format!(
+        "only executor n{last} of an earlier start has some outputs that jobs keep: start the cluster with --nodes \
+         {last}. To start it with fewer, release the outputs first (`eyas job release JOB`), or remove the folder {}; \
+         then the tasks run again",
+        stores.join(format!("n{last}")).display()
+    )
+    .into())
 }
 
 async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), CliError> {

@@ -86,6 +86,28 @@ fn a_cluster_finds_what_it_keeps_with_and_without_a_file_system() {
 }
 
 #[test]
+fn a_start_with_fewer_nodes_that_would_lose_what_is_kept_is_refused() {
+    let home = Home::new();
+    let cluster = |words: &[&str]| home.eyas(&[&["--cluster", "test"][..], words].concat());
+    let start = |nodes: &str| cluster(&["start", "local", "--detach", "--nodes", nodes]);
+    // Each task waits for the other, so that each node has one output.
+    let script = "echo $0 >out; : >here-$0; until [ -e here-1 ] && [ -e here-2 ]; do sleep 0.02; done";
+    let script = script.replace("here", home.work().join("here").to_str().unwrap());
+    let task = format!("array = \"1-2\"\ncommand = [\"sh\", \"-c\", '{script}', \"{{}}\"]\n");
+    home.write("job.toml", format!("[[task]]\n{task}outputs = [{{ file = \"out\", keep = true }}]\n"));
+    cluster(&["start", "local", "--detach", "--nodes", "2", "--slots", "1"]).exits(0);
+    cluster(&["submit", "--wait", "job.toml"]).exits(0);
+    cluster(&["stop"]).exits(0);
+    start("1").exits(1).says(&["only executor n2", "--nodes 2", "eyas job release"]);
+    start("2").exits(0);
+    cluster(&["job", "get", "1", "--to", "got"]).exits(0);
+    cluster(&["job", "release", "1"]).exits(0);
+    cluster(&["stop"]).exits(0);
+    start("1").exits(0);
+    cluster(&["stop"]).exits(0);
+}
+
+#[test]
 fn a_dispatcher_can_be_detached() {
     let home = Home::new();
     let start = ["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0", "--detach"];

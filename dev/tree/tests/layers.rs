@@ -99,7 +99,11 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-cli", "eyas-sched", "its Config, which the dispatcher takes"),
     ("eyas-cli", "eyas-pools", "submits the batch job of a dispatcher"),
     ("eyas-cli", "eyas-node", "its Limits, which the executor takes"),
-    ("eyas-cli", "eyas-store", "its Emulation, which the executor takes, and URLs of paths"),
+    (
+        "eyas-cli",
+        "eyas-store",
+        "its Emulation, which the executor takes, URLs of paths, and what stopped executors have stored",
+    ),
 ];
 
 /// Rooms of pure deciders: they import `types` alone, whatever the table says, and no standard library.
