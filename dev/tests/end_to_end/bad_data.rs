@@ -106,14 +106,15 @@ fn a_retry_looks_at_files_of_the_cluster() {
     cluster.write("small", "old");
     cluster.write("large", "old\n".repeat(40_000));
     let put = |file: &str, to: &str| _ = cluster.run(&["dfs", "put", "--chunk-size", "64KiB", file, to]).exits(0);
-    let words =
-        |file| ["run", "--each", file, "--", "sh", "-c", "head -n 1 $1; head -n 1 $1 | grep -q new", "sh", "{}"];
+    let script = "head -n 1 $1 | grep -q new";
+    let run = |file: &str| cluster.run(&["run", "--each", file, "--", "sh", "-c", script, "sh", "{}"]);
     for (job, name) in [("1", "large"), ("2", "small")] {
         put(name, &format!("/{name}"));
-        cluster.run(&words(&format!("eyas:///{name}"))).exits(1);
+        run(&format!("eyas:///{name}")).exits(1);
         cluster.run(&["job", "retry", job]).exits(0);
         cluster.run(&["job", "wait", job]).exits(1);
         cluster.write("new", "new\n".repeat(40_000));
+        cluster.run(&["dfs", "rm", &format!("/{name}")]).exits(0);
         put("new", &format!("/{name}"));
         let refused = cluster.run(&["job", "retry", job]).exits(1);
         refused.says(&["1 input of job", &format!("`eyas:///{name}`"), "--current"]);

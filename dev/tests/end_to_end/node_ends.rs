@@ -60,6 +60,29 @@ fn a_task_that_is_ended_with_its_node_runs_elsewhere_and_needs_no_retry() {
 }
 
 #[test]
+fn a_task_that_takes_longer_than_any_node_lives_fails_and_names_the_time_limit() {
+    const STARTS: usize = 8;
+    let mut cluster = Cluster::start(&[&[]]);
+    cluster.write("job.toml", format!("[[task]]\ncommand = [\"sh\", \"-c\", \"{WAITER}\"]\n"));
+    cluster.run(&["submit", "job.toml"]).exits(0);
+    for start in 1..=STARTS {
+        wait_until((start, "starts"), || tries(&cluster).len() == start);
+        // As a batch system ends a node at its time limit.
+        signal(cluster.executor(start).process(), Signal::TERM);
+        cluster.executor(start).wait();
+        if start == STARTS / 2 {
+            cluster.restart_dispatcher();
+            let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
+            assert!(explained.contains("Of 8 starts after which it fails, 4 were in vain"), "{explained}");
+        }
+        if start < STARTS {
+            cluster.add_executor(&[]);
+        }
+    }
+    cluster.run(&["job", "wait", "1"]).exits(1).says(&["started 8 times", "--time-limit"]);
+}
+
+#[test]
 fn so_does_one_that_is_killed_with_its_executor_by_a_node_out_of_memory() {
     let mut two = start_one();
     signal(two.task, Signal::KILL);
