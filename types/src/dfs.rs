@@ -14,10 +14,12 @@ use crate::id::{IdError, ObjectId};
 use crate::object::Version;
 
 mod attributes;
+mod dialect;
 mod format;
 mod unsynced;
 
 pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota, nearest_ns};
+pub use dialect::CsvDialect;
 pub use format::{Format, FormatError, FormatTextProblem, PROBED_BYTES, RecordFormat, is_text};
 pub use unsynced::Unsynced;
 
@@ -303,6 +305,13 @@ impl FileRecord {
             FileKind::SymbolicLink(target) => target.len() as u64,
             FileKind::File | FileKind::Folder => self.chunks.iter().map(|chunk| chunk.size_bytes).sum(),
         }
+    }
+
+    /// The chunks that one program has to read, since each begins with a record: single chunks, or all chunks of a file
+    /// that is one record.
+    pub fn blocks(&self) -> impl Iterator<Item = &[Chunk]> {
+        let together = if *self.format == Format::Whole { self.chunks.len().max(1) } else { 1 };
+        self.chunks.chunks(together)
     }
 
     /// Whether both records describe the same content of the same file; replicas and attributes may differ.

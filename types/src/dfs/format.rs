@@ -8,6 +8,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
+use super::dialect::CsvDialect;
 use super::shortened;
 
 /// The format of a file's records; no chunk ends inside a record. As text, for example `fasta` or `fixed:100`.
@@ -15,8 +16,11 @@ use super::shortened;
 pub enum Format {
     /// Lines of text, each ended by a line feed.
     Lines,
-    /// Comma-separated values, with line feeds in quotes (RFC 4180).
+    /// Comma-separated values, with line feeds in double quotes (RFC 4180); the fields may also be separated by `;`,
+    /// tab or `|`.
     Csv,
+    /// Comma-separated values of a dialect that is named.
+    Dialect(CsvDialect),
     /// One JSON value on each line.
     JsonLines,
     /// Records of one size.
@@ -66,6 +70,7 @@ impl Format {
             _ if let Some(format) = of_magic(beginning) => format,
             // Wide characters without a byte order mark.
             Some(format) if format.is_text() && !is_text(beginning) => Format::Whole,
+            Some(Format::Csv) => CsvDialect::guess(beginning).map_or(Format::Csv, Format::Dialect),
             // The name says that it is compressed, and it is not.
             Some(format) if format.is_text() || beginning.is_empty() => format,
             _ if is_text(beginning) => Format::Lines,
@@ -87,15 +92,26 @@ impl Format {
     /// Whether records of this format are text, which has no zero bytes, and whose last line may lack its line feed.
     pub fn is_text(self) -> bool {
         match self {
-            Format::Lines | Format::Csv | Format::JsonLines | Format::Fasta | Format::Fastq => true,
+            Format::Lines | Format::Csv | Format::Dialect(_) | Format::JsonLines => true,
+            Format::Fasta | Format::Fastq => true,
             Format::Fixed { .. } | Format::LengthPrefixed { .. } | Format::Whole => false,
             Format::Bgzf | Format::Bzip2 | Format::Zstd => false,
         }
     }
 
+    /// Whether files of this format are comma-separated values, of any dialect.
+    pub fn is_csv(self) -> bool {
+        matches!(self, Format::Csv | Format::Dialect(_))
+    }
+
     /// Whether files of this format are compressed.
     pub fn is_compressed(self) -> bool {
         matches!(self, Format::Bgzf | Format::Bzip2 | Format::Zstd)
+    }
+
+    /// Whether the chunks of a file of this format may end anywhere.
+    pub fn accepts_any_chunks(self) -> bool {
+        self == Format::Whole || self == Format::BYTES
     }
 
     /// The format of content that was expected to have this format and does not.
@@ -150,6 +166,11 @@ impl RecordFormat {
         RecordFormat { format, is_guessed: true }
     }
 
+    /// The guess of a file with this name and beginning, as [`Format::guess`].
+    pub fn guess(name: &str, beginning: &[u8]) -> Self {
+        RecordFormat::guessed(Format::guess(name, beginning))
+    }
+
     /// The guess of a file whose content is not known yet. Only text is cut by its name.
     pub fn of_name(name: &str) -> Self {
         RecordFormat::guessed(Format::of_name(name).filter(|format| format.is_text()).unwrap_or(Format::BYTES))
@@ -197,6 +218,7 @@ impl fmt::Display for Format {
         match self {
             Format::Lines => f.write_str("lines"),
             Format::Csv => f.write_str("csv"),
+            Format::Dialect(dialect) => write!(f, "csv:{dialect}"),
             Format::JsonLines => f.write_str("json-lines"),
             Format::Fixed { record_bytes } => write!(f, "fixed:{record_bytes}"),
             Format::Fasta => f.write_str("fasta"),
@@ -231,6 +253,13 @@ pub enum FormatTextProblem {
              whole"
     )]
     Unknown,
+    /// `csv:` without a dialect.
+    #[error(
+        "write how its fields are separated and quoted, for example csv:delimiter=;,quote=',escape=\\ (also \
+         doublequote=no and skipinitialspace=yes). A value is one byte, tab, space, comma, 0x1f or, of quote and \
+         escape, none; delimiter, quote and escape differ"
+    )]
+    Dialect,
     /// `fixed` without the size of records.
     #[error("write a record's size in bytes, for example fixed:100")]
     RecordSize,
@@ -248,6 +277,10 @@ impl FromStr for Format {
         Ok(match (name, size) {
             ("lines", None) => Format::Lines,
             ("csv", None) => Format::Csv,
+            ("csv", Some(options)) => match CsvDialect::parse(options) {
+                Some(dialect) => Format::Dialect(dialect),
+                None => return wrong(FormatTextProblem::Dialect),
+            },
             ("json-lines", None) => Format::JsonLines,
             ("fasta", None) => Format::Fasta,
             ("fastq", None) => Format::Fastq,
@@ -293,6 +326,7 @@ mod tests {
         let texts = [
             "lines",
             "csv",
+            "csv:delimiter=;,quote='",
             "json-lines",
             "fixed:1",
             "fixed:4294967295",
@@ -310,8 +344,19 @@ mod tests {
         }
         let prefix = Format::LengthPrefixed { prefix_bytes: 4, is_big_endian: false };
         assert_eq!("length-prefixed:4le".parse(), Ok(prefix));
-        let wrong =
-            ["", "line", "CSV", "csv:", "whole:1", "fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:4294967296"];
+        let wrong = [
+            "",
+            "line",
+            "CSV",
+            "csv:",
+            "csv:;",
+            "whole:1",
+            "fixed",
+            "fixed:",
+            "fixed:0",
+            "fixed:-1",
+            "fixed:4294967296",
+        ];
         for text in
             wrong.into_iter().chain(["length-prefixed", "length-prefixed:3be", "length-prefixed:4", &"é".repeat(999)])
         {
@@ -326,6 +371,7 @@ mod tests {
         for (name, beginning, format) in [
             ("/sky/a.csv", &b"a,b\n"[..], Format::Csv),
             ("A.CSV", b"", Format::Csv),
+            ("a.csv", b"a,\"\\\"b\"\n", "csv:escape=\\".parse().unwrap()),
             ("x.ndjson", b"{}", Format::JsonLines),
             ("x.tar.fa", b">a", Format::Fasta),
             ("reads.fastq", b"@r", Format::Fastq),

@@ -14,6 +14,7 @@
 mod bgzf;
 mod bzip2;
 mod csv;
+mod dialect;
 mod fasta;
 mod fastq;
 mod fixed;
@@ -52,6 +53,7 @@ fn records(format: Format) -> Box<dyn Records> {
         // ` (RFC 8259 §7), so a value on a line is a line.
         Format::Lines | Format::JsonLines => Box::<lines::LineRecords>::default(),
         Format::Csv => Box::<csv::Csv>::default(),
+        Format::Dialect(dialect) => Box::new(dialect::Dialect::new(dialect)),
         Format::Fixed { record_bytes } => Box::new(fixed::FixedSize::new(record_bytes)),
         Format::Fasta => Box::<fasta::Fasta>::default(),
         Format::Fastq => Box::<fastq::Fastq>::default(),
@@ -63,6 +65,15 @@ fn records(format: Format) -> Box<dyn Records> {
         Format::Zstd => Box::<zstd::Zstd>::default(),
         Format::Whole => Box::new(whole::Whole),
     }
+}
+
+/// Smallest chunk of a file that is one record. A smaller file has one chunk, which a task on its node reads in place.
+/// Writers keep a few chunks in memory.
+pub const WHOLE_CHUNK_BYTES: u64 = 64 << 20;
+
+/// Target size of the stored chunks of a file of this format, whose record says `chunk_bytes`.
+pub fn stored_chunk_bytes(format: Format, chunk_bytes: u64) -> u64 {
+    if format == Format::Whole { chunk_bytes.max(WHOLE_CHUNK_BYTES) } else { chunk_bytes }
 }
 
 /// Finds the borders of a file's chunks.
@@ -85,6 +96,16 @@ impl Cutter {
     /// If chunks, records or prefixes have size 0, which the text of a [`Format`] cannot express.
     pub fn new(format: Format, chunk_bytes: u64) -> Self {
         Self::resume(format, chunk_bytes, 0)
+    }
+
+    /// A cutter for the chunks in which a file is stored, from `offset`, where a chunk begins. They are those of
+    /// [`resume`](Self::resume), but a file that is one record is cut at any byte into chunks of at least
+    /// [`WHOLE_CHUNK_BYTES`].
+    pub fn storing(format: Format, chunk_bytes: u64, offset: u64) -> Self {
+        match format {
+            Format::Whole => Self::resume(Format::BYTES, stored_chunk_bytes(format, chunk_bytes), offset),
+            _ => Self::resume(format, chunk_bytes, offset),
+        }
     }
 
     /// A cutter for a file from `offset`, where a chunk begins.
@@ -241,6 +262,11 @@ pub enum FormatProblem {
     },
     /// The quote at this offset is never closed.
     OpenQuote,
+    /// In quotes, a quote follows a backslash at this offset, and quotes behind it make no sense unless it is part of
+    /// the text.
+    EscapedQuote,
+    /// The quote at this offset follows a quote and a byte that separates no fields in this format.
+    OtherDelimiter,
     /// A FASTA file begins with something other than `>` or a comment.
     NoSequence,
     /// A read must begin with `@`.
@@ -257,6 +283,14 @@ impl fmt::Display for FormatProblem {
                 write!(f, "the file ends before the {length_bytes} bytes of its last record")
             }
             FormatProblem::OpenQuote => f.write_str("a quote is never closed"),
+            FormatProblem::EscapedQuote => f.write_str(
+                "a backslash is before a quote, and may escape it; name the dialect, such as csv:escape=\\, or \
+                 csv:delimiter=comma for quotes that are doubled",
+            ),
+            FormatProblem::OtherDelimiter => f.write_str(
+                "fields seem to have another separator; name the dialect, such as csv:delimiter=^, or \
+                 csv:delimiter=comma",
+            ),
             FormatProblem::NoSequence => f.write_str("the first sequence does not begin with `>`"),
             FormatProblem::NoRead => f.write_str("a read does not begin with `@`"),
             FormatProblem::TooManyQualities => f.write_str("a read has more qualities than bases"),

@@ -143,6 +143,40 @@ fn records_without_bytes_are_no_format() {
 }
 
 #[test]
+fn one_record_is_stored_in_chunks_of_any_bytes_and_has_no_border() {
+    let content = vec![b'\n'; 3 << 20];
+    let ends = |mut cutter: Cutter| {
+        cutter.offset += WHOLE_CHUNK_BYTES - (2 << 20);
+        cutter.begin_chunk();
+        feed(&mut cutter, &content, &[1000]).0
+    };
+    assert_eq!(ends(Cutter::storing(Format::Whole, 1, 0)), [WHOLE_CHUNK_BYTES]);
+    assert_eq!(ends(Cutter::storing(Format::Whole, WHOLE_CHUNK_BYTES + 10, 0)), [WHOLE_CHUNK_BYTES + 10]);
+    assert_eq!(ends(Cutter::new(Format::Whole, 1)), []);
+}
+
+#[test]
+fn tables_of_other_dialects_are_refused_where_they_show() {
+    let cases: &[(&str, Option<(u64, FormatProblem)>)] = &[
+        ("1,\"say \\\"hi\\\"\n\"\n", Some((8, FormatProblem::EscapedQuote))),
+        ("1,\"\\\"\",2\n\"a\",1\n", Some((4, FormatProblem::EscapedQuote))),
+        ("1,\"\\\",\n b\"\n", Some((4, FormatProblem::EscapedQuote))),
+        ("\"a\"^\"b\nc\"\n", Some((4, FormatProblem::OtherDelimiter))),
+        // Backslashes that doubled quotes explain.
+        ("1,\"C:\\\",2\n1,\"\\\"\"\"\n\"\\\\\"\n", None),
+        ("1,5\\\" pipe\n", None),
+        ("\"a\"b\"c\"\n", None),
+    ];
+    for (content, problem) in cases {
+        for piece_bytes in [1, 2, 3, 100] {
+            let (_, ending) = feed(&mut Cutter::new(Format::Csv, 1000), content.as_bytes(), &[piece_bytes]);
+            let found = ending.err().map(|error| (error.offset, error.problem));
+            assert_eq!(found, *problem, "{content:?} {piece_bytes}");
+        }
+    }
+}
+
+#[test]
 fn a_chunk_may_be_larger_than_any_file() {
     let mut cutter = Cutter::resume(Format::Lines, 1 << 63, 1 << 63);
     assert_eq!(cutter.cut(b"a\nb\n"), Ok(None));
