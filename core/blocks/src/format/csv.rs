@@ -7,10 +7,12 @@
 //! record.
 //!
 //! Files of other dialects would be cut within records. They are refused where they show: quotes that are escaped by a
-//! backslash make other quotes stand where none can be, and another separator is between two quotes.
+//! backslash make other quotes stand where none can be, another separator is between two quotes, and fields with line
+//! feeds are between apostrophes.
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memchr3};
 
+use super::apostrophes::Apostrophes;
 use super::{Ending, FormatProblem, Misfit, Records};
 
 /// Separators of other dialects.
@@ -24,6 +26,7 @@ pub(super) struct Csv {
     is_escaped: bool,
     /// Offset of the first quote in quotes that an odd number of backslashes precedes.
     doubtful: Option<u64>,
+    apostrophes: Apostrophes,
 }
 
 #[derive(Clone, Copy)]
@@ -38,7 +41,7 @@ enum Quote {
 
 impl Default for Csv {
     fn default() -> Self {
-        Csv { last: b'\n', quote: Quote::None, is_escaped: false, doubtful: None }
+        Csv { last: b'\n', quote: Quote::None, is_escaped: false, doubtful: None, apostrophes: Apostrophes::None }
     }
 }
 
@@ -92,6 +95,9 @@ impl Records for Csv {
         {
             self.check_behind(*first)?;
         }
+        if let Some(first) = bytes.first() {
+            self.apostrophes.see_behind(*first, offset)?;
+        }
         while at < bytes.len() {
             if let Quote::Open { opened } = self.quote {
                 let Some(found) = memchr(b'"', &bytes[at..]) else { break };
@@ -103,8 +109,12 @@ impl Records for Csv {
                 }
                 continue;
             }
-            let found =
-                if at < skipped { memchr(b'"', &bytes[at..skipped]) } else { memchr2(b'"', b'\n', &bytes[at..]) };
+            let found = match (at < skipped, self.apostrophes.are_sought()) {
+                (true, true) => memchr2(b'"', b'\'', &bytes[at..skipped]),
+                (true, false) => memchr(b'"', &bytes[at..skipped]),
+                (false, true) => memchr3(b'"', b'\'', b'\n', &bytes[at..]),
+                (false, false) => memchr2(b'"', b'\n', &bytes[at..]),
+            };
             let Some(found) = found.map(|found| at + found) else {
                 at = if at < skipped { skipped } else { bytes.len() };
                 continue;
@@ -112,17 +122,24 @@ impl Records for Csv {
             at = found + 1;
             if bytes[found] == b'\n' {
                 (self.last, self.is_escaped) = (b'\n', false);
+                self.apostrophes.end_call(&bytes[..at], offset);
                 return Ok(Some(offset + at as u64));
             }
             let before = if found == 0 { self.last } else { bytes[found - 1] };
+            if bytes[found] == b'\'' {
+                self.apostrophes.see(bytes, offset, found, before)?;
+                continue;
+            }
             self.see_quote(offset + found as u64, before)?;
         }
+        self.apostrophes.end_call(bytes, offset);
         self.is_escaped = self.ends_escaped(bytes);
         self.last = bytes.last().copied().unwrap_or(self.last);
         Ok(None)
     }
 
     fn ending(&self) -> Result<Ending, Misfit> {
+        self.apostrophes.end_file()?;
         match self.quote {
             Quote::Open { opened } => Err((opened, FormatProblem::OpenQuote)),
             _ if self.last == b'\n' => Ok(Ending::Whole),

@@ -11,6 +11,7 @@
 //! Content that turns out not to have the format is refused with its offset ([`BadContent`]). To add a format, write
 //! its file and add it to `records`.
 
+mod apostrophes;
 mod bgzf;
 mod bzip2;
 mod csv;
@@ -71,11 +72,6 @@ fn records(format: Format) -> Box<dyn Records> {
 /// Writers keep a few chunks in memory.
 pub const WHOLE_CHUNK_BYTES: u64 = 64 << 20;
 
-/// Target size of the stored chunks of a file of this format, whose record says `chunk_bytes`.
-pub fn stored_chunk_bytes(format: Format, chunk_bytes: u64) -> u64 {
-    if format == Format::Whole { chunk_bytes.max(WHOLE_CHUNK_BYTES) } else { chunk_bytes }
-}
-
 /// Finds the borders of a file's chunks.
 ///
 /// To divide a chunk further, feed its content to a new cutter with a smaller chunk size.
@@ -103,7 +99,7 @@ impl Cutter {
     /// [`WHOLE_CHUNK_BYTES`].
     pub fn storing(format: Format, chunk_bytes: u64, offset: u64) -> Self {
         match format {
-            Format::Whole => Self::resume(Format::BYTES, stored_chunk_bytes(format, chunk_bytes), offset),
+            Format::Whole => Self::resume(Format::BYTES, chunk_bytes.max(WHOLE_CHUNK_BYTES), offset),
             _ => Self::resume(format, chunk_bytes, offset),
         }
     }
@@ -267,6 +263,8 @@ pub enum FormatProblem {
     EscapedQuote,
     /// The quote at this offset follows a quote and a byte that separates no fields in this format.
     OtherDelimiter,
+    /// The field that begins with an apostrophe at this offset has a line feed, and ends with an apostrophe.
+    SingleQuotes,
     /// A FASTA file begins with something other than `>` or a comment.
     NoSequence,
     /// A read must begin with `@`.
@@ -289,6 +287,10 @@ impl fmt::Display for FormatProblem {
             ),
             FormatProblem::OtherDelimiter => f.write_str(
                 "fields seem to have another separator; name the dialect, such as csv:delimiter=^, or \
+                 csv:delimiter=comma",
+            ),
+            FormatProblem::SingleQuotes => f.write_str(
+                "a field with a line feed seems to be in single quotes; name the dialect, such as csv:quote=', or \
                  csv:delimiter=comma",
             ),
             FormatProblem::NoSequence => f.write_str("the first sequence does not begin with `>`"),

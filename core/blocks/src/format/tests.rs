@@ -162,6 +162,13 @@ fn tables_of_other_dialects_are_refused_where_they_show() {
         ("1,\"\\\"\",2\n\"a\",1\n", Some((4, FormatProblem::EscapedQuote))),
         ("1,\"\\\",\n b\"\n", Some((4, FormatProblem::EscapedQuote))),
         ("\"a\"^\"b\nc\"\n", Some((4, FormatProblem::OtherDelimiter))),
+        ("1,'a\nb'\n", Some((2, FormatProblem::SingleQuotes))),
+        ("1,'a''s\nb''',2\n", Some((2, FormatProblem::SingleQuotes))),
+        ("1,'a\\'s\nb'", Some((2, FormatProblem::SingleQuotes))),
+        ("1,'a','','b''c'\n'',''\n'd'\r\n", None),
+        ("1,'tis\nisn't\n'a\nb'\n", None),
+        ("1,O'Neil\n2,dogs'\n", None),
+        ("1,\"'a\nb'\"\n", None),
         // Backslashes that doubled quotes explain.
         ("1,\"C:\\\",2\n1,\"\\\"\"\"\n\"\\\\\"\n", None),
         ("1,5\\\" pipe\n", None),
