@@ -490,7 +490,7 @@ typedef struct {
   /**
    * The format of the file's records, so that no block ends inside one: `lines`, `csv`, `json-lines`, `fasta`,
    * `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `bgzf`, `bzip2`, `zstd`, `whole`. NULL: by the
-   * extension of the name; bytes without records if it is not known.
+   * name and the content, as `eyas dfs put` guesses.
    */
   const char *format;
   /**

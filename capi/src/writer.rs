@@ -37,7 +37,7 @@ pub struct OpenWriter {
 pub struct EyasWriteOptions {
     /// The format of the file's records, so that no block ends inside one: `lines`, `csv`, `json-lines`, `fasta`,
     /// `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `bgzf`, `bzip2`, `zstd`, `whole`. NULL: by the
-    /// extension of the name; bytes without records if it is not known.
+    /// name and the content, as `eyas dfs put` guesses.
     pub format: *const c_char,
     /// Size of its chunks, bytes; 0 for the default.
     pub chunk_bytes: u64,

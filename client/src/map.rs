@@ -254,7 +254,7 @@ impl MapJob {
         for file in &read {
             formats::check(file)?;
         }
-        let chunks = read.iter().map(|file: &File| file.record.chunks.len() as u32).sum();
+        let chunks = read.iter().map(|file: &File| file.record.blocks().count() as u32).sum();
         let slots = slots(&mut client, &files, self.tasks, chunks).await?;
         // A program for each file has to read all of a small one. Other policies divide the input as their authors do.
         let may_divide = matches!(self.policy, BlockPolicy::Lean(_)) && !self.is_by_file();

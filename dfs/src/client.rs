@@ -70,8 +70,7 @@ pub use retained::RetainedFile;
 pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use runs::RunAttendance;
 pub use verify::{LostChunk, Verified};
-pub(crate) use write::MAX_CHUNK_BYTES;
-pub use write::{SMALL_CHUNK_BYTES, WriteOptions, guess_format};
+pub use write::{MAX_CHUNK_BYTES, SMALL_CHUNK_BYTES, WriteOptions};
 
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
 

@@ -59,6 +59,10 @@ impl RecordIndex {
                 false => RecordStart::Beyond { records },
             });
         }
+        if *record.format == Format::Whole {
+            let records = u64::from(size_bytes > 0);
+            return Ok(if number < records { RecordStart::At(0) } else { RecordStart::Beyond { records } });
+        }
         let mut counted = self.counted.lock().await;
         let (mut first, mut offset) = (0, 0);
         for (place, chunk) in record.chunks.iter().enumerate() {

@@ -249,11 +249,11 @@ impl LedRun {
         records.iter().for_each(|record| parts.apply(record));
         let saved = records.len() as u64;
         let pieces = u64::from(spec.pieces);
-        let begin = |chunk: &Chunk, piece| chunk.size_bytes * piece / pieces;
-        let size_bytes = |chunk, piece| begin(chunk, piece + 1) - begin(chunk, piece);
-        let units = spec
-            .chunks()
-            .flat_map(|(_, _, chunk)| (0..pieces).map(move |piece| (size_bytes(chunk, piece), &chunk.replicas[..])));
+        let begin = |chunks: &[Chunk], piece| chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>() * piece / pieces;
+        let size_bytes = |chunks, piece| begin(chunks, piece + 1) - begin(chunks, piece);
+        let units = spec.chunks().flat_map(|(_, _, chunks)| {
+            (0..pieces).map(move |piece| (size_bytes(chunks, piece), &chunks[0].replicas[..]))
+        });
         let blocks = Blocks::new(config, units, epoch, records, now_us);
         LedRun { blocks, parts, attending: HashMap::new(), saved, heard: Instant::now(), spec }
     }

@@ -116,7 +116,12 @@ impl FoundFile for LookedUpFile {
     }
 
     fn blocks(&self) -> Vec<Version> {
-        self.file.record.chunks.iter().map(version_of_chunk).collect()
+        let record = &self.file.record;
+        let version = |chunks: &[Chunk]| match chunks {
+            [chunk] => version_of_chunk(chunk),
+            _ => version_of(record),
+        };
+        record.blocks().map(version).collect()
     }
 
     fn part(&self, range: Range<u64>) -> Result<Version, StorageError> {

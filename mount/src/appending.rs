@@ -6,8 +6,8 @@ use eyas_dfs::{FilesError, FilesErrorKind, NewContent};
 use eyas_types::dfs::FileName;
 use fuser::{Errno, OpenAccMode, OpenFlags};
 
-use crate::content::DraftContent;
 use crate::draft::{ContentDraft, DraftSnapshot};
+use crate::draft_content::DraftContent;
 use crate::failure::MountFailure;
 use crate::mounted::{Mounted, NewEntry};
 use crate::namespace::file_name;

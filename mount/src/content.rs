@@ -4,20 +4,16 @@
 //! synced, its draft is published: the cluster then has the new content as a whole.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{
-    Change, DfsClient, EarlyContent, File, FilesError, FilesErrorKind, NewContent, RenameOptions, WriteOptions,
-    guess_format,
-};
+use eyas_dfs::{Change, EarlyContent, File, FilesError, FilesErrorKind, RenameOptions, WriteOptions};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, FileKind, FileName, Format, MAX_CHUNKS, PROBED_BYTES, RecordFormat};
+use eyas_types::dfs::{Attributes, FileKind, FileName, MAX_CHUNKS, PROBED_BYTES, RecordFormat};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
-use tokio::runtime::Handle;
 
 use crate::draft::{ContentDraft, DraftSnapshot, renamed};
+use crate::draft_content::DraftContent;
 use crate::failure::{MountFailure, shown};
 use crate::handles::{OpenContent, OpenHandle};
 use crate::mounted::Mounted;
@@ -27,9 +23,6 @@ use crate::nodes::{Found, Inode, NodeState};
 /// A program that extends a file gets `EDQUOT` from the write that enters the next part of this size, if the growth of
 /// the file exceeds what is known of a quota. Until then, and if nothing is known, closing the file fails.
 const QUOTA_CHECK_BYTES: u64 = 1 << 20;
-
-/// Number of bytes that are read from a draft at a time when it is published.
-pub(crate) const READ_BYTES: usize = 1 << 20;
 
 impl Mounted {
     /// Opens a file. Asks the cluster for its present version, so that a program that opens a file after another one
@@ -132,9 +125,11 @@ impl Mounted {
         let Some(scratch) = draft.to_store_early().cloned() else { return };
         let (base, size_bytes) = (draft.base().cloned(), draft.size_bytes());
         let beginning = || draft.read(0..size_bytes.min(PROBED_BYTES as u64));
-        let format = format_of(base.as_deref(), true, &name, size_bytes, beginning);
-        // A record of unknown size would be in memory as a whole.
-        let Some(format) = format.ok().filter(|format| **format != Format::Whole) else { return };
+        let format = match base.as_deref() {
+            Some(base) if !base.record.format.is_guessed => Ok(base.record.format),
+            _ => beginning().map(|beginning| RecordFormat::guess(name.base_name(), &beginning)),
+        };
+        let Ok(format) = format else { return };
         let files = (&self.namespace.dfs, &self.runtime);
         let replaced_bytes = base.map_or(0, |base| base.record.size_bytes());
         let begun = self.early.begin(files, name, self.options(format), scratch, size_bytes, replaced_bytes);
@@ -452,8 +447,7 @@ impl Mounted {
         let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed.iter().collect(), snapshot.size_bytes);
         let is_late = node.state().is_late;
         let Attributes { modified_ns, changed_ns, .. } = attributes;
-        let beginning = || snapshot.read(0, PROBED_BYTES.min(size_bytes as usize));
-        let format = format_of(snapshot.base.as_deref(), snapshot.is_whole, &name, size_bytes, beginning)?;
+        let format = content.format(&name).await?;
         let stored = early.as_ref().filter(|early| early.format() == format);
         let content = &content;
         let change = Change {
@@ -513,7 +507,7 @@ impl Mounted {
     /// Creates an empty file in the cluster, if there is none of this name.
     pub async fn create_empty(&self, path: &str, found: &Found) -> Result<File, MountFailure> {
         let name = file_name(path)?;
-        let options = self.options(guess_format(name.base_name(), &[], None));
+        let options = self.options(RecordFormat::guess(name.base_name(), &[]));
         let options = WriteOptions { creation: creation(&found.attributes), ..options };
         Ok(self.namespace.dfs.create_empty(&name, found.id, options).await?)
     }
@@ -524,21 +518,6 @@ impl Mounted {
     }
 }
 
-/// The format of content that is based on a version, and whose bytes are all new if it `is_whole`. A guess is made
-/// again for new content: an earlier one may have been made of no content.
-fn format_of(
-    base: Option<&File>,
-    is_whole: bool,
-    name: &FileName,
-    size_bytes: u64,
-    beginning: impl FnOnce() -> io::Result<Vec<u8>>,
-) -> io::Result<RecordFormat> {
-    match base.map(|base| &base.record) {
-        Some(record) if !record.format.is_guessed || !is_whole && record.size_bytes() > 0 => Ok(record.format),
-        _ => Ok(guess_format(name.base_name(), &beginning()?, Some(size_bytes))),
-    }
-}
-
 fn objects(file: &File) -> impl Iterator<Item = ObjectId> {
     file.record.chunks.iter().map(|chunk| chunk.object)
 }
@@ -546,49 +525,4 @@ fn objects(file: &File) -> impl Iterator<Item = ObjectId> {
 /// Whether another client has changed or removed the file.
 fn is_outdated(error: &FilesError) -> bool {
     matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound)
-}
-
-/// The content of a draft, of which some bytes are still in the version that it is based on.
-#[derive(Clone)]
-pub(crate) struct DraftContent {
-    pub dfs: DfsClient,
-    pub snapshot: Arc<DraftSnapshot>,
-    pub runtime: Handle,
-}
-
-impl NewContent for DraftContent {
-    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send> {
-        Box::new(DraftReader { content: self.clone(), at: range.start, end: range.end })
-    }
-
-    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>> {
-        let is_here = self.snapshot.missing(range.clone()).is_empty();
-        is_here.then(|| self.snapshot.read(range.start, (range.end - range.start) as usize).ok()).flatten()
-    }
-}
-
-/// Reads a range of a draft.
-struct DraftReader {
-    content: DraftContent,
-    at: u64,
-    end: u64,
-}
-
-impl Read for DraftReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let DraftContent { dfs, snapshot, runtime } = &self.content;
-        let length = (self.end - self.at).min(buffer.len() as u64).min(READ_BYTES as u64) as usize;
-        let range = self.at..self.at + length as u64;
-        let missing = snapshot.missing(range.clone());
-        let mut bytes = snapshot.read(range.start, length)?;
-        for part in missing {
-            let Some(base) = &snapshot.base else { break };
-            let fetched = runtime.block_on(dfs.read_at(base, part.start, part.end - part.start));
-            let fetched = fetched.map_err(io::Error::other)?;
-            bytes[(part.start - range.start) as usize..(part.end - range.start) as usize].copy_from_slice(&fetched);
-        }
-        buffer[..length].copy_from_slice(&bytes);
-        self.at = range.end;
-        Ok(length)
-    }
 }

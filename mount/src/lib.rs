@@ -10,6 +10,7 @@ mod answers;
 mod appending;
 mod content;
 mod draft;
+mod draft_content;
 mod early;
 mod extended;
 mod failure;

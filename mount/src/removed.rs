@@ -8,8 +8,8 @@ use std::sync::Arc;
 use eyas_dfs::RetainedFile;
 use eyas_types::dfs::FileKind;
 
-use crate::content::READ_BYTES;
 use crate::draft::ContentDraft;
+use crate::draft_content::READ_BYTES;
 use crate::failure::MountFailure;
 use crate::mounted::Mounted;
 use crate::nodes::Inode;

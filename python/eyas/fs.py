@@ -241,8 +241,8 @@ class EyasFileSystem(AbstractFileSystem):
     ) -> FileReader | FileWriter:
         """Open a file: ``rb``, ``wb``, ``xb`` or ``ab``.
 
-        ``format`` is that of its records, as for ``eyas dfs put``: by default as the name says. Reads are not cached,
-        so ``block_size``, ``cache_type`` and ``cache_options`` have no effect.
+        ``format`` is that of its records, as for ``eyas dfs put``: by default as the name and the
+        content say. Reads are not cached, so ``block_size``, ``cache_type`` and ``cache_options`` have no effect.
         """
         path = self._strip_protocol(path)
         if mode == "rb":

@@ -10,7 +10,7 @@ use eyas_client::files::{
     DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, WriteOptions,
 };
 use eyas_client::messages::FromClient;
-use eyas_client::types::dfs::{FileName, Format, NodeId};
+use eyas_client::types::dfs::{FileName, Format, NodeId, RecordFormat};
 use eyas_client::types::shown;
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::FilesUsageView;
@@ -63,6 +63,7 @@ pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<Exit
 }
 
 /// How the source of a file is read.
+#[derive(Clone)]
 struct SourceReader {
     /// Bounds the number of sources that are read at the same time.
     readers: Arc<Semaphore>,
@@ -133,7 +134,7 @@ impl DfsSession {
         let (readers, is_alone) = (many::readers(), sources.len() == 1);
         let put_one = |(source, name)| {
             let reader = SourceReader { readers: readers.clone(), is_alone, keeps: recursive };
-            self.clone().put_one(source, name, shape, reader)
+            self.clone().put_guessed(source, name, shape, reader)
         };
         let completed = |file: &File| {
             if !self.json {
@@ -147,14 +148,34 @@ impl DfsSession {
         outcome.all_or_why("stored", |place| sources[place].display().to_string()).map(drop)
     }
 
-    async fn put_one(
+    /// Stores a file. If a block of a compressed one is longer than a record may be, the file is one record.
+    async fn put_guessed(
         self,
         source: PathBuf,
         name: FileName,
         shape: FileShapeArgs,
-        SourceReader { readers, is_alone, keeps }: SourceReader,
+        reader: SourceReader,
     ) -> Result<File, CliError> {
-        let (path, named) = (source.clone(), name.clone());
+        let (format, written) = self.put_one(&source, &name, shape, reader.clone()).await?;
+        match written {
+            Err(error) if error.kind == FilesErrorKind::WrongFormat && format.is_guessed && format.is_compressed() => {
+                let shape = FileShapeArgs { format: Some(format.without_records()), ..shape };
+                let (_, written) = self.put_one(&source, &name, shape, reader).await?;
+                written
+            }
+            written => written,
+        }
+        .map_err(|error| of(&source, error))
+    }
+
+    async fn put_one(
+        &self,
+        source: &Path,
+        name: &FileName,
+        shape: FileShapeArgs,
+        SourceReader { readers, is_alone, keeps }: SourceReader,
+    ) -> Result<(RecordFormat, Result<File, FilesError>), CliError> {
+        let (path, named) = (source.to_owned(), name.clone());
         let opened = {
             // The semaphore is never closed.
             let _reader = readers.acquire().await?;
@@ -170,15 +191,15 @@ impl DfsSession {
         };
         let options = WriteOptions { chunk_bytes: shape.chunk_size, replication: shape.replicas, creation, ..default };
         let written = if content.len() <= SMALL_CHUNK_BYTES {
-            self.files.write_content(&name, content, options).await
+            self.files.write_content(name, content, options).await
         } else {
-            let bar = if is_alone { self.bar(&name, size_bytes) } else { ProgressBar::hidden() };
+            let bar = if is_alone { self.bar(name, size_bytes) } else { ProgressBar::hidden() };
             let input = std::io::Cursor::new(content).chain(rest);
-            let written = self.files.write(&name, input, options, |bytes| bar.set_position(bytes)).await;
+            let written = self.files.write(name, input, options, |bytes| bar.set_position(bytes)).await;
             bar.finish_and_clear();
             written
         };
-        written.map_err(|error| of(&source, error))
+        Ok((format, written))
     }
 
     async fn set_records(&self, names: &[FileName], records: Format) -> Result<(), CliError> {

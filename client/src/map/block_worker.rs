@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use eyas_dfs::blocks::{Effect, Event, POLICIES, WorkerBlock};
 use eyas_dfs::{
-    ChunkContent, DfsClient, FilesError, FilesErrorKind, OpenChunk, RunAddress, RunAttendance, RunSpec, RunStatus,
-    WriteOptions, guess_format,
+    ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk, RunAddress, RunAttendance,
+    RunSpec, RunStatus, WriteOptions,
 };
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{FileName, RecordFormat};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -378,7 +378,7 @@ impl ProgramBlock {
                     None => {
                         let (files, source, chunk) = (self.files.clone(), source.clone(), source.chunk);
                         // The process is any program, which must not end because another one shortens a file.
-                        let reading = tokio::spawn(async move { open(&files, &source, false).await });
+                        let reading = tokio::spawn(async move { open_all(&files, &source).await });
                         self.stage = Stage::Opening(OpeningChunk { chunk, reading });
                         return Ok(());
                     }
@@ -420,6 +420,41 @@ async fn joined<T>(working: &mut JoinHandle<T>) -> T {
     working.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }
 
+/// Opens a chunk of the run. One that is stored in several chunks is one record, and has to be in memory.
+async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
+    if source.parts <= 1 {
+        return open(files, source, 0, false).await;
+    }
+    let (name, size_bytes) = (&source.file.name, source.file.record.size_bytes());
+    if size_bytes > MAX_CHUNK_BYTES as u64 {
+        let message = format!(
+            "{name} is one record of {size_bytes} bytes, and a program gets a record of up to {MAX_CHUNK_BYTES}: read \
+             it as a file"
+        );
+        return Err(FilesError { kind: FilesErrorKind::Invalid, message });
+    }
+    let mut all = Vec::with_capacity(size_bytes as usize);
+    for part in 0..source.parts {
+        let opened = open(files, source, part, false).await?;
+        let size = opened.ends.last().copied().unwrap_or(0);
+        match opened.content {
+            ChunkContent::Bytes(bytes) => all.extend(bytes),
+            ChunkContent::File(file) => {
+                let begin = all.len();
+                all.resize(begin + size, 0);
+                file.read_exact_at(&mut all[begin..], 0).map_err(|error| unreadable(name, &error))?;
+            }
+        }
+    }
+    let ends = vec![all.len()];
+    Ok(OpenChunk { content: ChunkContent::Bytes(all), ends })
+}
+
+fn unreadable(name: &FileName, error: &std::io::Error) -> FilesError {
+    let message = format!("a chunk of {name} in the store of this node cannot be read: {error}");
+    FilesError { kind: FilesErrorKind::Local, message }
+}
+
 /// The piece of a chunk with this number.
 fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<BlockPiece, FilesError> {
     let (begin, end) = match number as usize {
@@ -430,23 +465,17 @@ fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<Blo
         ChunkContent::Bytes(bytes) => bytes[begin..end].to_vec(),
         ChunkContent::File(file) => {
             let mut content = vec![0; end - begin];
-            file.read_exact_at(&mut content, begin as u64).map_err(|error| FilesError {
-                kind: FilesErrorKind::Local,
-                message: format!("a chunk of {} in the store of this node cannot be read: {error}", source.file.name),
-            })?;
+            let read = file.read_exact_at(&mut content, begin as u64);
+            read.map_err(|error| unreadable(&source.file.name, &error))?;
             content
         }
     };
-    let before = source.file.record.chunks[..source.index].iter().map(|chunk| chunk.size_bytes).sum::<u64>();
-    Ok(BlockPiece { file: source.file.name.clone(), offset: before + begin as u64, content })
+    Ok(BlockPiece { file: source.file.name.clone(), offset: source.offset() + begin as u64, content })
 }
 
 /// Stores an output under a name of the file system.
 async fn store(files: DfsClient, name: FileName, output: Vec<u8>) -> Result<(), FilesError> {
     // A program can run again.
-    let options = WriteOptions {
-        is_durable: false,
-        ..WriteOptions::of(guess_format(name.as_str(), &output, Some(output.len() as u64)))
-    };
+    let options = WriteOptions { is_durable: false, ..WriteOptions::of(RecordFormat::guess(name.as_str(), &output)) };
     files.write(&name, std::io::Cursor::new(output), options, |_| {}).await.map(drop)
 }

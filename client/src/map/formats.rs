@@ -13,7 +13,12 @@ pub(super) fn check(file: &File) -> Result<(), MapError> {
     if promised == Format::Whole && is_cut && (format.is_text() || format == Format::BYTES) {
         return Err(MapError::Compressed(name.clone(), format));
     }
-    if promised.is_text() && promised != format && format != Format::Whole && is_cut {
+    if promised.is_text()
+        && promised != format
+        && !(promised.is_csv() && format.is_csv())
+        && format != Format::Whole
+        && is_cut
+    {
         tracing::warn!(
             "{name} has the name of a file of {promised}, but its records are `{format}`: programs may get parts of \
              records. `eyas dfs set --records {promised} {name}` changes that"

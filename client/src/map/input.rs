@@ -13,9 +13,10 @@ use eyas_types::dfs::FileRecord;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
-use super::header::header_bytes;
+use super::header::{Header, header_of};
 use super::pause::Pause;
 use super::worker::WorkError;
 
@@ -50,6 +51,8 @@ pub(super) struct ProgramInput {
     fed: Option<FedPiece>,
     /// Whether the last line that the program has read has no line feed, because its file ends there.
     is_line_open: bool,
+    /// The stored chunk from which the program reads now, of those that it reads as one.
+    part: usize,
     /// The chunk from which the program reads next, while it is read from the file system.
     loading: Option<Loading>,
     /// The chunk after that, which is read ahead.
@@ -71,14 +74,17 @@ struct ProgramPipe {
     pause: Pause,
 }
 
-/// A chunk, and the number of the chunk in the run.
+/// A stored chunk: the number of its chunk in the run, and which of the stored chunks of that it is.
 struct LoadedChunk {
     chunk: u32,
+    part: usize,
     opened: OpenChunk,
     /// Whether the chunk ends within a line of a text. Only the last line of a file may lack its line feed.
     leaves_line_open: bool,
     /// Bytes of the header of the file at the beginning of the chunk.
     header_bytes: usize,
+    /// Bytes that the program reads in the place of the header's last block.
+    behind_header: Vec<u8>,
 }
 
 /// The piece that the program reads, as offsets in its chunk. The program has read up to `at`.
@@ -86,21 +92,39 @@ struct FedPiece {
     begin: usize,
     at: usize,
     end: usize,
+    /// Number of stored chunks of the piece, of which this is one.
+    parts: usize,
 }
 
-/// A chunk that is read in the background. Dropping it stops the read.
+/// A stored chunk that is read in the background. Dropping it stops the read.
 struct Loading {
     chunk: u32,
+    part: usize,
     loading: JoinHandle<Result<LoadedChunk, WorkError>>,
 }
 
-/// A chunk of the run: its number in the run, its file, its index there, and the number of its pieces.
+/// A chunk of the run: its number in the run, its file, its index there, the number of its pieces, and that of stored
+/// chunks that it consists of. If these are several, they are one record, and one piece.
 #[derive(Clone)]
 pub(super) struct ChunkSource {
     pub chunk: u32,
     pub file: Arc<File>,
+    pub header: Arc<OnceCell<Header>>,
     pub index: usize,
+    pub parts: usize,
     pub pieces: u32,
+}
+
+impl ChunkSource {
+    /// The header of the file, which is read once.
+    pub async fn header(&self, files: &DfsClient) -> Result<&Header, WorkError> {
+        self.header.get_or_try_init(|| header_of(files, &self.file)).await
+    }
+
+    /// Offset of the chunk in its file.
+    pub fn offset(&self) -> u64 {
+        self.file.record.chunks[..self.index].iter().map(|chunk| chunk.size_bytes).sum()
+    }
 }
 
 impl ProgramInput {
@@ -138,7 +162,7 @@ impl ProgramInput {
 
     /// Whether the program has begun with the present piece.
     pub fn is_begun(&self) -> bool {
-        self.fed.as_ref().is_some_and(|fed| fed.at > fed.begin)
+        self.part > 0 || self.fed.as_ref().is_some_and(|fed| fed.at > fed.begin)
     }
 
     /// Whether the program has a piece that it has not read completely.
@@ -149,22 +173,29 @@ impl ProgramInput {
     /// Gives the program this piece of a chunk. If the chunk is not in memory, begins to read it: the method is called
     /// again when it has arrived.
     pub fn feed(&mut self, files: &DfsClient, source: &ChunkSource, piece: u32) {
-        if let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.chunk == source.chunk) {
+        let wanted = (source.chunk, self.part);
+        if let Some(loaded) = self.loaded.as_mut().filter(|loaded| (loaded.chunk, loaded.part) == wanted) {
             let (piece, ends) = (piece as usize, &loaded.opened.ends);
             let begin = if piece == 0 { 0 } else { ends[piece - 1] };
             let begin = if self.repeats_header { begin.max(loaded.header_bytes.min(ends[piece])) } else { begin };
-            self.fed = Some(FedPiece { begin, at: begin, end: ends[piece] });
+            self.fed = Some(FedPiece { begin, at: begin, end: ends[piece], parts: source.parts });
+            self.header.append(&mut loaded.behind_header);
             return;
         }
         self.loaded = None;
-        let ahead = self.ahead.take().filter(|ahead| ahead.chunk == source.chunk);
-        self.loading = Some(ahead.unwrap_or_else(|| Loading::begin(files, source, self.repeats_header)));
+        let ahead = self.ahead.take().filter(|ahead| (ahead.chunk, ahead.part) == wanted);
+        self.loading = Some(ahead.unwrap_or_else(|| Loading::begin(files, source, self.part, self.repeats_header)));
     }
 
-    /// Reads this chunk ahead, and no other one.
-    pub fn read_ahead(&mut self, files: &DfsClient, source: Option<&ChunkSource>) {
-        if source.map(|source| source.chunk) != self.ahead.as_ref().map(|ahead| ahead.chunk) {
-            self.ahead = source.map(|source| Loading::begin(files, source, self.repeats_header));
+    /// Reads ahead what follows the part that the program reads now: the next part of its chunk `present`, or the
+    /// chunk `next`.
+    pub fn read_ahead(&mut self, files: &DfsClient, present: Option<&ChunkSource>, next: Option<&ChunkSource>) {
+        let ahead = match present.filter(|present| self.part + 1 < present.parts) {
+            Some(present) => Some((present, self.part + 1)),
+            None => next.map(|next| (next, 0)),
+        };
+        if ahead.map(|(source, part)| (source.chunk, part)) != self.ahead.as_ref().map(|it| (it.chunk, it.part)) {
+            self.ahead = ahead.map(|(source, part)| Loading::begin(files, source, part, self.repeats_header));
         }
     }
 
@@ -217,9 +248,13 @@ impl ProgramInput {
         }
     }
 
-    /// Whether the program has read all of the present piece. If so, the next one can be given.
+    /// Whether the program has read all of the present piece. If so, the next one can be given. If a stored chunk of it
+    /// is left, that is given next.
     pub fn is_fed(&mut self) -> bool {
-        self.header.is_empty() && self.fed.take_if(|fed| fed.at == fed.end).is_some()
+        let fed = if self.header.is_empty() { self.fed.take_if(|fed| fed.at == fed.end) } else { None };
+        let Some(fed) = fed else { return false };
+        self.part = if self.part + 1 < fed.parts { self.part + 1 } else { 0 };
+        self.part == 0
     }
 }
 
@@ -261,9 +296,10 @@ impl ProgramPipe {
 }
 
 impl LoadedChunk {
-    fn new(source: &ChunkSource, opened: OpenChunk, repeats_header: bool) -> io::Result<Self> {
+    fn new(source: &ChunkSource, part: usize, opened: OpenChunk) -> io::Result<Self> {
         let (chunk, format) = (source.chunk, *source.file.record.format);
-        let mut loaded = LoadedChunk { chunk, opened, leaves_line_open: false, header_bytes: 0 };
+        let mut loaded =
+            LoadedChunk { chunk, part, opened, leaves_line_open: false, header_bytes: 0, behind_header: Vec::new() };
         if let Some(at) = loaded.size_bytes().checked_sub(1).filter(|_| format.is_text()) {
             let mut last = [0];
             match &loaded.opened.content {
@@ -272,17 +308,16 @@ impl LoadedChunk {
             }
             loaded.leaves_line_open = last != *b"\n";
         }
-        if repeats_header && source.index == 0 {
-            loaded.header_bytes = match &loaded.opened.content {
-                ChunkContent::Bytes(bytes) => header_bytes(&source.file, bytes),
-                ChunkContent::File(file) => {
-                    let mut content = vec![0; loaded.size_bytes()];
-                    file.read_exact_at(&mut content, 0)?;
-                    header_bytes(&source.file, &content)
-                }
-            };
-        }
         Ok(loaded)
+    }
+
+    /// Leaves out the bytes of this header. The chunk is at `offset` in its file.
+    fn skip(&mut self, header: &Header, offset: u64) {
+        let size_bytes = self.size_bytes() as u64;
+        self.header_bytes = header.size_bytes.saturating_sub(offset).min(size_bytes) as usize;
+        if (offset + 1..=offset + size_bytes).contains(&header.size_bytes) {
+            self.behind_header.clone_from(&header.rest);
+        }
     }
 
     fn size_bytes(&self) -> usize {
@@ -311,33 +346,43 @@ impl LoadedChunk {
 }
 
 impl Loading {
-    /// Begins to read a chunk of the run.
-    fn begin(files: &DfsClient, source: &ChunkSource, repeats_header: bool) -> Self {
+    /// Begins to read a stored chunk of a chunk of the run.
+    fn begin(files: &DfsClient, source: &ChunkSource, part: usize, repeats_header: bool) -> Self {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
         let loading = tokio::spawn(async move {
             // This process only feeds the program, and both end together.
-            let opened = open(&files, &source, true).await?;
-            LoadedChunk::new(&source, opened, repeats_header).map_err(WorkError::Input)
+            let opened = open(&files, &source, part, true).await?;
+            let mut loaded = LoadedChunk::new(&source, part, opened).map_err(WorkError::Input)?;
+            if repeats_header {
+                loaded.skip(source.header(&files).await?, source.offset());
+            }
+            Ok(loaded)
         });
-        Loading { chunk, loading }
+        Loading { chunk, part, loading }
     }
 }
 
-/// Opens a chunk, also if its replicas have moved since the file was looked up. `may_map` is as in
+/// Opens a stored chunk, also if its replicas have moved since the file was looked up. `may_map` is as in
 /// [`DfsClient::open_chunk`].
-pub(super) async fn open(files: &DfsClient, source: &ChunkSource, may_map: bool) -> Result<OpenChunk, FilesError> {
-    let ChunkSource { file, index, pieces, .. } = source;
-    match files.open_chunk(file, *index, *pieces, may_map).await {
+pub(super) async fn open(
+    files: &DfsClient,
+    source: &ChunkSource,
+    part: usize,
+    may_map: bool,
+) -> Result<OpenChunk, FilesError> {
+    let ChunkSource { file, pieces, .. } = source;
+    let index = source.index + part;
+    match files.open_chunk(file, index, *pieces, may_map).await {
         Err(error) if error.kind == FilesErrorKind::Lost => {}
         opened => return opened,
     }
     // The record may be old: the chunk may have replicas on other nodes now.
     let now = files.stat(&file.name).await?;
-    let object = |record: &FileRecord| record.chunks.get(*index).map(|chunk| chunk.object);
+    let object = |record: &FileRecord| record.chunks.get(index).map(|chunk| chunk.object);
     if object(&now.record) != object(&file.record) {
         return Err(FilesError::changed(&file.name));
     }
-    files.open_chunk(&now, *index, *pieces, may_map).await
+    files.open_chunk(&now, index, *pieces, may_map).await
 }
 
 impl Drop for Loading {

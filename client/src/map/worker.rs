@@ -13,14 +13,15 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
-use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions, guess_format};
-use eyas_types::dfs::{FileName, Format, PROBED_BYTES, is_text};
+use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
+use eyas_types::dfs::{Chunk, FileName, Format, PROBED_BYTES, RecordFormat, is_text};
 use thiserror::Error;
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
-use super::header::header_of;
+use super::header::MAX_HEADER_BYTES;
 use super::input::{ChunkSource, ProgramInput};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
@@ -76,9 +77,21 @@ pub enum WorkError {
     /// An output of the map has no valid trailer.
     #[error("{0} is not an output of this job's map: run the job again")]
     Damaged(FileName),
-    /// The header of a file does not end in its first chunk.
-    #[error("the header of {0} does not end in its first chunk: store the file with larger chunks (`--chunk-size`)")]
+    /// The header of a file is longer than any header.
+    #[error(
+        "{0} has no header that ends within {MAX_HEADER_BYTES} bytes: leave out `--header repeat`, or give the file \
+         the name of its kind (`.csv`, `.vcf`, `.sam`)"
+    )]
     Header(FileName),
+    /// The header of a file cannot be found, because the file is no text, or compressed as a whole.
+    #[error(
+        "{0} is neither text nor text that `bgzip` has compressed, so its header cannot be read: leave out `--header \
+         repeat`, or store the file as text or compressed with `bgzip`"
+    )]
+    NoHeader(FileName),
+    /// A compressed header is damaged.
+    #[error("the header of {0} cannot be decompressed ({1}): store the file again")]
+    CompressedHeader(FileName, io::Error),
     /// A temporary file on this node cannot be used.
     #[error("the program's output cannot be written to a temporary file: {0}")]
     Scratch(#[from] io::Error),
@@ -99,10 +112,13 @@ pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkErr
 /// All chunks of a run.
 pub(super) fn sources(spec: &RunSpec) -> Vec<ChunkSource> {
     let files: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
-    let source = |(chunk, (file, index, _)): (u32, (usize, usize, _))| ChunkSource {
+    let headers: Vec<_> = files.iter().map(|_| Arc::new(OnceCell::new())).collect();
+    let source = |(chunk, (file, index, chunks)): (u32, (usize, usize, &[Chunk]))| ChunkSource {
         chunk,
         file: files[file].clone(),
+        header: headers[file].clone(),
         index,
+        parts: chunks.len(),
         pieces: spec.pieces,
     };
     (0..).zip(spec.chunks()).map(source).collect()
@@ -200,16 +216,12 @@ impl Output {
         Ok(Output::Partitioned(outputs, partitioning))
     }
 
-    /// Ends the output of a process, if another process follows. Without its line feed, the last line of a text would
-    /// continue in the output of the next process.
+    /// Ends the output of a process.
     fn end_process(&self) -> io::Result<()> {
-        let Output::Whole(file) = self else { return Ok(()) };
-        let mut last = [0];
-        match file.metadata()?.len().checked_sub(1) {
-            Some(at) => file.read_exact_at(&mut last, at)?,
-            None => return Ok(()),
+        match self {
+            Output::Whole(file) => end_text(file),
+            Output::Partitioned(..) => Ok(()),
         }
-        if last != *b"\n" && is_text(&beginning_of(file)?) { (&*file).write_all(b"\n") } else { Ok(()) }
     }
 
     /// Standard output of a process.
@@ -285,7 +297,7 @@ impl<'a> Block<'a> {
         }
         if let (true, Some((chunk, _))) = (is_between, self.current()) {
             let header = match self.task.repeats_header {
-                true => header_of(self.files, &chunk.file).await?,
+                true => chunk.header(self.files).await?.bytes.clone(),
                 false => Vec::new(),
             };
             self.start(chunk, header)?;
@@ -298,7 +310,9 @@ impl<'a> Block<'a> {
         {
             self.input.feed(self.files, chunk, piece);
         }
-        self.input.read_ahead(self.files, self.upcoming().filter(|_| self.input.is_open()));
+        let is_open = self.input.is_open();
+        let present = self.current().map(|(chunk, _)| chunk);
+        self.input.read_ahead(self.files, present.filter(|_| is_open), self.upcoming().filter(|_| is_open));
         Ok(())
     }
 
@@ -441,6 +455,20 @@ async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), W
     }
 }
 
+/// Ends the last line of an output that is text, to which the next output of the job is joined: in this task, or by
+/// `cat`. Other content stays as it is: a line feed between two streams of bzip2 would hide the second one.
+fn end_text(mut file: &std::fs::File) -> io::Result<()> {
+    let mut last = [0];
+    match file.metadata()?.len().checked_sub(1) {
+        Some(at) => file.read_exact_at(&mut last, at)?,
+        None => return Ok(()),
+    }
+    let beginning = beginning_of(file)?;
+    // The beginning may end within a character.
+    let is_utf8 = std::str::from_utf8(&beginning).map_or_else(|error| error.error_len().is_none(), |_| true);
+    if last != *b"\n" && is_utf8 && is_text(&beginning) { file.write_all(b"\n") } else { Ok(()) }
+}
+
 /// The bytes by which a content is found to be text or not.
 fn beginning_of(file: &std::fs::File) -> io::Result<Vec<u8>> {
     let mut beginning = vec![0; PROBED_BYTES];
@@ -449,10 +477,11 @@ fn beginning_of(file: &std::fs::File) -> io::Result<Vec<u8>> {
     Ok(beginning)
 }
 
-/// Stores a local file from its beginning. A text file is stored as records, one for each line.
+/// Stores the output of a task. A text is stored as records, one for each line.
 pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
+    end_text(&file)?;
     file.seek(SeekFrom::Start(0))?;
-    let format = guess_format(name.as_str(), &beginning_of(&file)?, Some(file.metadata()?.len()));
+    let format = RecordFormat::guess(name.as_str(), &beginning_of(&file)?);
     // A program can run again.
     let options = WriteOptions { is_durable: false, ..WriteOptions::of(format) };
     files.write(name, file, options, |_| {}).await?;

@@ -97,8 +97,13 @@ fn compressed_files_are_cut_at_their_blocks_or_not_at_all() {
     // One that was cut anywhere is refused.
     cluster.run(&["dfs", "put", "plain.gz", "/cut.gz", "--chunk-size", "1KiB", "--format", "fixed:1"]).exits(0);
     cluster.run(&["map", "/cut.gz", "--", "zcat"]).exits(1).says(&["/cut.gz is compressed", "--records whole"]);
-    cluster.run(&["dfs", "set", "--records", "whole", "/cut.gz"]).exits(0);
+    // As one record, it is read by one program, chunk after chunk.
+    cluster.run(&["dfs", "set", "--records", "whole", "/cut.gz"]).exits(0).says(&[" chunks of whole"]);
     assert_eq!(count("/cut.gz", "zcat"), 30_000);
+    let block = ["run", "--each-block", "eyas:///cut.gz", "--", "sh", "-c", "zcat \"$1\" | wc -l", "count", "{}"];
+    assert_eq!(cluster.run(&block).exits(0).stdout.trim(), "30000");
+    let early = cluster.run(&["map", "/cut.gz", "/plain.gz", "--", "head", "-c", "2"]).exits(0);
+    assert!(early.stdout.starts_with('\x1f'), "a program need not read all");
 }
 
 #[test]
@@ -108,6 +113,8 @@ fn each_program_reads_the_header_once_and_first() {
     let files = [
         ("t.csv", "number,\"a long\nname\"\n".to_owned(), 2),
         ("t.vcf", "##fileformat=VCFv4.3\n#CHROM\tPOS\n".into(), 2),
+        // Longer than a chunk.
+        ("long.vcf", format!("##contig={}\n#CHROM\tPOS\n", "x".repeat(5000)), 2),
         ("t.sam", "@HD\tVN:1.6\n@SQ\tSN:1\n".into(), 2),
         ("t.tsv", "number\tone\n".into(), 1),
     ];
@@ -131,6 +138,71 @@ fn each_program_reads_the_header_once_and_first() {
     }
 }
 
+/// Compresses standard input as `bgzip` does, in blocks of this number of bytes that end with lines.
+const BGZIP: &str = "
+import struct, sys, zlib
+text, least = sys.stdin.buffer.read(), int(sys.argv[1])
+while text:
+    end = text.find(b'\\n', least) + 1 or len(text)
+    part, text = text[:end], text[end:]
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
+    content = deflate.compress(part) + deflate.flush()
+    head = bytes.fromhex('1f8b08040000000000ff0600424302 00') + struct.pack('<H', len(content) + 25)
+    sys.stdout.buffer.write(head + content + struct.pack('<II', zlib.crc32(part), len(part)))
+";
+
+#[test]
+fn the_header_of_a_file_of_bgzip_is_read_once_and_first() {
+    if !can_use(&["python3", "zcat"]) {
+        return;
+    }
+    let cluster = cluster(2);
+    let header: String =
+        (0..400).map(|number| format!("##contig=<ID={number}>\n")).collect::<String>() + "#CHROM\tPOS\n";
+    let records: String = (0..3000).map(|number| format!("{number}\t{}\n", number * 7919 % 1009)).collect();
+    cluster.write("t.vcf", header + &records);
+    cluster.write("bgzip.py", BGZIP);
+    let script = "python3 bgzip.py 900 < t.vcf > t.vcf.gz; gzip -c t.vcf > plain.vcf.gz";
+    assert!(Command::new("sh").args(["-ec", script]).current_dir(cluster.work()).status().unwrap().success());
+    cluster.run(&["dfs", "put", "t.vcf.gz", "plain.vcf.gz", "/d/", "--chunk-size", "1KiB"]).exits(0);
+    assert_eq!(format(&cluster, "/d/t.vcf.gz"), "bgzf");
+    let program = "zcat | awk '/^#/ && NR > 401 { exit 9 } !/^#/ && NR <= 401 { exit 8 } !/^#/'";
+    let map = |name: &str| {
+        let words = ["map", name, "--header", "repeat", "--tasks", "3", "--policy", "static", "--"];
+        cluster.run(&[&words[..], &["bash", "-eo", "pipefail", "-c", program]].concat())
+    };
+    let done = map("/d/t.vcf.gz").exits(0);
+    let mut found: Vec<_> = done.stdout.lines().collect();
+    let mut expected: Vec<_> = records.lines().collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert!(found == expected, "{} of {} lines", found.len(), expected.len());
+    map("/d/plain.vcf.gz").exits(1).says(&["its header cannot be read"]);
+}
+
+#[test]
+fn a_table_of_another_dialect_is_cut_between_its_rows_or_refused() {
+    let cluster = cluster(2);
+    let row = |number: usize| format!("{number};'two\nlines; and \\'{number}\\''\n");
+    let rows: String = (0..400).map(row).collect();
+    cluster.write("t.csv", &rows);
+    // Two rows in each program are whole.
+    let check = "import csv, sys; sys.stdin.reconfigure(newline='')\n\
+                 rows = list(csv.reader(sys.stdin, delimiter=';', quotechar=chr(39), escapechar=chr(92)))\n\
+                 assert all(len(row) == 2 for row in rows), rows; print(len(rows))";
+    let count = |name: &str| {
+        let words = ["map", name, "--tasks", "3", "--policy", "static", "--", "python3", "-c", check];
+        cluster.run(&words).exits(0).stdout.lines().map(|line| line.parse::<u32>().unwrap()).sum::<u32>()
+    };
+    let put = |to: &[&str]| cluster.run(&[&["dfs", "put", "t.csv"], to, &["--chunk-size", "1KiB"]].concat());
+    put(&["/guessed.csv"]).exits(0);
+    assert_eq!(format(&cluster, "/guessed.csv"), "csv:delimiter=;,quote=',escape=\\");
+    put(&["/named", "--format", "csv:quote=',delimiter=;,escape=\\"]).exits(0);
+    put(&["/refused", "--format", "csv"]).exits(1).says(&["single quotes", "csv:quote='"]);
+    put(&["/refused", "--format", "csv:quote=,"]).exits(2).says(&["delimiter=;"]);
+    assert_eq!((count("/guessed.csv"), count("/named")), (400, 400));
+}
+
 #[test]
 fn a_format_on_the_mount_is_that_of_the_present_content_and_name() {
     if !can_mount() {
@@ -145,13 +217,19 @@ fn a_format_on_the_mount_is_that_of_the_present_content_and_name() {
                   cp ../work/reads s.fastq; sed -i s/ACGT/TTTT/ s.fastq
                   cp ../work/reads plain; mv plain m.fastq
                   printf 'a,\"open\\n' > bad.csv; cp ../work/rows bad.csv
-                  head -c 40000 /dev/zero > binary; printf x >> binary";
+                  head -c 40000 /dev/zero > binary; printf x >> binary
+                  printf 'RIFF ' > grown; head -c 40000 /dev/zero >> grown; printf x >> grown
+                  (printf '\\037\\213\\010'; head -c 40000 /dev/zero) > one.gz; printf x >> one.gz";
     mount.shell(script).exits(0);
     for name in ["/r.fastq", "/s.fastq", "/m.fastq"] {
         assert_eq!(format(&cluster, name), "fastq", "{name}");
         has_whole_reads(&cluster, name);
     }
-    assert_eq!((format(&cluster, "/bad.csv"), format(&cluster, "/binary")), ("csv".into(), "fixed:1".into()));
+    for (name, expected) in [("/bad.csv", "csv"), ("/binary", "fixed:1"), ("/grown", "fixed:1"), ("/one.gz", "whole")] {
+        assert_eq!(format(&cluster, name), expected, "{name}");
+    }
+    // A change of one byte stores little anew.
+    assert_eq!(cluster.ask(&["dfs", "show", "/one.gz"], "file")["shape"]["chunks"].as_array().unwrap().len(), 40);
     // A program that keeps its file open while it is renamed loses nothing.
     let script = "
 import os

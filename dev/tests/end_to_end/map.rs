@@ -427,4 +427,20 @@ fn a_last_line_without_a_line_feed_is_a_line() {
     }
     let done = cluster.run(&words(&["--combine", "uniq -c", "--reduce", "cat", "--", "cat"])).exits(0);
     assert_eq!(done.stdout.split_whitespace().collect::<Vec<_>>(), ["1", "a", "2", "b"]);
+    // Also where `cat` joins the parts.
+    let text = ["--tasks", "3", "--policy", "static", "--to"];
+    for (folder, program) in [
+        ("/map", &["--by-file", "--", "sh", "-c", "printf é; tr -d '\\n'"][..]),
+        ("/reduce", &["--reducers", "3", "--reduce", "printf éa; cat > /dev/null", "--", "cat"]),
+    ] {
+        cluster.run(&[&["map", "/lines/*"], &text[..], &[folder], program].concat()).exits(0);
+        let all = cluster.run(&["dfs", "cat", &format!("{folder}/*")]).exits(0).stdout;
+        assert!(all.lines().count() == 3 && all.lines().all(|line| line.chars().count() == 2), "{folder}: {all:?}");
+    }
+    // A line feed would be a part of other content.
+    let streams =
+        ["map", "/lines/*", "--tasks", "1", "--to", "/bytes", "--", "sh", "-c", "printf '\\377'; cat > /dev/null"];
+    cluster.run(&streams).exits(0);
+    let stat = cluster.ask(&["dfs", "stat", "/bytes/part-00000"], "file");
+    assert_eq!(stat["size_bytes"], 1, "{stat}");
 }

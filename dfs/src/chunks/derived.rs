@@ -62,7 +62,7 @@ impl NodeChunks {
             None => block_in_place(|| probe(&mut opened.file, &request.base_name)).map_err(unreadable)?,
         };
         opened.file.seek(SeekFrom::Start(request.from)).map_err(unreadable)?;
-        let mut cutter = Cutter::resume(format, request.chunk_bytes, request.from);
+        let mut cutter = Cutter::storing(format, request.chunk_bytes, request.from);
         let (mut chunks, mut chunk, mut at) = (Vec::new(), Vec::new(), request.from);
         let mut buffer = vec![0; READ_BYTES];
         loop {
@@ -82,7 +82,9 @@ impl NodeChunks {
             }
             chunk.extend_from_slice(bytes);
             if chunk.len() > MAX_CHUNK_BYTES {
-                return Err(CutFailure::Format(format!("it has a record of more than {MAX_CHUNK_BYTES} bytes")));
+                return Err(CutFailure::Format(format!(
+                    "it has a record of more than {MAX_CHUNK_BYTES} bytes: store it as `whole`, as one record"
+                )));
             }
             if read == 0 {
                 break;

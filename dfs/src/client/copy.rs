@@ -116,7 +116,9 @@ impl DfsClient {
             let cut = match self.cut_on(member, (object, base_name), to, options).await {
                 Err((true, _)) if options.format.is_none() => {
                     // It does not have the format that its name promises, so it is stored without records.
-                    let options = CopyOptions { format: Some(Format::Fixed { record_bytes: 1 }), ..options };
+                    let is_compressed = Format::of_name(base_name) == Some(Format::Whole);
+                    let format = if is_compressed { Format::Whole } else { Format::BYTES };
+                    let options = CopyOptions { format: Some(format), ..options };
                     self.cut_on(member, (object, base_name), to, options).await
                 }
                 cut => cut,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{FileName, RecordFormat};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -35,6 +35,22 @@ struct Parts {
     is_over: bool,
 }
 
+impl Parts {
+    /// The format of the content. One that is only guessed is guessed by the first bytes, which are awaited.
+    async fn format(&mut self, name: &FileName, given: RecordFormat) -> RecordFormat {
+        if !given.is_guessed {
+            return given;
+        }
+        match self.parts.recv().await {
+            Some(WriterPart::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
+            Some(WriterPart::End) => self.is_over = true,
+            // The next read says so.
+            None => {}
+        }
+        RecordFormat::guess(name.base_name(), self.part.get_ref())
+    }
+}
+
 impl Read for Parts {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -52,7 +68,7 @@ impl Read for Parts {
 }
 
 impl FileWriter {
-    /// Begins a new file. With `replaces`, it takes the place of the file that has the name when it appears. Needs a
+    /// Begins a new file, whose format is guessed again by its content if it is a guess. With `replaces`, it takes the place of the file that has the name when it appears. Needs a
     /// runtime.
     ///
     /// # Errors
@@ -72,7 +88,8 @@ impl FileWriter {
             Err(error) if error.kind != FilesErrorKind::NotFound => return Err(error),
             Ok(_) | Err(_) => {}
         }
-        Ok(FileWriter::begin(|parts| async move {
+        Ok(FileWriter::begin(|mut parts| async move {
+            let options = WriteOptions { format: parts.format(&name, options.format).await, ..options };
             if replaces {
                 files.store_hidden(&name, parts, options, |_| {}).await.map(Some)
             } else {

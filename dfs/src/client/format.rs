@@ -9,27 +9,28 @@ use tokio::runtime::Handle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::read::Reading;
-use crate::client::write::{FileDraft, guess_format};
+use crate::client::write::FileDraft;
 use crate::client::{DfsClient, File, new_file_id};
 
-/// A file of up to this size is cut anew when it is renamed and its new name promises another format.
+/// A file of up to this size is cut anew when it is renamed and its new name promises another format. To cut a larger
+/// one takes longer than a rename may.
 const MAX_RECUT_BYTES: u64 = 1 << 30;
 
 impl DfsClient {
-    /// Gives a file another format.
+    /// Gives a file another format. Its content is cut and stored anew, unless the new format can be cut anywhere.
     ///
     /// # Errors
     /// `WrongFormat` if the content does not have this format; `Changed` if another client changes the file at the same
     /// time; `Full`, `Lost`, `Unreachable`. The file stays as it is then.
     pub async fn set_format(&self, file: &File, format: RecordFormat) -> Result<File, FilesError> {
         let FileRecord { format: present, chunk_bytes, replication, .. } = file.record;
-        if *format == *present {
+        if *format == *present || format.accepts_any_chunks() {
             return self.replace(file.clone(), FileRecord { format, ..file.record.clone() }).await;
         }
         let replaced_bytes = file.record.size_bytes();
         let draft = FileDraft { name: &file.name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
         let content = Content { reading: self.read(file), runtime: Handle::current(), part: Vec::new(), at: 0 };
-        let cutter = Cutter::new(*format, chunk_bytes);
+        let cutter = Cutter::storing(*format, chunk_bytes, 0);
         let chunks = self.store_all(&draft, cutter, content, Vec::new(), 0, |_| {}).await?;
         self.replace(file.clone(), FileRecord { format, chunks, ..file.record.clone() }).await
     }
@@ -42,12 +43,21 @@ impl DfsClient {
         }
         let file = self.lookup(to).await?;
         let (format, size_bytes) = (file.record.format, file.record.size_bytes());
-        if !format.is_guessed || size_bytes > MAX_RECUT_BYTES {
+        if !format.is_guessed {
             return Ok(());
         }
         let beginning = self.read_at(&file, 0, size_bytes.min(PROBED_BYTES as u64)).await?;
-        let guessed = guess_format(to.base_name(), &beginning, Some(size_bytes));
+        let guessed = RecordFormat::guess(to.base_name(), &beginning);
         if guessed == format {
+            return Ok(());
+        }
+        if size_bytes > MAX_RECUT_BYTES && !guessed.accepts_any_chunks() {
+            tracing::warn!(
+                "{to} has more than {MAX_RECUT_BYTES} bytes, and is still divided into records of {}: `eyas dfs set \
+                 --records {} {to}` divides it anew",
+                *format,
+                *guessed
+            );
             return Ok(());
         }
         match self.set_format(&file, guessed).await {

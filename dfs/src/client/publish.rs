@@ -46,7 +46,7 @@ impl DfsClient {
             Err(error) => return Err(error),
         };
         let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes };
-        let cutter = Cutter::new(*format, chunk_bytes);
+        let cutter = Cutter::storing(*format, chunk_bytes, 0);
         let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
         Ok(HiddenFile::of(self, &draft, options, chunks))
     }

@@ -242,7 +242,7 @@ impl DfsClient {
     ) -> Result<EarlyContent, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, .. } = options;
         let draft = FileDraft { name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
-        let cutter = Cutter::new(*format, chunk_bytes);
+        let cutter = cutter(*format, chunk_bytes, 0);
         let chunks = self.store_unsynced(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
         Ok(EarlyContent { chunks, format })
     }
@@ -313,7 +313,7 @@ impl DfsClient {
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
         // Quotas were checked for the whole change.
         let draft = FileDraft { name, id: new_file_id()?, replication, is_durable, replaced_bytes: u64::MAX };
-        let cutter = Cutter::resume(*format, chunk_bytes, range.start);
+        let cutter = cutter(*format, chunk_bytes, range.start);
         if range.end - range.start <= SMALL_CHUNK_BYTES as u64
             && let Some(content) = change.content.at_hand(range.clone())
         {
@@ -323,6 +323,12 @@ impl DfsClient {
     }
 }
 
+/// A cutter of content that may be changed again, so that a change of one byte stores little anew: also a file that is
+/// one record has chunks of this size.
+fn cutter(format: Format, chunk_bytes: u64, offset: u64) -> Cutter {
+    Cutter::resume(if format == Format::Whole { Format::BYTES } else { format }, chunk_bytes, offset)
+}
+
 fn without_records(options: WriteOptions) -> WriteOptions {
     WriteOptions { format: options.format.with(options.format.without_records()), ..options }
 }
@@ -330,7 +336,7 @@ fn without_records(options: WriteOptions) -> WriteOptions {
 /// The parts of the new file, in order. Chunks of a file without records are stored again one by one; in other files,
 /// records may have moved, and all chunks from the first changed one on are stored again.
 fn parts(sizes: &[u64], format: Format, chunk_bytes: u64, size_bytes: u64, changed: &[Range<u64>]) -> Vec<Part> {
-    let has_records = format != Format::Fixed { record_bytes: 1 };
+    let has_records = !format.accepts_any_chunks();
     let present_bytes: u64 = sizes.iter().sum();
     let (mut parts, mut start, mut changed) = (Vec::new(), 0, changed.iter().peekable());
     let mut is_moved = false;

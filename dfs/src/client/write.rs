@@ -11,8 +11,7 @@ use eyas_ring::{FileAnswer, FileOperation};
 use eyas_store::Checksum;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS,
-    RecordFormat,
+    Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, MAX_CHUNKS, RecordFormat,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -62,14 +61,6 @@ impl WriteOptions {
         let (chunk_bytes, replication) = (DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION);
         WriteOptions { format, chunk_bytes, replication, is_durable: true, creation: Creation::of_process(0o666) }
     }
-}
-
-/// The likely format of a file with this name and beginning, and of this size, if it is known. Content that cannot be
-/// cut, and is too large for one record, has no records.
-pub fn guess_format(name: &str, beginning: &[u8], size_bytes: Option<u64>) -> RecordFormat {
-    let format = Format::guess(name, beginning);
-    let is_too_large = format == Format::Whole && size_bytes.is_some_and(|bytes| bytes > MAX_CHUNK_BYTES as u64);
-    RecordFormat::guessed(if is_too_large { Format::BYTES } else { format })
 }
 
 /// A file that is being written.
@@ -122,7 +113,7 @@ impl DfsClient {
         self.prepare_name(name, options.creation).await?;
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
         let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes: 0 };
-        let chunks = self.store_content(&draft, Cutter::new(*format, chunk_bytes), content, 0).await?;
+        let chunks = self.store_content(&draft, Cutter::storing(*format, chunk_bytes, 0), content, 0).await?;
         HiddenFile::of(self, &draft, options, chunks).create().await
     }
 
@@ -192,7 +183,7 @@ impl DfsClient {
             None => Vec::new(),
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
-        let cutter = Cutter::resume(*format, chunk_bytes, offset);
+        let cutter = Cutter::storing(*format, chunk_bytes, offset);
         let draft = FileDraft { name, id, replication, is_durable: true, replaced_bytes: last.len() as u64 };
         let more = self.store_all(&draft, cutter, source, last, kept.len(), see).await?;
         kept.extend(more);
@@ -414,7 +405,7 @@ fn cut(
         chunk.extend_from_slice(bytes);
         if chunk.len() > MAX_CHUNK_BYTES {
             let message =
-                format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: check that this is its format");
+                format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: store it as `whole`, as one record");
             return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
         }
         buffer.resize(buffer_bytes, 0);

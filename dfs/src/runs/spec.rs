@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use eyas_blocks::BlockPolicy;
-use eyas_types::dfs::{Chunk, FileName, NodeId};
+use eyas_types::dfs::{Chunk, FileName, Format, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -120,8 +120,13 @@ pub(crate) enum RunError {
 
 impl RunSpec {
     /// Number of pieces into which the chunks of these files are divided for this number of slots, if a worker may read
-    /// a part of a chunk.
+    /// a part of a chunk. A part may be empty, and programs that decompress fail without input: chunks of compressed
+    /// files are not divided.
     pub fn pieces_of(files: &[File], slots: usize) -> u32 {
+        let is_divisible = |format: Format| format != Format::Whole && !format.is_compressed();
+        if !files.iter().all(|file| is_divisible(*file.record.format)) {
+            return 1;
+        }
         let sizes = || files.iter().flat_map(|file| &file.record.chunks).map(|chunk| chunk.size_bytes);
         let chunks = sizes().count().max(1);
         let by_size = sizes().sum::<u64>() / chunks as u64 / MIN_PIECE_BYTES;
@@ -140,17 +145,50 @@ impl RunSpec {
     }
 
     /// The chunks of all files in order: index of the file in `files`, index of the chunk in the file, and the chunk.
-    pub fn chunks(&self) -> impl Iterator<Item = (usize, usize, &Chunk)> {
+    /// A file that is one record counts as one chunk, of which the first stored one has the index.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, usize, &[Chunk])> {
         self.files
             .iter()
             .enumerate()
-            .flat_map(|(file, of)| of.record.chunks.iter().enumerate().map(move |(place, chunk)| (file, place, chunk)))
+            .flat_map(|(file, of)| of.record.blocks().enumerate().map(move |(place, chunks)| (file, place, chunks)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use eyas_ring::{RecordVersion, Round};
+    use eyas_types::ObjectId;
+    use eyas_types::dfs::{Attributes, FileId, FileKind, FileRecord};
+
     use super::*;
+
+    fn file(format: Format, sizes: &[u64]) -> File {
+        let chunk = |size_bytes: &u64| Chunk {
+            object: ObjectId([0; 16]),
+            size_bytes: *size_bytes,
+            checksum: 0,
+            replicas: vec![NodeId(1)],
+        };
+        let record = FileRecord::without_content(FileId(1), FileKind::File, Attributes::default());
+        let record = FileRecord { format: format.into(), chunks: sizes.iter().map(chunk).collect(), ..record };
+        let version = RecordVersion { round: Round { view: 1, boot: 1 }, sequence: 1 };
+        File { name: "/a".parse().unwrap(), record, version }
+    }
+
+    #[test]
+    fn chunks_of_compressed_files_have_no_pieces_and_one_record_is_one_chunk() {
+        let large = [1 << 20, 1 << 20, 5];
+        let text = file(Format::Lines, &large);
+        assert_eq!(RunSpec::pieces_of(&[text.clone()], 2), MAX_PIECES);
+        for format in [Format::Whole, Format::Bgzf, Format::Zstd] {
+            assert_eq!(RunSpec::pieces_of(&[text.clone(), file(format, &large)], 2), 1, "{format}");
+        }
+        let files = vec![file(Format::Whole, &large), file(Format::Whole, &[]), text];
+        let (policy, slots, idle) = (eyas_blocks::POLICIES[0].1, vec![NodeId(1)], Duration::ZERO);
+        let spec = RunSpec { files, policy, slots, pieces: 1, term_us: 1, idle };
+        let chunks: Vec<_> = spec.chunks().map(|(file, place, chunks)| (file, place, chunks.len())).collect();
+        assert_eq!(chunks, [(0, 0, 3), (2, 0, 1), (2, 1, 1), (2, 2, 1)]);
+    }
 
     #[test]
     fn places_have_text() {

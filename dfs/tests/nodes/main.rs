@@ -15,9 +15,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
-use eyas_dfs::{ChunkContent, DfsClient, FilesErrorKind, RenameOptions, WriteOptions};
+use eyas_dfs::{ChunkContent, DfsClient, FileWriter, FilesErrorKind, RenameOptions, WriteOptions};
 use eyas_store::{Checksum, object_path};
-use eyas_types::dfs::{Chunk, Format};
+use eyas_types::dfs::{Chunk, Format, RecordFormat};
 use redb::TableDefinition;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,6 +59,29 @@ async fn a_file_is_written_read_appended_renamed_and_removed() {
     }
     assert_eq!(files.remove(&name("/b")).await.unwrap_err().kind, FilesErrorKind::NotFound);
     eventually("no chunk is left", async || cluster.nodes.iter().all(|node| node.store.is_empty())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_guesses_the_format_by_the_content_unless_it_is_given() {
+    let cluster = Cluster::of(1).await;
+    let files = cluster.files().await;
+    let guess = RecordFormat::guessed(Format::BYTES);
+    let large = b"a line\n".repeat(100_000);
+    for (file, content, given, format) in [
+        ("/a.csv", &b"a,b\n"[..], guess, RecordFormat::guessed(Format::Csv)),
+        ("/b.csv", b"\xff\xfea\0\n\0", guess, RecordFormat::guessed(Format::Whole)),
+        ("/c", b"\x1f\x8b\x08\0", guess, RecordFormat::guessed(Format::Whole)),
+        ("/d", &large, guess, RecordFormat::guessed(Format::Lines)),
+        ("/e", b"", guess, RecordFormat::guessed(Format::Lines)),
+        ("/f.csv", b"a,b\n", Format::BYTES.into(), Format::BYTES.into()),
+    ] {
+        let options = WriteOptions { format: given, ..SMALL };
+        let mut writer = FileWriter::create(files.clone(), name(file), options, false).await.unwrap();
+        writer.write(content).await.unwrap();
+        writer.finish().await.unwrap();
+        assert_eq!(files.stat(&name(file)).await.unwrap().record.format, format, "{file}");
+        assert!(content_of(&files, file).await == content, "{file}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

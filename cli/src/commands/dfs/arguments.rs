@@ -180,8 +180,8 @@ pub(crate) enum DfsCommand {
     },
     /// Change how files are divided into records; their content is cut anew
     Set {
-        /// Record format: lines, csv, json-lines, fasta, fastq, fixed:BYTES, length-prefixed:4be, bgzf, bzip2, zstd or
-        /// whole
+        /// Record format: lines, csv, csv:delimiter=;,quote=', json-lines, fasta, fastq, fixed:BYTES,
+        /// length-prefixed:4be, bgzf, bzip2, zstd or whole
         #[arg(long, value_name = "FORMAT")]
         records: Format,
         /// The files
@@ -291,8 +291,9 @@ pub(crate) enum QuotaCommand {
 /// Options for writing files.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct FileShapeArgs {
-    /// Record format, so that chunks end between records: lines, csv, json-lines, fasta, fastq, fixed:BYTES,
-    /// length-prefixed:4be, bgzf, bzip2, zstd or whole [default: chosen by the name and the first bytes of the file]
+    /// Record format, so that chunks end between records: lines, csv, csv:delimiter=;,quote=', json-lines, fasta,
+    /// fastq, fixed:BYTES, length-prefixed:4be, bgzf, bzip2, zstd or whole [default: chosen by the name and the first
+    /// bytes of the file]
     #[arg(long)]
     pub format: Option<Format>,
     /// Size of the chunks, from 1KiB to 1GiB

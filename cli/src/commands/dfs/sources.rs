@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use eyas_client::files::{Creation, SMALL_CHUNK_BYTES, guess_format};
+use eyas_client::files::{Creation, SMALL_CHUNK_BYTES};
 use eyas_client::types::dfs::{FileName, Format, MODE_BITS, RecordFormat, nearest_ns};
 use eyas_store::name_of;
 
@@ -133,7 +133,7 @@ pub(super) fn begin(source: &Path, name: &FileName, format: Option<Format>) -> R
     let small_bytes = size_bytes.unwrap_or(0).min(SMALL_CHUNK_BYTES as u64);
     let mut content = Vec::with_capacity(small_bytes as usize + 1);
     (&mut rest).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
-    let format = format.map_or_else(|| guess(source, name, &content, size_bytes), RecordFormat::from);
+    let format = format.map_or_else(|| guess(source, name, &content), RecordFormat::from);
     Ok(Beginning { content, rest, size_bytes, kept, format })
 }
 
@@ -165,8 +165,8 @@ pub(super) fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<Metada
 
 /// Guesses the format of a new file from its first bytes and its name; from the name of its source, if the name of the
 /// file says nothing.
-fn guess(source: &Path, name: &FileName, content: &[u8], size_bytes: Option<u64>) -> RecordFormat {
+fn guess(source: &Path, name: &FileName, content: &[u8]) -> RecordFormat {
     let named = [name.base_name(), base_name(source).unwrap_or_default()];
     let name = named.into_iter().find(|name| Format::of_name(name).is_some());
-    guess_format(name.unwrap_or(named[0]), content, size_bytes)
+    RecordFormat::guess(name.unwrap_or(named[0]), content)
 }
