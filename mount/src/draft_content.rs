@@ -40,7 +40,12 @@ impl DraftContent {
                     let mut beginning = Vec::new();
                     reader.read_to_end(&mut beginning).map(|_| beginning)
                 });
-                reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?
+                match (reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())), base) {
+                    (Ok(beginning), _) => beginning,
+                    // Another client may have replaced the version, which storing the content finds out.
+                    (Err(_), Some(base)) => return Ok(base.record.format),
+                    (Err(error), None) => return Err(error),
+                }
             }
         };
         Ok(RecordFormat::guess(name.base_name(), &beginning))
