@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 
 use eyas_blocks::format::{BadContent, Cutter};
-use eyas_types::dfs::Format;
+use eyas_types::dfs::{Format, PROBED_BYTES};
 use thiserror::Error;
 use tokio::sync::Mutex;
 
@@ -14,9 +14,6 @@ use crate::client::{DfsClient, File, FilesError};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
-
-/// Bytes at the start of a file by which it is found to be text.
-const PROBE_BYTES: u64 = 4096;
 
 /// The records of a file, as far as they were counted.
 pub(crate) struct RecordIndex {
@@ -166,7 +163,7 @@ pub fn bytes_of_records(
 /// The likely format of a file outside the file system.
 pub(crate) fn probe(file: &mut std::fs::File, base_name: &str) -> std::io::Result<Format> {
     let mut beginning = Vec::new();
-    file.by_ref().take(PROBE_BYTES).read_to_end(&mut beginning)?;
+    file.by_ref().take(PROBED_BYTES as u64).read_to_end(&mut beginning)?;
     Ok(Format::guess(base_name, &beginning))
 }
 

@@ -6,16 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_store::{ClusterFiles, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
-use eyas_types::dfs::{Chunk, FileName, FileRecord, Format, RecordFormat};
+use eyas_types::dfs::{Chunk, FileName, FileRecord, PROBED_BYTES, RecordFormat};
 use eyas_types::{ObjectId, Version};
 use tokio::sync::Mutex;
 
 use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
 use crate::record_index::{RecordIndex, RecordStart};
 use crate::space::BoxedFuture;
-
-/// Number of bytes by which content is found to be text.
-const PROBE_BYTES: u64 = 4096;
 
 /// Connects to the file system.
 type Connect = dyn Fn() -> BoxedFuture<Result<DfsClient, StorageError>> + Send + Sync;
@@ -85,10 +82,10 @@ impl ClusterFiles for FilesStorage {
         let (client, name) = (self.client().await?, named(name)?);
         let unreadable = |error: std::io::Error| StorageError::local("cannot read an output", error);
         let mut beginning = Vec::new();
-        (&content).take(PROBE_BYTES).read_to_end(&mut beginning).map_err(unreadable)?;
+        (&content).take(PROBED_BYTES as u64).read_to_end(&mut beginning).map_err(unreadable)?;
         content.rewind().map_err(unreadable)?;
         let again = content.try_clone().map_err(unreadable)?;
-        let guessed = RecordFormat::guessed(Format::guess(name.base_name(), &beginning));
+        let guessed = RecordFormat::guess(name.base_name(), &beginning);
         let hidden = match client.store_hidden(&name, content, WriteOptions::of(guessed), |_| {}).await {
             // It does not have the format that its name promises, so it is stored without records.
             Err(error) if error.kind == FilesErrorKind::WrongFormat => {

@@ -470,7 +470,7 @@ fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<Blo
             content
         }
     };
-    Ok(BlockPiece { file: source.file.name.clone(), offset: source.offset() + begin as u64, content })
+    Ok(BlockPiece { file: source.file.name.clone(), offset: source.offset(0) + begin as u64, content })
 }
 
 /// Stores an output under a name of the file system.

@@ -121,9 +121,9 @@ impl ChunkSource {
         self.header.get_or_try_init(|| header_of(files, &self.file)).await
     }
 
-    /// Offset of the chunk in its file.
-    pub fn offset(&self) -> u64 {
-        self.file.record.chunks[..self.index].iter().map(|chunk| chunk.size_bytes).sum()
+    /// Offset in the file of this one of the stored chunks.
+    pub fn offset(&self, part: usize) -> u64 {
+        self.file.record.chunks[..self.index + part].iter().map(|chunk| chunk.size_bytes).sum()
     }
 }
 
@@ -354,7 +354,7 @@ impl Loading {
             let opened = open(&files, &source, part, true).await?;
             let mut loaded = LoadedChunk::new(&source, part, opened).map_err(WorkError::Input)?;
             if repeats_header {
-                loaded.skip(source.header(&files).await?, source.offset());
+                loaded.skip(source.header(&files).await?, source.offset(part));
             }
             Ok(loaded)
         });

@@ -117,12 +117,17 @@ fn each_program_reads_the_header_once_and_first() {
         ("long.vcf", format!("##contig={}\n#CHROM\tPOS\n", "x".repeat(5000)), 2),
         ("t.sam", "@HD\tVN:1.6\n@SQ\tSN:1\n".into(), 2),
         ("t.tsv", "number\tone\n".into(), 1),
+        // One record of many chunks.
+        ("whole.csv", "number\n".into(), 1),
     ];
     // Fails if the header is not in front, and prints the records.
     let script = "head -c ${#1} | cmp -s - <(printf %s \"$1\") || exit 9; cat";
     for (name, header, lines) in files {
         cluster.write(name, format!("{header}{}", records(2000)));
         cluster.run(&["dfs", "put", name, &format!("/{name}"), "--chunk-size", "1KiB"]).exits(0);
+        if name == "whole.csv" {
+            cluster.run(&["dfs", "set", "--records", "whole", "/whole.csv"]).exits(0).says(&[" chunks of whole"]);
+        }
         let words = ["map", &format!("/{name}"), "--header", "repeat", "--tasks", "3", "--policy", "static", "--"];
         let count = cluster.run(&[&words[..], &["wc", "-l"]].concat()).exits(0);
         let counts: Vec<_> = count.stdout.lines().map(|count| count.trim().parse::<usize>().unwrap()).collect();
