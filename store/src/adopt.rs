@@ -1,7 +1,7 @@
 //! Adoption: a file that a task has written becomes an object, if possible without copying.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD};
 
 use crate::checksum::Checksum;
 use crate::error::StoreError;
+use crate::holes::each_part;
 use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
@@ -31,11 +32,12 @@ impl ObjectStore {
         name: impl FnOnce(u64, Checksum, bool) -> ObjectSpec,
     ) -> Result<ObjectSpec, StoreError> {
         let failed = |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
-        let mut file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let mut summing = Summing::default();
-        each_part(&mut file, &failed, |part| {
-            summing.update(part);
+        let mut summing = Summing::of_size(metadata.len());
+        let mut buffer = vec![0; BUFFER_BYTES];
+        each_part(&file, 0..metadata.len(), &mut buffer, &failed, |part| {
+            summing.take(part);
             Ok(())
         })?;
         summing.end();
@@ -46,7 +48,7 @@ impl ObjectStore {
         if self.adopt_inode(path, &file, spec.id(), entry)? {
             self.remembered().insert(spec.id(), &summing);
         } else {
-            self.copy(&mut file, spec.id(), entry, &failed)?;
+            self.copy(&file, spec.id(), entry, &mut buffer, &failed)?;
         }
         Ok(spec)
     }
@@ -78,33 +80,17 @@ impl ObjectStore {
 
     fn copy(
         &self,
-        file: &mut File,
+        file: &File,
         id: ObjectId,
         entry: IndexEntry,
+        buffer: &mut [u8],
         failed: &dyn Fn(io::Error) -> StoreError,
     ) -> Result<(), StoreError> {
-        io::Seek::rewind(file).map_err(failed)?;
         let mut into = self.begin(id, entry.size_bytes, entry.executable)?;
-        each_part(file, failed, |part| into.write(part))?;
+        each_part(file, 0..entry.size_bytes, buffer, failed, |part| into.take(part))?;
         if into.checksum() != entry.checksum {
             return Err(failed(io::Error::other("it is still being written to")));
         }
         into.commit().map(drop)
-    }
-}
-
-fn each_part(
-    file: &mut File,
-    failed: &dyn Fn(io::Error) -> StoreError,
-    mut take: impl FnMut(&[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => take(&buffer[..count])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error)),
-        }
     }
 }

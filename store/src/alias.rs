@@ -1,13 +1,12 @@
 //! Aliases: an object with the content of another one, for a chunk of a file that is made of a cached object, or of a
 //! chunk of another file.
 
-use std::io::Read;
-
 use eyas_types::ObjectId;
 use rustix::fs::AtFlags;
 
 use crate::checksum::Checksum;
 use crate::error::StoreError;
+use crate::holes::each_part;
 use crate::index::{IndexEntry, file_name};
 use crate::objects::{ObjectStore, Seal, not_here};
 
@@ -58,16 +57,10 @@ impl ObjectStore {
 
     /// Makes the object `id` with a copy of the content of the object `of`.
     pub(crate) fn copy_object(&self, of: ObjectId, id: ObjectId, executable: bool) -> Result<(), StoreError> {
-        let mut from = self.open_object(of)?;
+        let from = self.open_object(of)?;
         let mut into = self.begin(id, from.size_bytes, executable)?;
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            let read = from.file.read(&mut buffer);
-            match read.map_err(|error| StoreError::io(format!("cannot read object {of}"), error))? {
-                0 => break,
-                count => into.write(&buffer[..count])?,
-            }
-        }
+        let failed = |error| StoreError::io(format!("cannot read object {of}"), error);
+        each_part(&from.file, 0..from.size_bytes, &mut vec![0; BUFFER_BYTES], &failed, |part| into.take(part))?;
         if into.checksum() != from.checksum {
             return Err(not_here(of));
         }

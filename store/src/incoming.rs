@@ -2,7 +2,7 @@
 //! other threads can read its prefix through [`Arriving`].
 
 use std::fs::File;
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use eyas_types::ObjectId;
@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::arriving::{ArrivalEnd, Arriving};
 use crate::checksum::Checksum;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::holes::Part;
 use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
@@ -26,6 +27,8 @@ pub struct Incoming {
     partial: Partial,
     summing: Summing,
     written_bytes: u64,
+    /// Whether the file has space for all of its bytes, also for those that are not written yet.
+    is_reserved: bool,
 }
 
 /// The temporary file of an incoming object. It is removed unless it is published.
@@ -50,9 +53,10 @@ impl Incoming {
         let arriving = Arc::new(Arriving::new(size_bytes, to_read));
         store.arrivals().begin(id, &arriving);
         let partial = Partial { store, id, name, arriving, published: false };
-        reserve(&file, size_bytes)
+        let is_reserved = reserve(&file, size_bytes)
             .map_err(|errno| StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno))?;
-        Ok(Incoming { id, size_bytes, executable, file, partial, summing: Summing::default(), written_bytes: 0 })
+        let (summing, written_bytes) = (Summing::default(), 0);
+        Ok(Incoming { id, size_bytes, executable, file, partial, summing, written_bytes, is_reserved })
     }
 
     /// The id of the object.
@@ -93,15 +97,48 @@ impl Incoming {
         Ok(())
     }
 
-    fn write_content(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        if bytes.len() as u64 > self.size_bytes - self.written_bytes {
-            return Err(self.wrong_size("more were sent"));
-        }
-        self.file
-            .write_all(bytes)
-            .map_err(|error| StoreError::io(format!("cannot store object {}", self.id), error))?;
-        self.written_bytes += bytes.len() as u64;
+    /// Appends a hole: zeros that take no space if the file system can leave them out. Blocks.
+    ///
+    /// # Errors
+    /// As [`Incoming::write`].
+    pub fn skip(&mut self, bytes: u64) -> Result<(), StoreError> {
+        let end = self.end_of(bytes)?;
+        let left_out = match self.is_reserved {
+            true => punch(&self.file, self.written_bytes, bytes),
+            // Others read the prefix, so the file must have it.
+            false => rustix::fs::ftruncate(&self.file, end),
+        };
+        left_out.map_err(|errno| self.failed(errno))?;
+        self.written_bytes = end;
+        self.summing.skip(bytes);
+        self.wrote();
         Ok(())
+    }
+
+    pub(crate) fn take(&mut self, part: Part<'_>) -> Result<(), StoreError> {
+        match part {
+            Part::Data(bytes) => self.write(bytes),
+            Part::Hole(bytes) => self.skip(bytes),
+        }
+    }
+
+    fn write_content(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let end = self.end_of(bytes.len() as u64)?;
+        self.file.write_all_at(bytes, self.written_bytes).map_err(|error| self.failed(error))?;
+        self.written_bytes = end;
+        Ok(())
+    }
+
+    /// Where further bytes end.
+    fn end_of(&self, bytes: u64) -> Result<u64, StoreError> {
+        match bytes <= self.size_bytes - self.written_bytes {
+            true => Ok(self.written_bytes + bytes),
+            false => Err(self.wrong_size("more were sent")),
+        }
+    }
+
+    fn failed(&self, error: impl Into<std::io::Error>) -> StoreError {
+        StoreError::io(format!("cannot store object {}", self.id), error)
     }
 
     fn wrote(&mut self) {
@@ -163,17 +200,25 @@ impl Drop for Partial {
 /// that choose places late never write a small file that is removed soon, nor trim its place.
 const RESERVED_FROM_BYTES: u64 = 64 << 10;
 
-/// Reserves `size_bytes` for `file`, if the object is large and the file system supports it.
-fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
+/// Reserves `size_bytes` for `file`, if the object is large and the file system supports it. Returns whether it has.
+fn reserve(file: &File, size_bytes: u64) -> Result<bool, Errno> {
     if size_bytes < RESERVED_FROM_BYTES {
-        return Ok(());
+        return Ok(false);
     }
-    loop {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
-            Err(Errno::INTR) => {}
-            // Some file systems cannot reserve space; then a write fails later if the disk is full.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
-            other => return other,
-        }
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes)) {
+        // Some file systems cannot reserve space; then a write fails later if the disk is full.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Gives back the reserved space of some bytes that are zeros, if the file system supports it.
+fn punch(file: &File, start: u64, bytes: u64) -> Result<(), Errno> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, start, bytes)) {
+        // Reserved space reads as zeros, too. No bytes are no hole.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(Errno::INVAL) if bytes == 0 => Ok(()),
+        other => other,
     }
 }

@@ -20,7 +20,7 @@
 //! unlink changes it.)
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +36,7 @@ use crate::checksum::Checksum;
 use crate::damaged::{self, Damaged};
 use crate::durable::WholeSyncs;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::holes::each_part;
 use crate::incoming::Incoming;
 use crate::index::{Index, IndexEntry, OBJECTS, PARTIAL, file_name, folder_name, parse_file_name};
 use crate::pieces::{Remembered, Summing};
@@ -577,19 +578,16 @@ fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
 
 /// Checksums a whole file; `None` if it does not have that size.
 pub(crate) fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<Summing>> {
-    let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(size_bytes as usize + 1)];
-    let (mut summing, mut read_bytes) = (Summing::default(), 0);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => {
-                summing.update(&buffer[..count]);
-                read_bytes += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    if file.metadata()?.len() != size_bytes {
+        return Ok(None);
     }
+    let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(size_bytes as usize)];
+    let (mut summing, mut read_bytes) = (Summing::of_size(size_bytes), 0);
+    each_part(file, 0..size_bytes, &mut buffer, &|error| error, |part| {
+        read_bytes += part.size_bytes();
+        summing.take(part);
+        Ok(())
+    })?;
     io::Seek::rewind(file)?;
     summing.end();
     Ok((read_bytes == size_bytes).then_some(summing))

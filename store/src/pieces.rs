@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use eyas_types::ObjectId;
 
 use crate::checksum::{Checksum, Hasher};
+use crate::holes::Part;
 
 /// Objects are sent and checked in pieces of this size; the last piece is the rest. A relay passes on whole pieces, so
 /// each relay in a chain adds the time of one piece.
@@ -24,9 +25,17 @@ pub(crate) struct Summing {
     whole: Option<Checksum>,
     current: Hasher,
     current_bytes: usize,
+    /// Whether only the checksum of the whole is wanted.
+    is_whole_only: bool,
 }
 
 impl Summing {
+    /// For content of known size. The checksums of its pieces are left out if there are too many to remember: a file
+    /// that is one hole may have any size.
+    pub fn of_size(size_bytes: u64) -> Self {
+        Summing { is_whole_only: size_bytes / PIECE_BYTES as u64 > MAX_REMEMBERED as u64, ..Summing::default() }
+    }
+
     /// Appends the next bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -37,6 +46,37 @@ impl Summing {
             if self.current_bytes == PIECE_BYTES {
                 self.end_piece();
             }
+        }
+    }
+
+    /// Appends zeros, without looking at them.
+    pub fn skip(&mut self, bytes: u64) {
+        let begun = bytes.min((PIECE_BYTES - self.current_bytes) as u64 % PIECE_BYTES as u64);
+        self.update_zeros(begun);
+        let pieces = (bytes - begun) / PIECE_BYTES as u64;
+        if pieces > 0 {
+            let (zeros, length) = (zero_pieces(pieces), pieces * PIECE_BYTES as u64);
+            self.whole = Some(self.whole.map_or(zeros, |whole| whole.followed_by(zeros, length as usize)));
+            if !self.is_whole_only {
+                self.pieces.extend(std::iter::repeat_n(zero_pieces(1), pieces as usize));
+            }
+        }
+        self.update_zeros((bytes - begun) % PIECE_BYTES as u64);
+    }
+
+    fn update_zeros(&mut self, mut bytes: u64) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        while bytes > 0 {
+            let now = bytes.min(ZEROS.len() as u64);
+            self.update(&ZEROS[..now as usize]);
+            bytes -= now;
+        }
+    }
+
+    pub fn take(&mut self, part: Part<'_>) {
+        match part {
+            Part::Data(bytes) => self.update(bytes),
+            Part::Hole(bytes) => self.skip(bytes),
         }
     }
 
@@ -79,7 +119,27 @@ impl Summing {
             Some(whole) if piece_bytes == PIECE_BYTES => followed_by_piece(whole, checksum),
             Some(whole) => whole.followed_by(checksum, piece_bytes),
         });
-        self.pieces.push(checksum);
+        if !self.is_whole_only {
+            self.pieces.push(checksum);
+        }
+    }
+}
+
+/// The checksum of this number of pieces, at least one, that are all zeros. Takes a step for each bit of the number.
+fn zero_pieces(mut count: u64) -> Checksum {
+    static ONE: OnceLock<Checksum> = OnceLock::new();
+    let (mut doubled, mut bytes) = (*ONE.get_or_init(|| Checksum::of(&vec![0; PIECE_BYTES])), PIECE_BYTES);
+    let mut sum: Option<Checksum> = None;
+    loop {
+        if count & 1 == 1 {
+            sum = Some(sum.map_or(doubled, |sum| sum.followed_by(doubled, bytes)));
+        }
+        count >>= 1;
+        if count == 0 {
+            return sum.expect("one of its bits is set");
+        }
+        doubled = doubled.followed_by(doubled, bytes);
+        bytes *= 2;
     }
 }
 
@@ -150,5 +210,28 @@ mod tests {
         content.chunks(PIECE_BYTES).zip(&sums).for_each(|(piece, sum)| summing.add(*sum, piece.len()));
         assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
         assert_eq!(Summing::default().whole(), Checksum::of(b""));
+    }
+
+    #[test]
+    fn skipped_bytes_count_as_zeros() {
+        let zeros = vec![0; 5 * PIECE_BYTES + 7];
+        for (before, skipped) in [(0, 5 * PIECE_BYTES), (0, 10), (9, 3 * PIECE_BYTES + 1), (9, 3), (PIECE_BYTES, 0)] {
+            let [mut skips, mut reads] = [Summing::default(), Summing::default()];
+            for summing in [&mut skips, &mut reads] {
+                summing.update(&vec![1; before]);
+            }
+            skips.skip(skipped as u64);
+            reads.update(&zeros[..skipped]);
+            for summing in [&mut skips, &mut reads] {
+                summing.update(b"end");
+                summing.end();
+            }
+            assert_eq!((skips.pieces(), skips.whole()), (reads.pieces(), reads.whole()), "{before} {skipped}");
+        }
+        // The largest size that a file can have.
+        let mut endless = Summing::of_size(i64::MAX as u64);
+        endless.skip(i64::MAX as u64);
+        assert_eq!(endless.pieces(), []);
+        assert_ne!(endless.whole(), Checksum(0));
     }
 }

@@ -1,7 +1,6 @@
 //! Staging: an object of the store appears under a path in a task's folder, if possible without copying.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +11,7 @@ use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+use crate::holes::copy_range;
 use crate::index::{IndexEntry, file_name};
 use crate::objects::{ObjectStore, OpenObject, mode, not_here};
 
@@ -60,11 +60,10 @@ impl ObjectStore {
     /// # Errors
     /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
     pub fn stage_part(&self, id: ObjectId, dest: &Path, bytes: Range<u64>) -> Result<(), StoreError> {
-        let OpenObject { mut file, size_bytes, .. } = self.open_object(id)?;
-        let mut copy = || -> std::io::Result<()> {
-            file.seek(SeekFrom::Start(bytes.start))?;
-            let expected = bytes.end.min(size_bytes).saturating_sub(bytes.start);
-            if std::io::copy(&mut (&file).take(expected), &mut create(dest, false)?)? != expected {
+        let OpenObject { file, size_bytes, .. } = self.open_object(id)?;
+        let bytes = bytes.start..bytes.end.min(size_bytes).max(bytes.start);
+        let copy = || -> std::io::Result<()> {
+            if copy_range(&file, bytes.clone(), &create(dest, false)?)? != bytes.end - bytes.start {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             Ok(())
@@ -83,7 +82,7 @@ impl ObjectStore {
         name: &str,
         dest: &Path,
     ) -> Result<StagedBy, StoreError> {
-        let object = self.open_object(id)?.file;
+        let OpenObject { file: object, size_bytes, .. } = self.open_object(id)?;
         if let Ok(copy) = create(dest, entry.executable) {
             if rustix::fs::ioctl_ficlone(&copy, object.as_fd()).is_ok() {
                 return Ok(StagedBy::Reflink);
@@ -95,8 +94,8 @@ impl ObjectStore {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(errno) => return Err(failed(id, dest, errno)),
         }
-        let mut copy = create(dest, entry.executable).map_err(|error| failed(id, dest, error))?;
-        std::io::copy(&mut &object, &mut copy).map_err(|error| {
+        let staged = create(dest, entry.executable).map_err(|error| failed(id, dest, error))?;
+        copy_range(&object, 0..size_bytes, &staged).map_err(|error| {
             // An incomplete file must not look like an input. If it cannot be removed, the error below says enough.
             let _ = std::fs::remove_file(dest);
             failed(id, dest, error)

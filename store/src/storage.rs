@@ -7,10 +7,12 @@ mod cluster;
 mod file;
 mod remote;
 mod sink;
+mod stream;
 
 pub use cluster::{ClusterFile, ClusterFiles, FileParts, FoundFile, StoredContent};
+pub(crate) use file::output_mode;
 pub use file::remove_copies;
-pub(crate) use file::{is_stream, output_mode};
+pub(crate) use stream::is_stream;
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -230,7 +232,7 @@ impl Storage {
                 let content = cluster::store(self.files(&spot.url)?.as_ref(), name, file).await?;
                 Ok(Copied(CopiedAt::Cluster { content, url: spot.url.clone() }))
             }
-            (_, Some(path)) if file::is_stream(path) => {
+            (_, Some(path)) if stream::is_stream(path) => {
                 Ok(Copied(CopiedAt::Stream { file: file.to_path_buf(), path: path.clone(), url: spot.url.clone() }))
             }
             (_, Some(path)) => {
@@ -289,7 +291,7 @@ impl Storage {
             At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
             At::Stream { file, path, url } => {
                 // On this thread: it waits for the reader of a pipe.
-                let write = || file::write_to_stream(&file, &path, &url, &may_appear);
+                let write = || stream::write(&file, &path, &url, &may_appear);
                 match Handle::current().runtime_flavor() {
                     RuntimeFlavor::MultiThread => tokio::task::block_in_place(write),
                     _ => write(),

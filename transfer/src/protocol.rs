@@ -19,6 +19,7 @@
 //! ```text
 //! piece    kind u32 | length u32 | had u64, then
 //!          content: `length` bytes | their checksum u64
+//!          hole:    nothing; the next `length` bytes are zeros, and a hole in the server's file
 //!          wait:    nothing; the server is alive and has no more bytes yet
 //!          end:     checksum of the whole object u64
 //! ```
@@ -55,7 +56,7 @@ const PUSH_BIT: u64 = 1 << 62;
 
 const CONTENT_BYTES: usize = 32;
 const MAGIC: &[u8; 4] = b"eyas";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 pub(crate) type MessageBytes = [u8; MESSAGE_BYTES];
 pub(crate) type Nonce = [u8; 24];
@@ -226,13 +227,14 @@ pub(crate) enum PieceKind {
     Content = 1,
     Wait = 2,
     End = 3,
+    Hole = 4,
 }
 
 /// The header of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceHeader {
     pub kind: PieceKind,
-    /// Bytes of content.
+    /// Bytes of content, or of the hole.
     pub length: u32,
     /// Bytes of the object that the server has.
     pub had_bytes: u64,
@@ -251,10 +253,13 @@ impl PieceHeader {
     pub fn from_bytes(bytes: &[u8; PIECE_HEADER_BYTES]) -> Option<Self> {
         let kind_and_length = u64_at(bytes, 0);
         let (kind, length) = (kind_and_length as u32, (kind_and_length >> 32) as u32);
-        let kinds = [PieceKind::Content, PieceKind::Wait, PieceKind::End];
+        let kinds = [PieceKind::Content, PieceKind::Wait, PieceKind::End, PieceKind::Hole];
         let kind = kinds.into_iter().find(|known| *known as u32 == kind)?;
-        let is_content = kind == PieceKind::Content;
-        let fits = (1..=PIECE_BYTES as u32).contains(&length) == is_content && (is_content || length == 0);
+        let fits = match kind {
+            PieceKind::Content => (1..=PIECE_BYTES as u32).contains(&length),
+            PieceKind::Hole => length > 0,
+            PieceKind::Wait | PieceKind::End => length == 0,
+        };
         fits.then_some(PieceHeader { kind, length, had_bytes: u64_at(bytes, 8) })
     }
 }
@@ -348,14 +353,18 @@ mod tests {
     #[test]
     fn only_headers_of_pieces_that_fit_are_read() {
         let header = |kind, length| PieceHeader { kind, length, had_bytes: 7 };
-        for good in
-            [header(PieceKind::Content, PIECE_BYTES as u32), header(PieceKind::Wait, 0), header(PieceKind::End, 0)]
-        {
+        for good in [
+            header(PieceKind::Content, PIECE_BYTES as u32),
+            header(PieceKind::Hole, u32::MAX),
+            header(PieceKind::Wait, 0),
+            header(PieceKind::End, 0),
+        ] {
             assert_eq!(PieceHeader::from_bytes(&good.to_bytes()), Some(good));
         }
         for bad in [
             header(PieceKind::Content, 0),
             header(PieceKind::Content, PIECE_BYTES as u32 + 1),
+            header(PieceKind::Hole, 0),
             header(PieceKind::End, 1),
         ] {
             assert_eq!(PieceHeader::from_bytes(&bad.to_bytes()), None, "{bad:?}");

@@ -77,11 +77,21 @@ pub(crate) fn receive_range(
     let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
     let stall = inner.limits.stall_timeout;
     let mut pieces = Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?;
-    while let Some((content, _)) = pieces.next(&mut buffer)? {
-        range.extend_from_slice(content);
+    while let Some(piece) = pieces.next(&mut buffer)? {
+        match piece {
+            Piece::Content(content, _) => range.extend_from_slice(content),
+            Piece::Hole(bytes) => range.resize(range.len() + bytes as usize, 0),
+        }
     }
     pieces.checksum()?;
     Ok(range)
+}
+
+/// A part of an object.
+enum Piece<'b> {
+    Content(&'b [u8], Checksum),
+    /// This number of zeros.
+    Hole(u64),
 }
 
 /// The pieces that follow a reply or a push.
@@ -121,7 +131,14 @@ impl<'a> Pieces<'a> {
 
     /// Receives the rest of an object.
     pub fn receive(&mut self, into: &mut Incoming, buffer: &mut [u8]) -> Result<(), TransferFailure> {
-        while let Some((content, checksum)) = self.next(buffer)? {
+        while let Some(piece) = self.next(buffer)? {
+            let (content, checksum) = match piece {
+                Piece::Content(content, checksum) => (content, checksum),
+                Piece::Hole(bytes) => {
+                    into.skip(bytes)?;
+                    continue;
+                }
+            };
             let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
                 && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
             if is_piece {
@@ -139,8 +156,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The next piece and its checksum; `None` after the last.
-    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<(&'b [u8], Checksum)>, TransferFailure> {
+    /// The next piece; `None` after the last.
+    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<Piece<'b>>, TransferFailure> {
         while self.left > 0 {
             let header = self.header()?;
             match header.kind {
@@ -154,16 +171,24 @@ impl<'a> Pieces<'a> {
                     if sum.0.to_le_bytes() != *checksum {
                         return Err(TransferFailure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data"));
                     }
-                    self.left -= length as u64;
-                    self.moved = Instant::now();
-                    self.compare(header.had_bytes)?;
-                    return Ok(Some((content, sum)));
+                    self.advance(length as u64, header.had_bytes)?;
+                    return Ok(Some(Piece::Content(content, sum)));
+                }
+                PieceKind::Hole if u64::from(header.length) <= self.left => {
+                    self.advance(header.length.into(), header.had_bytes)?;
+                    return Ok(Some(Piece::Hole(header.length.into())));
                 }
                 PieceKind::Wait => self.wait()?,
-                PieceKind::Content | PieceKind::End => return Err(self.nonsense()),
+                PieceKind::Content | PieceKind::Hole | PieceKind::End => return Err(self.nonsense()),
             }
         }
         Ok(None)
+    }
+
+    fn advance(&mut self, bytes: u64, had_bytes: u64) -> Result<(), TransferFailure> {
+        self.left -= bytes;
+        self.moved = Instant::now();
+        self.compare(had_bytes)
     }
 
     /// The checksum of the whole object, which follows the last piece.
@@ -174,7 +199,7 @@ impl<'a> Pieces<'a> {
         loop {
             match self.header()?.kind {
                 PieceKind::Wait => self.wait()?,
-                PieceKind::Content => return Err(self.nonsense()),
+                PieceKind::Content | PieceKind::Hole => return Err(self.nonsense()),
                 PieceKind::End => {
                     let mut checksum = [0; CHECKSUM_BYTES];
                     self.read(&mut checksum)?;

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use eyas_session::{DataKeys, Door, Guest};
 use eyas_store::{
-    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Seal, StoreErrorKind,
+    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Seal, Segment,
+    Segments, StoreErrorKind,
 };
 use rustix::net::Shutdown;
 
@@ -43,6 +44,9 @@ const BACKLOG: i32 = 1024;
 
 /// Stack size of a connection's thread. It needs little; pieces are on the heap.
 const STACK_BYTES: usize = 256 << 10;
+
+/// Maximum size of a hole in one message; a larger one takes several. A multiple of a piece.
+const MAX_HOLE_BYTES: u64 = 1 << 30;
 
 /// Serves a store to peers until it is dropped.
 pub struct PeerServer {
@@ -272,12 +276,8 @@ fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: Transf
     // The reply and the first bytes of content share a packet.
     let then = if end > request.offset { AfterSend::More } else { AfterSend::Nothing };
     link.send(&session.reply(here), then)?;
-    let mut pieces = Pieces { shared, link };
-    let mut at = request.offset;
-    while at < end {
-        let known = |place: usize| object.pieces.as_ref().and_then(|pieces| pieces.get(place).copied());
-        at += pieces.send(&object.file, at..end, size_bytes, size_bytes, known)?;
-    }
+    let known = |place: usize| object.pieces.as_ref().and_then(|pieces| pieces.get(place).copied());
+    Pieces { shared, link }.send(&object.file, request.offset..end, size_bytes, size_bytes, known)?;
     shared.served_count.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -305,7 +305,8 @@ fn relay(
         match ended {
             _ if at < end && written_bytes > at => {
                 let range = at..end.min(written_bytes);
-                at += pieces.send(&arriving.file, range, size_bytes, written_bytes, |place| arriving.piece(place))?;
+                at = range.end;
+                pieces.send(&arriving.file, range, size_bytes, written_bytes, |place| arriving.piece(place))?;
             }
             Some(ArrivalEnd::Whole(checksum)) => {
                 pieces.end(checksum)?;
@@ -336,8 +337,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Sends the part of `range` that is within one piece of an object. Returns its number of bytes. If the checksum
-    /// of the piece is not `known`, or only a part of it is wanted, the checksum is computed.
+    /// Sends a range of an object. Pieces in a hole of the file are not sent: the peer leaves them out, too.
     fn send(
         &mut self,
         file: &File,
@@ -345,10 +345,50 @@ impl Pieces<'_> {
         size_bytes: u64,
         had_bytes: u64,
         known: impl Fn(usize) -> Option<Checksum>,
-    ) -> io::Result<u64> {
-        if self.shared.is_stopping() {
-            return Err(io::ErrorKind::ConnectionAborted.into());
+    ) -> io::Result<()> {
+        let pieces_of = |segment| match segment {
+            Segment::Data(_) => None,
+            Segment::Hole(hole) => {
+                let end = if hole.end == size_bytes { hole.end } else { hole.end - hole.end % PIECE_BYTES as u64 };
+                Some(hole.start.next_multiple_of(PIECE_BYTES as u64)..end).filter(|pieces| !pieces.is_empty())
+            }
+        };
+        let holes = Segments::of(file, range.clone()).filter_map(pieces_of);
+        let mut at = range.start;
+        for hole in holes.chain([range.end..range.end]) {
+            while at < hole.start {
+                at += self.send_piece(file, at..range.end, size_bytes, had_bytes, &known)?;
+            }
+            while at < hole.end {
+                let length = MAX_HOLE_BYTES.min(hole.end - at);
+                at += length;
+                self.go_on()?;
+                let header = PieceHeader { kind: PieceKind::Hole, length: length as u32, had_bytes };
+                let then = if at < range.end { AfterSend::More } else { AfterSend::Nothing };
+                self.link.send(&header.to_bytes(), then)?;
+            }
         }
+        Ok(())
+    }
+
+    fn go_on(&self) -> io::Result<()> {
+        match self.shared.is_stopping() {
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends the part of `range` that is within one piece of an object. Returns its number of bytes. If the checksum
+    /// of the piece is not `known`, or only a part of it is wanted, the checksum is computed.
+    fn send_piece(
+        &mut self,
+        file: &File,
+        range: Range<u64>,
+        size_bytes: u64,
+        had_bytes: u64,
+        known: impl Fn(usize) -> Option<Checksum>,
+    ) -> io::Result<u64> {
+        self.go_on()?;
         let place = range.start / PIECE_BYTES as u64;
         let piece = place * PIECE_BYTES as u64..((place + 1) * PIECE_BYTES as u64).min(size_bytes);
         let part = range.start..range.end.min(piece.end);
@@ -372,9 +412,7 @@ impl Pieces<'_> {
     }
 
     fn wait(&mut self, had_bytes: u64) -> io::Result<()> {
-        if self.shared.is_stopping() {
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
+        self.go_on()?;
         let header = PieceHeader { kind: PieceKind::Wait, length: 0, had_bytes };
         self.link.send(&header.to_bytes(), AfterSend::Nothing)
     }

@@ -3,24 +3,22 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
 
 use eyas_types::{Extent, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, StatFs, StatVfs, Timespec, fstatfs, fstatvfs, statfs, statvfs};
-use rustix::io::Errno;
+use rustix::fs::{OFlags, StatFs, StatVfs, fstatfs, fstatvfs, statfs, statvfs};
 
 use super::CHUNK_BYTES;
 use super::sink::Sink;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
+use crate::holes::{Part, Segment, Segments, copy_range, each_part, is_sparse, without_zeros};
 use crate::order::{ReadTurn, TURN_BYTES, TurnRequest};
 
 /// Bytes read at a time. A relay can pass a range on when all of it has been read.
@@ -65,23 +63,41 @@ pub(super) fn read(
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = check(&file, spec)?;
-    while into.written_bytes() < spec.size_bytes() {
-        let start = into.written_bytes();
-        let size_bytes = TURN_BYTES.min(spec.size_bytes() - start);
-        let turn = turn(TurnRequest {
-            location: StorageLocation::Device(metadata.dev()),
-            file: StorageFileId(metadata.ino()),
-            extent: Extent { offset: start, size_bytes },
-        });
-        // Without turns, the rest of the file is read at once.
-        let end = if turn.is_some() { start + size_bytes } else { spec.size_bytes() };
-        read_in_order(&file, start..end, |bytes| {
-            let bytes = bytes.map_err(failed)?;
-            limits.read_blocking(bytes.len() as u64);
-            into.write(&bytes)
-        })?;
-        if into.written_bytes() < end {
-            break;
+    let is_sparse = is_sparse(&file, &metadata);
+    // A shorter hole saves no answer of the storage.
+    let segments = Segments::of(&file, into.written_bytes()..spec.size_bytes());
+    'file: for segment in segments.with_holes_from((CONCURRENT_RANGES * RANGE_BYTES) as u64) {
+        let data = match segment {
+            Segment::Data(data) => data,
+            Segment::Hole(hole) => {
+                into.skip(hole.end - hole.start)?;
+                continue;
+            }
+        };
+        while into.written_bytes() < data.end {
+            let start = into.written_bytes();
+            let size_bytes = TURN_BYTES.min(data.end - start);
+            let turn = turn(TurnRequest {
+                location: StorageLocation::Device(metadata.dev()),
+                file: StorageFileId(metadata.ino()),
+                extent: Extent { offset: start, size_bytes },
+            });
+            // Without turns, the rest of the file is read at once.
+            let end = if turn.is_some() { start + size_bytes } else { data.end };
+            read_in_order(&file, start..end, |bytes| {
+                let bytes = bytes.map_err(failed)?;
+                limits.read_blocking(bytes.len() as u64);
+                match is_sparse {
+                    false => into.write(&bytes),
+                    true => without_zeros(&bytes).try_for_each(|part| match part {
+                        Part::Data(bytes) => into.write(bytes),
+                        Part::Hole(bytes) => into.skip(bytes),
+                    }),
+                }
+            })?;
+            if into.written_bytes() < end {
+                break 'file;
+            }
         }
     }
     check(&file, spec)?;
@@ -152,66 +168,6 @@ pub(crate) fn output_mode(written: u32, path: &Path) -> u32 {
     }
 }
 
-/// Whether `path` leads to a device or a pipe. Such a file is written to, and not replaced.
-pub(crate) fn is_stream(path: &Path) -> bool {
-    let kind = fs::metadata(path).map(|there| there.file_type());
-    kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device() || kind.is_fifo())
-}
-
-/// Time between two looks whether an output that waits for the reader of its pipe is still wanted.
-const READER_CHECK_MS: i64 = 100;
-
-/// Writes an output into a device or a pipe. Waits for the reader of the pipe as long as the output `is_wanted`.
-pub(super) fn write_to_stream(
-    from: &Path,
-    path: &Path,
-    url: &Name,
-    is_wanted: &(dyn Fn() -> bool + Sync),
-) -> Result<ObjectSpec, StorageError> {
-    let failed = |error: io::Error| StorageError::file("write", url, &error);
-    let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
-    let pause = || match is_wanted() {
-        true => Ok(()),
-        false => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
-    };
-    let mut source = File::open(from).map_err(unreadable)?;
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
-    let mut stream = loop {
-        pause()?;
-        match File::options().write(true).custom_flags(flags).open(path) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
-                std::thread::sleep(Duration::from_millis(READER_CHECK_MS as u64));
-            }
-            opened => break opened.map_err(failed)?,
-        }
-    };
-    let (mut buffer, mut size_bytes) = (vec![0; CHUNK_BYTES], 0);
-    loop {
-        let count = source.read(&mut buffer).map_err(unreadable)?;
-        if count == 0 {
-            break;
-        }
-        size_bytes += count as u64;
-        let mut rest = &buffer[..count];
-        while !rest.is_empty() {
-            match stream.write(rest) {
-                Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    pause()?;
-                    let timeout = Timespec { tv_sec: 0, tv_nsec: READER_CHECK_MS * 1_000_000 };
-                    // After an error, the next write says what is wrong.
-                    let _ = poll(&mut [PollFd::new(&stream, PollFlags::OUT)], Some(&timeout));
-                }
-                Err(error) => return Err(failed(error)),
-            }
-        }
-    }
-    // What was written cannot be read again, so it has no version.
-    let version = Version::Modified { mtime_ns: 0, size_bytes };
-    Ok(ObjectSpec { source: url.clone(), version, executable: false })
-}
-
 /// The real location of `path`: symbolic links in its folder are resolved, and missing folders are created. An
 /// existing file or link at `path` itself will be replaced and not followed, so the last component is not resolved.
 /// `folders` caches resolved folders.
@@ -277,15 +233,20 @@ pub(super) fn copy(
     let mode = output_mode(metadata.mode(), path);
     let (temporary, mut file) = Temporary::create(folder, mode, mark).map_err(failed)?;
     if limits.storage.is_limited() || limits.link_out.is_limited() {
-        let mut buffer = vec![0; CHUNK_BYTES];
-        loop {
-            let count = source.read(&mut buffer).map_err(unreadable)?;
-            if count == 0 {
-                break;
+        let (mut buffer, mut written_bytes) = (vec![0; CHUNK_BYTES], 0);
+        each_part(&source, 0..metadata.len(), &mut buffer, &unreadable, |part| {
+            written_bytes += part.size_bytes();
+            match part {
+                Part::Data(bytes) => {
+                    limits.write_blocking(bytes.len() as u64);
+                    file.write_all_at(bytes, written_bytes - bytes.len() as u64)
+                }
+                Part::Hole(_) => file.set_len(written_bytes),
             }
-            limits.write_blocking(count as u64);
-            file.write_all(&buffer[..count]).map_err(failed)?;
-        }
+            .map_err(failed)
+        })?;
+    } else if is_sparse(&source, &metadata) {
+        copy_range(&source, 0..metadata.len(), &file).map_err(failed)?;
     } else {
         // Copies within the kernel or shares blocks, if the file systems support it.
         io::copy(&mut source, &mut file).map_err(failed)?;
@@ -477,6 +438,8 @@ impl Drop for Temporary {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::checksum::Checksum;
 
@@ -501,6 +464,11 @@ mod tests {
             if let Some(meddle) = self.meddle.take() {
                 meddle();
             }
+            Ok(())
+        }
+
+        fn skip(&mut self, bytes: u64) -> Result<(), StorageError> {
+            self.written_bytes += bytes;
             Ok(())
         }
 

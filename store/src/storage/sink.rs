@@ -12,6 +12,8 @@ pub(super) trait Sink {
     /// Number of bytes received so far.
     fn written_bytes(&self) -> u64;
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError>;
+    /// Receives zeros that need no space.
+    fn skip(&mut self, bytes: u64) -> Result<(), StorageError>;
     fn finish(self) -> Result<Checksum, StorageError>;
 }
 
@@ -26,6 +28,10 @@ impl Sink for Incoming {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         Ok(Incoming::write(self, bytes)?)
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), StorageError> {
+        Ok(Incoming::skip(self, bytes)?)
     }
 
     fn finish(self) -> Result<Checksum, StorageError> {
