@@ -1,5 +1,7 @@
 //! A real Grid Engine with nodes of two slots each.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::harness::{BatchBed, Testbed, is_tested};
@@ -34,6 +36,11 @@ impl BatchBed for OnGridEngine {
 impl OnGridEngine {
     /// `None` where no Grid Engine is to be tested.
     fn start(nodes: &str) -> Option<Self> {
+        OnGridEngine::start_with(nodes, |_| Vec::new())
+    }
+
+    /// With variables of the dispatcher.
+    fn start_with(nodes: &str, variables: fn(&Home) -> Vec<(&'static str, String)>) -> Option<Self> {
         if !is_tested("a real Grid Engine") {
             return None;
         }
@@ -42,7 +49,7 @@ impl OnGridEngine {
         let mut up = Testbed::program(script);
         let bed = Testbed::start(script, home.path("sge"), up.args(["up", "-n", nodes, "-c", "2"]));
         let engine = OnGridEngine { bed, home };
-        engine.start_dispatcher(&["--interface", "bridge"], &[]);
+        engine.start_dispatcher(&["--interface", "bridge"], &variables(&engine.home));
         Some(engine)
     }
 
@@ -125,4 +132,35 @@ fn tasks_of_nodes_that_are_taken_away_run_again() {
     engine.run(&["job", "wait", "1"]).exits(0);
     engine.wait_until("the nodes are given back", || engine.is_queue_empty());
     engine.wait_until_given_back();
+}
+
+/// A `qsub` that submits, and then prints a message of the day in place of the job's number. It notes the submission.
+const QSUB: &str = r#"#!/bin/sh
+case "$*" in
+*-terse*) /usr/bin/qsub "$@" >>"$0.submitted" && echo "Welcome to the cluster";;
+*) exec /usr/bin/qsub "$@";;
+esac
+"#;
+
+/// Variables with which the dispatcher finds [`QSUB`].
+fn with_welcome(home: &Home) -> Vec<(&'static str, String)> {
+    let folder = home.work().join("bin");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("qsub"), QSUB).unwrap();
+    fs::set_permissions(folder.join("qsub"), fs::Permissions::from_mode(0o755)).unwrap();
+    vec![("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()))]
+}
+
+#[test]
+fn a_request_whose_number_is_not_known_is_found_by_its_name() {
+    let Some(engine) = OnGridEngine::start_with("2", with_welcome) else { return };
+    engine.add_pool(&["--max-nodes", "1", "--cpus", "2"]);
+    engine.run(&["run", "--array", "1-4", "--", "echo", "{}"]).exits(0).says(&["4 of 4 tasks succeeded"]);
+    let pool = engine.pool();
+    let submitted = fs::read_to_string(engine.home.work().join("bin/qsub.submitted")).unwrap();
+    assert!(pool["failures"] == 0 && pool["requests"].as_array().unwrap().len() == 1, "{pool:#}");
+    assert_eq!(pool["requests"][0]["job"], submitted.trim(), "one submission, and the number that was not told");
+    // The job that was found is also the one that is given back.
+    engine.run(&["pool", "remove", "batch", "--force"]).exits(0);
+    engine.wait_until("no job is left", || engine.is_queue_empty());
 }
