@@ -2,14 +2,17 @@
 //! now, because its disk is full, the task waits, and all executors are asked again, a bounded number of times.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use eyas_types::TaskId;
 use thiserror::Error;
 
-/// A task that was refused for now is offered again after this time, microseconds.
-const ROOM_RETRY_EVERY_US: u64 = 5_000_000;
+/// A task that was refused for now is first offered again after this time, microseconds. What other tasks need is often
+/// free a moment later. Each further time is twice as long.
+const FIRST_ROOM_PAUSE_US: u64 = 100_000;
+/// Longest time after which such a task is offered again, microseconds.
+const LONGEST_ROOM_PAUSE_US: u64 = 5_000_000;
 /// A task fails after all have refused it for now this many times.
 const MAX_ROOM_RETRIES: u32 = 60;
 
@@ -28,7 +31,7 @@ pub(crate) enum GivenUp {
 pub(crate) struct Refusals {
     tasks: BTreeMap<TaskId, Refused>,
     /// Waiting tasks by the end of their wait. Some have ended since.
-    waiting: VecDeque<(u64, TaskId)>,
+    waiting: BTreeSet<(u64, TaskId)>,
 }
 
 #[derive(Debug, Default)]
@@ -64,15 +67,16 @@ impl Refusals {
         if entry.rounds == MAX_ROOM_RETRIES {
             return Err(GivenUp::NoRoom(entry.reason.clone()));
         }
-        let until = now_us + ROOM_RETRY_EVERY_US;
+        let until = now_us + (FIRST_ROOM_PAUSE_US << entry.rounds.min(16)).min(LONGEST_ROOM_PAUSE_US);
         (entry.rounds, entry.for_now, entry.waits_until) = (entry.rounds + 1, false, Some(until));
-        self.waiting.push_back((until, task));
+        self.waiting.insert((until, task));
         Ok(())
     }
 
     /// A task that has waited long enough at `now_us` and is to be offered again, if there is one.
     pub fn next_due(&mut self, now_us: u64) -> Option<TaskId> {
-        while let Some((until, task)) = self.waiting.pop_front_if(|(until, _)| *until <= now_us) {
+        while let Some((until, task)) = self.waiting.first().copied().filter(|(until, _)| *until <= now_us) {
+            self.waiting.pop_first();
             if let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.waits_until == Some(until)) {
                 entry.waits_until = None;
                 return Some(task);
@@ -83,7 +87,7 @@ impl Refusals {
 
     /// When the next task may be due.
     pub fn next_timeout(&self) -> Option<u64> {
-        self.waiting.front().map(|(until, _)| *until)
+        self.waiting.first().map(|(until, _)| *until)
     }
 
     /// Why the task waits to be offered again, if it does.
@@ -124,13 +128,33 @@ mod tests {
             assert_eq!(refusals.by_all(TASK, now), Ok(()));
             assert_eq!(refusals.why_waiting(TASK), Some("its disk is full"));
             assert_eq!(refusals.next_due(now), None);
-            now += ROOM_RETRY_EVERY_US;
+            now += LONGEST_ROOM_PAUSE_US;
             assert_eq!((refusals.next_due(now), refusals.next_due(now)), (Some(TASK), None));
             assert_eq!(refusals.why_waiting(TASK), None);
         }
         refusals.refused(TASK, "its disk is full", true);
         let why = refusals.by_all(TASK, now).unwrap_err().to_string();
         assert!(why.contains("its disk is full") && why.contains("60 tries"), "{why}");
+    }
+
+    #[test]
+    fn a_task_is_first_offered_again_soon() {
+        let other = TaskId { index: 1, ..TASK };
+        let (mut refusals, mut now) = (Refusals::default(), 0);
+        for pause_us in [100_000, 200_000, 400_000, 800_000, 1_600_000, 3_200_000, 5_000_000, 5_000_000] {
+            refusals.refused(TASK, "full", true);
+            assert_eq!(refusals.by_all(TASK, now), Ok(()));
+            assert_eq!(refusals.next_timeout(), Some(now + pause_us));
+            now += pause_us;
+            assert_eq!(refusals.next_due(now), Some(TASK));
+        }
+        // One that was refused later may be offered earlier.
+        for task in [TASK, other] {
+            refusals.refused(task, "full", true);
+            assert_eq!(refusals.by_all(task, now), Ok(()));
+        }
+        let due = [now + 100_000, now + 5_000_000].map(|now| refusals.next_due(now));
+        assert_eq!((due, refusals.next_timeout()), ([Some(other), Some(TASK)], None));
     }
 
     #[test]
@@ -141,6 +165,6 @@ mod tests {
         refusals.forget(TASK);
         // It runs anew, and is refused again.
         refusals.refused(TASK, "full", true);
-        assert_eq!(refusals.next_due(now + ROOM_RETRY_EVERY_US), None);
+        assert_eq!(refusals.next_due(now + LONGEST_ROOM_PAUSE_US), None);
     }
 }
