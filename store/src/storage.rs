@@ -10,8 +10,7 @@ mod sink;
 mod stream;
 
 pub use cluster::{ClusterFile, ClusterFiles, FileParts, FoundFile, StoredContent};
-pub(crate) use file::output_mode;
-pub use file::remove_copies;
+pub use file::{output_mode, remove_copies};
 pub(crate) use stream::is_stream;
 
 use std::collections::HashMap;

@@ -16,6 +16,7 @@ use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::FilesUsageView;
 use eyas_client::{Client, cluster_files};
 use eyas_session::Access;
+use eyas_store::output_mode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
@@ -305,8 +306,9 @@ impl DfsSession {
             _ => {}
         }
         let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The process's umask takes its bits away.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        // The process's umask takes its bits away. The owner may read what is fetched, whatever the mode says.
+        let mode = output_mode(file.record.attributes.mode.into(), place) | 0o400;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         let mut builder = tempfile::Builder::new();
         let landing = builder.prefix(".eyas-").suffix(".tmp").permissions(mode).tempfile_in(folder);
         let mut landing = landing.map_err(cannot)?;

@@ -1,5 +1,7 @@
 //! Files of the cluster: stored files survive the loss of processes, and errors are reported.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -91,6 +93,19 @@ fn what_cannot_be_is_said() {
     cluster.run(&["dfs", "put", "a.txt", "/ünï côde"]).exits(0);
     cluster.run(&["dfs", "put", "no such file", "/b"]).exits(1).says(&["no such file"]);
     cluster.run(&["dfs", "get", "/a", "a.txt"]).exits(1).says(&["--force"]);
+    // A copy is open to no more users than the file, or the file that it replaces.
+    let copy = cluster.work().join("copy");
+    for (of_file, of_place, expected) in [(0o600, None, 0o600), (0o750, None, 0o750), (0o644, Some(0o600), 0o600)] {
+        let _ = fs::remove_file(&copy);
+        if let Some(mode) = of_place {
+            cluster.write("copy", "");
+            fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        cluster.run(&["dfs", "chmod", &format!("{of_file:o}"), "/a"]).exits(0);
+        cluster.run(&["dfs", "get", "/a", "copy", "--force"]).exits(0);
+        let mode = fs::metadata(&copy).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, expected, "{of_file:o} over {of_place:?}");
+    }
     // A pipe stays a pipe.
     let pipe = cluster.work().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

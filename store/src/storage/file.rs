@@ -159,7 +159,7 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
 /// The mode of a file that takes the place `path`, before the umask: that of the written file, without bits for other
 /// users that a file at the place denies them. A copy of an input has the input's mode, which nobody may write; its
 /// owner may.
-pub(crate) fn output_mode(written: u32, path: &Path) -> u32 {
+pub fn output_mode(written: u32, path: &Path) -> u32 {
     let mode = written & 0o777;
     let mode = if mode & 0o222 == 0 && mode & 0o444 == 0o444 { mode | 0o200 } else { mode };
     match fs::symlink_metadata(path) {
