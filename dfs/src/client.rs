@@ -28,6 +28,7 @@ mod replicas;
 mod retained;
 mod rewrite;
 mod runs;
+mod source;
 mod verify;
 mod write;
 
@@ -63,12 +64,13 @@ pub use open_file::OpenFile;
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;
 use quota::KnownQuotas;
-pub use read::Reading;
+pub use read::{FilePart, Reading};
 pub use recover::Recovery;
 pub use rename::RenameOptions;
 pub use retained::RetainedFile;
 pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use runs::RunAttendance;
+pub use source::{ContentSource, SparseFile};
 pub use verify::{LostChunk, Verified};
 pub use write::{MAX_CHUNK_BYTES, SMALL_CHUNK_BYTES, WriteOptions};
 

@@ -26,9 +26,10 @@ mod storage;
 pub use change_log::DEFAULT_AUDIT_BYTES;
 pub use client::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use client::{
-    Changes, ChunkContent, CopyOptions, Creation, DfsClient, File, FileWriter, FilesError, FilesErrorKind, FolderPage,
-    FolderUsage, Gathering, HiddenFile, LostChunk, MAX_CHUNK_BYTES, NearNode, OpenChunk, OpenFile, Reading, Recovery,
-    RenameOptions, RetainedFile, RunAttendance, SMALL_CHUNK_BYTES, Verified, WriteOptions, own_as,
+    Changes, ChunkContent, ContentSource, CopyOptions, Creation, DfsClient, File, FilePart, FileWriter, FilesError,
+    FilesErrorKind, FolderPage, FolderUsage, Gathering, HiddenFile, LostChunk, MAX_CHUNK_BYTES, NearNode, OpenChunk,
+    OpenFile, Reading, Recovery, RenameOptions, RetainedFile, RunAttendance, SMALL_CHUNK_BYTES, SparseFile, Verified,
+    WriteOptions, own_as,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;

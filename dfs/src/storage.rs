@@ -10,7 +10,7 @@ use eyas_types::dfs::{Chunk, FileName, FileRecord, PROBED_BYTES, RecordFormat};
 use eyas_types::{ObjectId, Version};
 use tokio::sync::Mutex;
 
-use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, WriteOptions};
+use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, SparseFile, WriteOptions};
 use crate::record_index::{RecordIndex, RecordStart};
 use crate::space::BoxedFuture;
 
@@ -86,12 +86,17 @@ impl ClusterFiles for FilesStorage {
         content.rewind().map_err(unreadable)?;
         let again = content.try_clone().map_err(unreadable)?;
         let guessed = RecordFormat::guess(name.base_name(), &beginning);
-        let hidden = match client.store_hidden(&name, content, WriteOptions::of(guessed), |_| {}).await {
+        let hidden = match client.store_hidden(&name, SparseFile(content), WriteOptions::of(guessed), |_| {}).await {
             // It does not have the format that its name promises, so it is stored without records.
             Err(error) if error.kind == FilesErrorKind::WrongFormat => {
                 (&again).rewind().map_err(unreadable)?;
                 client
-                    .store_hidden(&name, again, WriteOptions::of(guessed.with(guessed.without_records())), |_| {})
+                    .store_hidden(
+                        &name,
+                        SparseFile(again),
+                        WriteOptions::of(guessed.with(guessed.without_records())),
+                        |_| {},
+                    )
                     .await?
             }
             stored => self.answered(stored).await?,
@@ -137,7 +142,7 @@ impl FoundFile for LookedUpFile {
         let record = &self.file.record;
         let part = part_of(record, version).unwrap_or_default();
         let is_in = |place: &Range<u64>| place.start < part.end && part.start < place.end;
-        let chunks = places(record).filter(|(_, place)| is_in(place));
+        let chunks = places(record).filter(|(chunk, place)| is_in(place) && !chunk.is_hole());
         chunks.map(|(chunk, _)| (chunk.object, chunk.size_bytes)).collect()
     }
 

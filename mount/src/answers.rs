@@ -113,7 +113,8 @@ pub(crate) fn value(done: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) 
 pub(crate) fn attr(node: &Inode) -> FileAttr {
     let state = node.state();
     let links = u32::from(!state.is_removed);
-    to_attr(node.number, &state.kind, state.size_bytes(), &state.attributes, links)
+    let blocks = state.stored_bytes().div_ceil(STAT_BLOCK_BYTES);
+    FileAttr { blocks, ..to_attr(node.number, &state.kind, state.size_bytes(), &state.attributes, links) }
 }
 
 pub(crate) fn to_attr(number: u64, kind: &FileKind, size_bytes: u64, attributes: &Attributes, links: u32) -> FileAttr {

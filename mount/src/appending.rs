@@ -73,7 +73,8 @@ impl Mounted {
                 draft.write(size_bytes, &more, true)?;
             }
             state.attributes = file.record.attributes;
-            (state.is_published, state.is_late, state.size_bytes) = (true, false, size_bytes);
+            (state.is_published, state.is_late) = (true, false);
+            (state.size_bytes, state.hole_bytes) = (size_bytes, file.record.hole_bytes());
             (state.draft, state.file) = (Some(draft), Some(file));
             state.volatile.clear();
         }

@@ -382,7 +382,7 @@ impl Mounted {
             state.volatile = objects(&file).filter(is_volatile).collect();
             // The kernel has cached what programs have written.
             state.cached = Some(file.clone());
-            state.size_bytes = snapshot.size_bytes;
+            (state.size_bytes, state.hole_bytes) = (snapshot.size_bytes, file.record.hole_bytes());
             if !state.is_dirty() {
                 state.attributes = file.record.attributes;
             }

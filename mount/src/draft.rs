@@ -15,6 +15,7 @@ use eyas_dfs::File;
 use eyas_types::dfs::FileName;
 
 use crate::early::EarlyStore;
+use crate::holes::holes;
 use crate::ranges::RangeSet;
 use crate::scratch::{Scratch, ScratchBytes};
 
@@ -82,6 +83,21 @@ impl ContentDraft {
 
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// Size of the bytes that a disk holds, as an estimate that is never too small.
+    pub fn stored_bytes(&self) -> u64 {
+        let of_base = self.base.as_ref().map_or(0, |base| base.record.size_bytes() - base.record.hole_bytes());
+        (self.present.bytes() + of_base.min(self.base_bytes)).min(self.size_bytes)
+    }
+
+    /// The holes, in order.
+    pub fn holes(&self) -> Vec<Range<u64>> {
+        let mut data = self.present.clone();
+        let mut of_base = RangeSet::default();
+        self.base.iter().for_each(|base| holes(&base.record).for_each(|hole| of_base.insert(hole)));
+        of_base.missing(0..self.base_bytes).into_iter().for_each(|range| data.insert(range));
+        data.missing(0..self.size_bytes)
     }
 
     /// Number of bytes in the scratch file.
@@ -205,7 +221,10 @@ impl ContentDraft {
     pub fn fetched(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         for range in self.missing(offset..offset + data.len() as u64) {
             let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
-            self.scratch.write(range.start, part)?;
+            // Bytes that were not written are zeros: those of holes take no space.
+            if part.iter().any(|byte| *byte != 0) {
+                self.scratch.write(range.start, part)?;
+            }
             self.present.insert(range);
         }
         Ok(())
@@ -255,6 +274,11 @@ impl DraftSnapshot {
     /// The parts of a range that are in the base and not in the scratch file.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
         missing(&self.present, self.base_bytes, range)
+    }
+
+    /// Whether the bytes of a range are known to be zeros without reading them.
+    pub fn is_hole(&self, range: Range<u64>) -> bool {
+        self.missing(range.clone()).is_empty() && self.scratch.is_hole(range)
     }
 
     /// Reads from the scratch file.

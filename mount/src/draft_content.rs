@@ -1,10 +1,11 @@
-//! The content of a draft that is being published: bytes that a program has written, and bytes of the version before.
+//! The content of a draft as a publication stores it: the bytes of the scratch file, and those that are still in the
+//! version on which the draft is based.
 
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{DfsClient, NewContent};
+use eyas_dfs::{ContentSource, DfsClient, NewContent};
 use eyas_types::dfs::{FileName, PROBED_BYTES, RecordFormat};
 use tokio::runtime::Handle;
 
@@ -13,7 +14,7 @@ use crate::draft::DraftSnapshot;
 /// Number of bytes that are read from a draft at a time when it is published.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
-/// The content of a draft, of which some bytes are still in the version that it is based on.
+/// The content of a draft.
 #[derive(Clone)]
 pub(crate) struct DraftContent {
     pub dfs: DfsClient,
@@ -35,11 +36,8 @@ impl DraftContent {
         let beginning = match self.at_hand(range.clone()) {
             Some(beginning) => beginning,
             None => {
-                let mut reader = self.reader(range);
-                let reading = tokio::task::spawn_blocking(move || {
-                    let mut beginning = Vec::new();
-                    reader.read_to_end(&mut beginning).map(|_| beginning)
-                });
+                let reader = self.reader(range.clone());
+                let reading = tokio::task::spawn_blocking(move || read_all(reader, range.end as usize));
                 match (reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())), base) {
                     (Ok(beginning), _) => beginning,
                     // Another client may have replaced the version, which storing the content finds out.
@@ -53,7 +51,7 @@ impl DraftContent {
 }
 
 impl NewContent for DraftContent {
-    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send> {
+    fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource> {
         Box::new(DraftReader { content: self.clone(), at: range.start, end: range.end })
     }
 
@@ -63,6 +61,19 @@ impl NewContent for DraftContent {
     }
 }
 
+/// Reads up to `length` bytes. Blocks.
+fn read_all(mut reader: Box<dyn ContentSource>, length: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut read) = (vec![0; length], 0);
+    while read < length {
+        match reader.read(&mut bytes[read..])? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 /// Reads a range of a draft.
 struct DraftReader {
     content: DraftContent,
@@ -70,7 +81,7 @@ struct DraftReader {
     end: u64,
 }
 
-impl Read for DraftReader {
+impl ContentSource for DraftReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let DraftContent { dfs, snapshot, runtime } = &self.content;
         let length = (self.end - self.at).min(buffer.len() as u64).min(READ_BYTES as u64) as usize;
@@ -86,5 +97,12 @@ impl Read for DraftReader {
         buffer[..length].copy_from_slice(&bytes);
         self.at = range.end;
         Ok(length)
+    }
+
+    fn skip_hole(&mut self, bytes: u64) -> io::Result<bool> {
+        let next = self.at + bytes;
+        let is_hole = next <= self.end && self.content.snapshot.is_hole(self.at..next);
+        self.at = if is_hole { next } else { self.at };
+        Ok(is_hole)
     }
 }

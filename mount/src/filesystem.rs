@@ -1,7 +1,7 @@
 //! The answers to the kernel. Each request runs on its own, so that a slow one does not delay others.
 //!
-//! Operations that are missing here are handled by the kernel: locks, which hold among the programs of this mount;
-//! holes, of which it reports none; and copies, which read and write.
+//! Operations that are missing here are handled by the kernel: locks, which hold among the programs of this mount, and
+//! copies, which read and write.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ use eyas_types::dfs::{AttributeChange, FileKind};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::answers::{GENERATION, REMEMBERED, attr, empty, entry, file_type, new_entry, text, to_attr, value};
@@ -316,6 +316,22 @@ impl Filesystem for KernelRequests {
             }
         };
         self.transfer("closing", number.0, work, empty(reply));
+    }
+
+    fn lseek(&self, _: &Request, number: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let node = self.node(number);
+        let work = move |mounted: Arc<Mounted>| async move {
+            let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            match whence {
+                libc::SEEK_DATA => mounted.seek(&*node?, offset, false).await,
+                libc::SEEK_HOLE => mounted.seek(&*node?, offset, true).await,
+                _ => Err(Errno::EINVAL.into()),
+            }
+        };
+        self.run("looking for holes of", number.0, work, move |done| match done {
+            Ok(offset) => reply.offset(offset as i64),
+            Err(errno) => reply.error(errno),
+        });
     }
 
     fn fallocate(

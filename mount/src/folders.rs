@@ -92,7 +92,8 @@ impl FolderReader {
 fn found_here(node: &Inode) -> Found {
     let state = node.state();
     let (kind, attributes) = (state.kind.clone(), state.attributes);
-    Found { id: node.id, kind, size_bytes: state.size_bytes(), attributes, file: state.file.clone() }
+    let (size_bytes, hole_bytes) = (state.size_bytes(), state.size_bytes() - state.stored_bytes());
+    Found { id: node.id, kind, size_bytes, hole_bytes, attributes, file: state.file.clone() }
 }
 
 /// The folder above a folder, of which only the number is needed.

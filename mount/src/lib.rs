@@ -18,6 +18,7 @@ mod filesystem;
 mod folders;
 pub mod guardian;
 mod handles;
+mod holes;
 mod mounted;
 mod namespace;
 mod nodes;

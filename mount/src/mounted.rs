@@ -175,7 +175,8 @@ impl Mounted {
         is_exclusive: bool,
     ) -> Result<Arc<Inode>, MountFailure> {
         let attributes = self.attributes(folder, new, false);
-        let found = Found { id: new_file_id()?, kind: FileKind::File, size_bytes: 0, attributes, file: None };
+        let found =
+            Found { id: new_file_id()?, kind: FileKind::File, size_bytes: 0, hole_bytes: 0, attributes, file: None };
         let mut draft = ContentDraft::new(&self.scratch, None);
         let file = match is_exclusive {
             true => Some(Arc::new(self.create_empty(path, &found).await?)),

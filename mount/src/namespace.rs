@@ -35,7 +35,7 @@ impl Namespace {
 
     /// The root.
     pub fn root(&self) -> Found {
-        Found { id: FileId(0), kind: FileKind::Folder, size_bytes: 0, attributes: self.root, file: None }
+        Found { id: FileId(0), kind: FileKind::Folder, size_bytes: 0, hole_bytes: 0, attributes: self.root, file: None }
     }
 
     pub async fn lookup(&self, path: &str) -> Result<Found, MountFailure> {
@@ -49,8 +49,8 @@ impl Namespace {
     pub async fn list(&self, path: &str, from: &str, most: u32) -> Result<EntryPage, MountFailure> {
         let page = self.dfs.list_folder(path, from, most).await?;
         let entry = |listing: eyas_dfs::Listing| {
-            let eyas_dfs::Listing { name, id, kind, size_bytes, attributes, .. } = listing;
-            (name.base_name().to_owned(), Found { id, kind, size_bytes, attributes, file: None })
+            let eyas_dfs::Listing { name, id, kind, size_bytes, hole_bytes, attributes, .. } = listing;
+            (name.base_name().to_owned(), Found { id, kind, size_bytes, hole_bytes, attributes, file: None })
         };
         Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })
     }
@@ -98,6 +98,7 @@ fn found(file: File) -> Found {
         id: file.record.id,
         kind: file.record.kind.clone(),
         size_bytes: file.record.size_bytes(),
+        hole_bytes: file.record.hole_bytes(),
         attributes: file.record.attributes,
         file: Some(Arc::new(file)),
     }

@@ -25,6 +25,8 @@ pub(crate) struct Found {
     pub id: FileId,
     pub kind: FileKind,
     pub size_bytes: u64,
+    /// Size of the zeros in the content that no node stores.
+    pub hole_bytes: u64,
     pub attributes: Attributes,
     /// The version of a file; `None` if the entry was only listed.
     pub file: Option<Arc<File>>,
@@ -49,6 +51,8 @@ pub(crate) struct NodeState {
     pub attributes: Attributes,
     /// Size of the published version.
     pub size_bytes: u64,
+    /// Size of its holes.
+    pub hole_bytes: u64,
     /// The published version, if it is known.
     pub file: Option<Arc<File>>,
     /// The version whose content the kernel may have cached.
@@ -87,6 +91,7 @@ impl Inode {
             kind: found.kind.clone(),
             attributes: found.attributes,
             size_bytes: found.size_bytes,
+            hole_bytes: found.hole_bytes,
             file: found.file.clone(),
             cached: None,
             draft: None,
@@ -116,6 +121,11 @@ impl NodeState {
     /// Size of the content that programs of this mount see.
     pub fn size_bytes(&self) -> u64 {
         self.draft.as_ref().map_or(self.size_bytes, ContentDraft::size_bytes)
+    }
+
+    /// Size of that content without its holes.
+    pub fn stored_bytes(&self) -> u64 {
+        self.draft.as_ref().map_or(self.size_bytes.saturating_sub(self.hole_bytes), ContentDraft::stored_bytes)
     }
 
     pub fn is_dirty(&self) -> bool {
@@ -170,7 +180,7 @@ impl NodeState {
         if self.cached.as_ref().is_some_and(|cached| cached.record.is_as_written(&file.record)) {
             self.cached = Some(file.clone());
         }
-        self.size_bytes = file.record.size_bytes();
+        (self.size_bytes, self.hole_bytes) = (file.record.size_bytes(), file.record.hole_bytes());
         self.file = Some(file);
     }
 
@@ -188,7 +198,7 @@ impl NodeState {
             self.attributes = found.attributes;
         }
         self.kind.clone_from(&found.kind);
-        self.size_bytes = found.size_bytes;
+        (self.size_bytes, self.hole_bytes) = (found.size_bytes, found.hole_bytes);
         match &found.file {
             Some(file) => {
                 let is_known = self.file.as_ref().is_some_and(|known| known.record.is_as_written(&file.record));

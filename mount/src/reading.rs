@@ -178,6 +178,9 @@ impl Mounted {
         let (dfs, chunk) = (&self.namespace.dfs, &file.record.chunks[place]);
         let size_bytes = chunk.size_bytes;
         let part = range.start - start..range.end - start;
+        if chunk.is_hole() {
+            return Ok(vec![0; (part.end - part.start) as usize]);
+        }
         if is_sequential && let Some(read) = dfs.part_near(chunk, part.clone(), true).await {
             return Ok(read);
         }
@@ -193,7 +196,7 @@ impl Mounted {
 
     /// Fetches a chunk in the background, if it is not in memory; or checks it, if a node on this machine has it.
     fn read_ahead(self: &Arc<Self>, node: &Inode, file: &Arc<File>, place: usize) {
-        let Some(chunk) = file.record.chunks.get(place) else { return };
+        let Some(chunk) = file.record.chunks.get(place).filter(|chunk| !chunk.is_hole()) else { return };
         if node.state().read_ahead.replace(chunk.object) == Some(chunk.object) {
             return;
         }

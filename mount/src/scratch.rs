@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 
 /// Largest draft in memory, bytes.
 const MAX_IN_MEMORY: usize = 64 << 10;
@@ -125,6 +125,17 @@ impl ScratchBytes {
             }
         }
         Ok(read)
+    }
+
+    /// Whether no byte of a range was written, as far as that is known.
+    pub fn is_hole(&self, range: Range<u64>) -> bool {
+        match self {
+            ScratchBytes::Memory(CountedBytes(bytes)) => range.start >= bytes.len() as u64,
+            ScratchBytes::File(file) => match rustix::fs::seek(file, SeekFrom::Data(range.start)) {
+                Ok(data) => data >= range.end,
+                Err(errno) => errno == rustix::io::Errno::NXIO,
+            },
+        }
     }
 }
 

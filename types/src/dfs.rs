@@ -247,16 +247,31 @@ pub struct Chunk {
     pub size_bytes: u64,
     /// CRC-64/NVME of the content, the store's checksum.
     pub checksum: u64,
-    /// Nodes that store a replica. At least one.
+    /// Nodes that store a replica. At least one, unless the chunk [is a hole](Chunk::is_hole).
     pub replicas: Vec<NodeId>,
 }
 
 impl Chunk {
+    /// A chunk of zeros, which no node stores. `checksum` is that of the zeros.
+    pub fn hole(size_bytes: u64, checksum: u64) -> Self {
+        Chunk { object: hole_object(size_bytes), size_bytes, checksum, replicas: Vec::new() }
+    }
+
+    /// Whether the content is zeros that no node stores.
+    pub fn is_hole(&self) -> bool {
+        self.object == hole_object(self.size_bytes)
+    }
+
     /// The object of a chunk of `file` with this content.
     pub fn object_of(file: FileId, size_bytes: u64, checksum: u64) -> ObjectId {
         let version = Version::Etag { etag: format!("{checksum:016x}"), size_bytes };
         ObjectId::of(&format!("chunk:{file}"), &version)
     }
+}
+
+/// The object of a hole of this size. Objects of other chunks are hashes, whose first half is not 0 in practice.
+fn hole_object(size_bytes: u64) -> ObjectId {
+    ObjectId(u128::from(size_bytes).to_be_bytes())
 }
 
 /// The metadata of a file, a folder or a symbolic link. Its leader has the record, and so have the nodes that take over
@@ -312,6 +327,11 @@ impl FileRecord {
     pub fn blocks(&self) -> impl Iterator<Item = &[Chunk]> {
         let together = if *self.format == Format::Whole { self.chunks.len().max(1) } else { 1 };
         self.chunks.chunks(together)
+    }
+
+    /// Size of the chunks that no node stores.
+    pub fn hole_bytes(&self) -> u64 {
+        self.chunks.iter().filter(|chunk| chunk.is_hole()).map(|chunk| chunk.size_bytes).sum()
     }
 
     /// Whether both records describe the same content of the same file; replicas and attributes may differ.

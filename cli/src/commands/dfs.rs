@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::File as LocalFile;
-use std::io::{Read, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eyas_client::files::{
-    DfsClient, File, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, WriteOptions,
+    DfsClient, File, FilePart, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, SparseFile,
+    WriteOptions,
 };
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, Format, NodeId, RecordFormat};
@@ -182,7 +183,7 @@ impl DfsSession {
             let _reader = readers.acquire().await?;
             tokio::task::spawn_blocking(move || sources::begin(&path, &named, shape.format)).await
         };
-        let Beginning { content, rest, size_bytes, kept, format } =
+        let Beginning { content, source: input, size_bytes, kept, format } =
             opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
         let default = WriteOptions::of(format);
         let creation = match (kept, keeps) {
@@ -195,7 +196,6 @@ impl DfsSession {
             self.files.write_content(name, content, options).await
         } else {
             let bar = if is_alone { self.bar(name, size_bytes) } else { ProgressBar::hidden() };
-            let input = std::io::Cursor::new(content).chain(rest);
             let written = self.files.write(name, input, options, |bytes| bar.set_position(bytes)).await;
             bar.finish_and_clear();
             written
@@ -226,7 +226,7 @@ impl DfsSession {
         let size_bytes = metadata.map(|metadata| metadata.len());
         gather(&self.files, self.files.stat(name).await?.record.replication.into()).await?;
         let bar = self.bar(name, size_bytes);
-        let file = self.files.append(name, input, |bytes| bar.set_position(bytes)).await;
+        let file = self.files.append(name, SparseFile(input), |bytes| bar.set_position(bytes)).await;
         bar.finish_and_clear();
         let file = file.map_err(|error| of(source, error))?;
         match self.json {
@@ -298,7 +298,7 @@ impl DfsSession {
         match place.metadata() {
             Ok(there) if !there.is_file() => {
                 let mut into = LocalFile::options().write(true).open(place).map_err(cannot)?;
-                return self.copy(file, &mut into, place, is_alone).await;
+                return self.copy(file, &mut into, place, is_alone, false).await;
             }
             Ok(_) if !force => {
                 return Err(format!("{} already exists: replace it with --force", place.display()).into());
@@ -312,7 +312,7 @@ impl DfsSession {
         let mut builder = tempfile::Builder::new();
         let landing = builder.prefix(".eyas-").suffix(".tmp").permissions(mode).tempfile_in(folder);
         let mut landing = landing.map_err(cannot)?;
-        self.copy(file, landing.as_file_mut(), place, is_alone).await?;
+        self.copy(file, landing.as_file_mut(), place, is_alone, true).await?;
         match force {
             true => landing.persist(place).map(drop).map_err(|e| cannot(e.error))?,
             false => landing.persist_noclobber(place).map(drop).map_err(|e| cannot(e.error))?,
@@ -323,12 +323,28 @@ impl DfsSession {
         Ok(())
     }
 
-    async fn copy(&self, file: &File, into: &mut LocalFile, place: &Path, is_alone: bool) -> Result<(), CliError> {
+    /// Copies the content of a file, with its holes if `keeps_holes` is set: then `into` is a new file.
+    async fn copy(
+        &self,
+        file: &File,
+        into: &mut LocalFile,
+        place: &Path,
+        is_alone: bool,
+        keeps_holes: bool,
+    ) -> Result<(), CliError> {
+        let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
         let bar = if is_alone { self.bar(&file.name, Some(file.record.size_bytes())) } else { ProgressBar::hidden() };
         let mut reading = self.files.read(file);
-        while let Some(part) = reading.next().await? {
-            into.write_all(&part).map_err(|e| format!("cannot write {}: {e}", place.display()))?;
-            bar.inc(part.len() as u64);
+        while let Some(part) = reading.next_part().await? {
+            let bytes = match part {
+                FilePart::Bytes(bytes) => into.write_all(&bytes).map(|()| bytes.len() as u64),
+                FilePart::Hole(bytes) if keeps_holes => into.seek(SeekFrom::Current(bytes as i64)).map(|_| bytes),
+                FilePart::Hole(bytes) => into.write_all(&vec![0; bytes as usize]).map(|()| bytes),
+            };
+            bar.inc(bytes.map_err(cannot)?);
+        }
+        if keeps_holes {
+            into.set_len(file.record.size_bytes()).map_err(cannot)?;
         }
         bar.finish_and_clear();
         Ok(())

@@ -401,6 +401,8 @@ pub struct Listing {
     pub kind: FileKind,
     /// Size of the content.
     pub size_bytes: u64,
+    /// Size of the zeros in it that no node stores.
+    pub hole_bytes: u64,
     /// Owner, permissions and times.
     pub attributes: Attributes,
     /// Limits on everything below this folder.
@@ -411,7 +413,8 @@ impl Listing {
     /// The entry of this name and record.
     pub fn of(name: FileName, record: &FileRecord) -> Self {
         let FileRecord { id, ref kind, attributes, quota, .. } = *record;
-        Listing { name, id, kind: kind.clone(), size_bytes: record.size_bytes(), attributes, quota }
+        let (size_bytes, hole_bytes) = (record.size_bytes(), record.hole_bytes());
+        Listing { name, id, kind: kind.clone(), size_bytes, hole_bytes, attributes, quota }
     }
 }
 

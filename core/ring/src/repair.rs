@@ -123,7 +123,7 @@ impl RingNode {
             _ => Repair::new(version, step.now_us, until_us),
         };
         let mut is_all = true;
-        for chunk in &record.chunks {
+        for chunk in record.chunks.iter().filter(|chunk| !chunk.is_hole()) {
             let has: Vec<NodeId> = chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
             let count = usize::from(record.replication).saturating_sub(has.len() + repair.expected(chunk.object));
             if has.is_empty() {
@@ -231,7 +231,7 @@ impl RingNode {
         }
         let fetched = core::mem::take(&mut repair.fetched);
         let mut is_whole = true;
-        for chunk in &mut record.chunks {
+        for chunk in record.chunks.iter_mut().filter(|chunk| !chunk.is_hole()) {
             let new = fetched.iter().filter(|(object, _)| *object == chunk.object).map(|(_, node)| *node);
             let new: Vec<NodeId> = new.filter(|node| !chunk.replicas.contains(node)).collect();
             chunk.replicas.extend(new);

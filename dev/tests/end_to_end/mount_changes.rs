@@ -81,6 +81,55 @@ except OSError as e:
 }
 
 #[test]
+fn holes_take_no_space_anywhere() {
+    if !can_mount() || !can_use(&["python3"]) {
+        return;
+    }
+    let cluster = cluster(2);
+    let mount = MountedFiles::begin(&cluster, "mnt", &[]);
+    // 8 GB, of which a few bytes are written: through the mount, by `put`, and back. A program that has the file open
+    // for writing reads it, too.
+    let script = r#"
+import os
+GB = 1_000_000_000
+size, at = 8 * GB, 5 * GB
+def check(path):
+    with open(path, 'rb', buffering=0) as file:
+        stat = os.stat(path)
+        assert (stat.st_size, stat.st_blocks * 512 <= 16 << 20) == (size, True), (path, stat)
+        data = os.lseek(file.fileno(), 0, os.SEEK_DATA)
+        end = os.lseek(file.fileno(), data, os.SEEK_HOLE)
+        assert data <= at < at + 5 <= end <= data + (8 << 20), (path, data, end)
+        assert os.pread(file.fileno(), 7, at - 1) == b'\0bytes\0' and os.pread(file.fileno(), 9, size - 2) == b'\0\0'
+        try:
+            raise SystemExit(os.lseek(file.fileno(), end, os.SEEK_DATA))
+        except OSError as error:
+            assert error.errno == 6
+os.truncate(os.open('mounted', os.O_CREAT | os.O_RDWR), size)
+with open('mounted', 'r+b', buffering=0) as file:
+    assert os.pread(file.fileno(), 3, 7 * GB) == b'\0\0\0'
+    os.pwrite(file.fileno(), b'bytes', at)
+    check('mounted')
+check('mounted')
+with open('../work/local', 'wb') as file:
+    file.truncate(size)
+    os.pwrite(file.fileno(), b'bytes', at)
+check('../work/local')"#;
+    mount.python(script).exits(0);
+    cluster.run(&["dfs", "put", "local", "/put"]).exits(0);
+    cluster.run(&["dfs", "get", "/mounted", "got"]).exits(0);
+    let more = "\nfor path in ('put', 'mounted', '../work/got'): check(path)";
+    let check = script.split("os.truncate").next().unwrap();
+    mount.python(&format!("{check}{more}")).exits(0);
+    // What a copy of the system sees is sparse, and so is the copy.
+    mount.shell("cp put copied && cmp -n 100000000 put copied && [ $(du -k copied | cut -f1) -le 16384 ]").exits(0);
+    let usage = cluster.run(&["--json", "dfs", "du"]).exits(0).json("usage");
+    let stored: u64 = usage["nodes"].as_array().unwrap().iter().map(|node| node["bytes"].as_u64().unwrap()).sum();
+    assert!(stored < 100_000_000, "{stored}");
+    mount.end();
+}
+
+#[test]
 fn large_files_are_stored_while_they_are_written() {
     if !can_mount() || !can_use(&["python3"]) {
         return;
@@ -162,7 +211,8 @@ with open('m', 'w+b') as f:
     m.close()
 assert open('m', 'rb').read()[69_999:70_006] == b'\0hello\0'
 assert json.loads(os.getxattr('m', 'user.eyas.chunks')) == [65536, 34464]
-assert all(len(nodes) == 2 for nodes in json.loads(os.getxattr('m', 'user.eyas.replicas')))
+# The first chunk is zeros, which no node stores.
+assert [len(nodes) for nodes in json.loads(os.getxattr('m', 'user.eyas.replicas'))] == [0, 2]
 assert os.getxattr('m', 'user.eyas.format') == b'fixed:1'
 assert len(os.listxattr('m')) == 3
 for name, code in (('user.other', errno.ENODATA), ('system.posix_acl_access', errno.ENOTSUP)):

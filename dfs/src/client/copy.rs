@@ -52,10 +52,17 @@ impl DfsClient {
         let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
         self.prepare_name(to, creation).await?;
         self.gather(replication.into(), |_| {}).await?;
-        let (specs, mut replicas) = self.derive_chunks(id, &record.chunks).await;
+        let (mut specs, mut replicas) = self.derive_chunks(id, &record.chunks).await;
         for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
+            if record.chunks[place].is_hole() {
+                continue;
+            }
             // Its nodes are gone, or full: the content goes through this process.
             let stored = self.store(id, self.chunk(from, place).await?, replication, false).await?;
+            if stored.is_hole() {
+                specs[place] = spec_like(&stored);
+                continue;
+            }
             let members = self.known().members;
             replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
             if replicas.is_empty() {
@@ -68,7 +75,11 @@ impl DfsClient {
     /// Has every node make the chunks of a file with this id of the chunks that it has. Returns the nodes that have
     /// made each of them.
     pub(super) async fn derive_chunks(&self, id: FileId, chunks: &[Chunk]) -> (Vec<ChunkSpec>, Vec<Vec<Member>>) {
-        let specs: Vec<_> = chunks.iter().map(|chunk| spec_of(id, chunk.size_bytes, chunk.checksum)).collect();
+        let spec = |chunk: &Chunk| match chunk.is_hole() {
+            true => spec_like(chunk),
+            false => spec_of(id, chunk.size_bytes, chunk.checksum),
+        };
+        let specs: Vec<_> = chunks.iter().map(spec).collect();
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
@@ -216,6 +227,11 @@ impl DfsClient {
                 && let Some((place, (spec, replicas))) = rest.next()
             {
                 let (files, ChunkSpec { object, size_bytes, checksum }) = (self.clone(), spec);
+                let hole = Chunk::hole(size_bytes, checksum);
+                if hole.object == object {
+                    made[place] = Some(hole);
+                    continue;
+                }
                 let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::default() };
                 under_way.spawn(async move { (place, files.replicate(chunk, replicas, replication).await) });
             }
@@ -256,12 +272,16 @@ impl DfsClient {
         }
         let enough = enough_replicas(replication, known.size());
         let is_enough = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough;
-        if chunks.iter().all(is_enough) { Ok(()) } else { Err(why) }
+        if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) { Ok(()) } else { Err(why) }
     }
 }
 
 fn spec_of(id: FileId, size_bytes: u64, checksum: u64) -> ChunkSpec {
     ChunkSpec { object: Chunk::object_of(id, size_bytes, checksum), size_bytes, checksum }
+}
+
+fn spec_like(chunk: &Chunk) -> ChunkSpec {
+    ChunkSpec { object: chunk.object, size_bytes: chunk.size_bytes, checksum: chunk.checksum }
 }
 
 fn refused(member: &Member, failure: StoreFailure) -> FilesError {

@@ -19,11 +19,12 @@ const SYNC_DEADLINE: Duration = Duration::from_secs(120);
 impl DfsClient {
     /// Forces chunks to the disks of their nodes.
     pub(super) async fn sync_chunks(&self, replication: u8, chunks: &[&Chunk]) -> Result<(), FilesError> {
+        let chunks: Vec<&Chunk> = chunks.iter().copied().filter(|chunk| !chunk.is_hole()).collect();
         if chunks.is_empty() {
             return Ok(());
         }
         let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-        for chunk in chunks {
+        for chunk in &chunks {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
         }
         let (known, mut syncing) = (self.known(), JoinSet::new());

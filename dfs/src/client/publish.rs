@@ -1,6 +1,5 @@
 //! Files that are stored first and appear later, in place of the file that has their name.
 
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 use eyas_blocks::format::Cutter;
@@ -8,6 +7,7 @@ use eyas_ring::{FileAnswer, FileOperation};
 use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord, Unsynced};
 
 use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::source::ContentSource;
 use crate::client::write::{FileDraft, random};
 use crate::client::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpected};
 
@@ -35,7 +35,7 @@ impl DfsClient {
     pub async fn store_hidden(
         &self,
         name: &FileName,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         options: WriteOptions,
         see: impl FnMut(u64),
     ) -> Result<HiddenFile, FilesError> {

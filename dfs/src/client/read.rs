@@ -33,8 +33,23 @@ pub struct Reading {
     file: Arc<File>,
     /// The parts that are not being fetched yet: index of the chunk and range in it.
     rest: VecDeque<(usize, Range<u64>)>,
-    ahead: VecDeque<JoinHandle<Result<ReadPart, FilesError>>>,
+    ahead: VecDeque<Ahead>,
     near_bytes: u64,
+}
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilePart {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// This number of zeros, which no node stores.
+    Hole(u64),
+}
+
+/// A part that is next.
+enum Ahead {
+    Fetched(JoinHandle<Result<ReadPart, FilesError>>),
+    Hole(u64),
 }
 
 /// A part of a chunk.
@@ -45,24 +60,39 @@ struct ReadPart {
 }
 
 impl Reading {
-    /// The next part; `None` at the end.
+    /// The bytes of the next part, also if they are a hole; `None` at the end.
     ///
     /// # Errors
     /// `Lost` if no replica of a chunk can be read.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, FilesError> {
+        Ok(self.next_part().await?.map(|part| match part {
+            FilePart::Bytes(bytes) => bytes,
+            FilePart::Hole(bytes) => vec![0; bytes as usize],
+        }))
+    }
+
+    /// The next part; `None` at the end.
+    ///
+    /// # Errors
+    /// `Lost` if no replica of a chunk can be read.
+    pub async fn next_part(&mut self) -> Result<Option<FilePart>, FilesError> {
         while self.ahead.len() < CHUNKS_AHEAD
             && let Some((place, range)) = self.rest.pop_front()
         {
             let (files, file) = (self.files.clone(), self.file.clone());
-            self.ahead.push_back(tokio::spawn(async move { files.part(&file, place, range).await }));
+            self.ahead.push_back(match file.record.chunks[place].is_hole() {
+                true => Ahead::Hole(range.end - range.start),
+                false => Ahead::Fetched(tokio::spawn(async move { files.part(&file, place, range).await })),
+            });
         }
         match self.ahead.pop_front() {
             None => Ok(None),
-            Some(fetched) => {
+            Some(Ahead::Hole(bytes)) => Ok(Some(FilePart::Hole(bytes))),
+            Some(Ahead::Fetched(fetched)) => {
                 let fetched = fetched.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
                 let ReadPart { content, is_near } = fetched?;
                 self.near_bytes += if is_near { content.len() as u64 } else { 0 };
-                Ok(Some(content))
+                Ok(Some(FilePart::Bytes(content)))
             }
         }
     }
@@ -75,7 +105,11 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.ahead.iter().for_each(JoinHandle::abort);
+        for ahead in &self.ahead {
+            if let Ahead::Fetched(fetched) = ahead {
+                fetched.abort();
+            }
+        }
     }
 }
 
@@ -147,6 +181,9 @@ impl DfsClient {
     /// replicas are tried.
     async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<ReadPart, FilesError> {
         let chunk = &file.record.chunks[place];
+        if chunk.is_hole() {
+            return Ok(ReadPart { content: vec![0; (range.end - range.start) as usize], is_near: false });
+        }
         if let Some(content) = self.part_near(chunk, range.clone(), false).await {
             return Ok(ReadPart { content, is_near: true });
         }

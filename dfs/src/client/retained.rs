@@ -43,7 +43,8 @@ impl DfsClient {
         let chunk = |(spec, replicas): (ChunkSpec, Vec<Member>)| {
             let ChunkSpec { object, size_bytes, checksum } = spec;
             let replicas: Vec<_> = replicas.iter().map(|member| member.node).collect();
-            (!replicas.is_empty()).then_some(Chunk { object, size_bytes, checksum, replicas })
+            let chunk = Chunk { object, size_bytes, checksum, replicas };
+            (chunk.is_hole() || !chunk.replicas.is_empty()).then_some(chunk)
         };
         let chunks: Option<Vec<Chunk>> = specs.into_iter().zip(replicas).map(chunk).collect();
         let missing = || FilesError::unreachable(format!("no node can copy the content of {}", file.name));

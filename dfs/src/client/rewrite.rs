@@ -4,7 +4,6 @@
 //! that an earlier change has dropped may still be on its way out of the stores.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::Read;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +12,14 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, RecordFormat, Unsynced};
 
 use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::source::ContentSource;
 use crate::client::write::{FileDraft, random};
 use crate::client::{DfsClient, File, FolderUsage, SMALL_CHUNK_BYTES, WriteOptions};
 
 /// The new content of a file.
 pub trait NewContent: Send + Sync + 'static {
     /// Reads the content of this range. May block.
-    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send>;
+    fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource>;
 
     /// The content of this range, if no node has to be asked for it.
     fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>>;
@@ -236,7 +236,7 @@ impl DfsClient {
     pub async fn store_early(
         &self,
         name: &FileName,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         options: WriteOptions,
         replaced_bytes: u64,
     ) -> Result<EarlyContent, FilesError> {

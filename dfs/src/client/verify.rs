@@ -64,7 +64,8 @@ impl DfsClient {
         for (place, chunk) in file.record.chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
         }
-        let mut found = Found::default();
+        let holes = file.record.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_hole());
+        let mut found = Found { whole: holes.map(|(place, _)| place).collect(), ..Found::default() };
         for (node, places) in by_node {
             let denied = self.look_for(file, node, &places, thoroughly, &mut found).await;
             if !denied.is_empty() {
@@ -119,8 +120,7 @@ impl DfsClient {
         }
         for LostChunk { place, range, .. } in &lost {
             let content = part_of(&mut copy, range.clone())?;
-            let chunk = &mut record.chunks[*place];
-            chunk.replicas = self.store(record.id, content, record.replication, true).await?.replicas;
+            record.chunks[*place] = self.store(record.id, content, record.replication, true).await?;
         }
         if !lost.is_empty() {
             self.replace(file, record).await?;

@@ -2,7 +2,6 @@
 //! are stored, the file appears as a whole.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::publish::HiddenFile;
 use crate::client::replicas::OutgoingChunk;
+use crate::client::source::{ContentSource, checksum_of_zeros, is_zeros};
 use crate::client::{Creation, DfsClient, File, FolderUsage, unexpected};
 use crate::protocol::RequestBody;
 
@@ -79,6 +79,8 @@ type Storing = JoinSet<(usize, Result<Chunk, FilesError>)>;
 /// A piece of the source.
 enum Piece {
     Chunk(Vec<u8>),
+    /// A chunk of zeros, which is not stored.
+    Hole(Chunk),
     Failed(FilesError),
 }
 
@@ -91,7 +93,7 @@ impl DfsClient {
     pub async fn write(
         &self,
         name: &FileName,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         options: WriteOptions,
         see: impl FnMut(u64),
     ) -> Result<File, FilesError> {
@@ -129,7 +131,7 @@ impl DfsClient {
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
         cut(cutter, std::io::empty(), content, 1, |piece| {
-            pieces.push(piece);
+            pieces.extend(if let Piece::Chunk(content) = piece { Some(content) } else { None });
             true
         })?;
         if before + pieces.len() > MAX_CHUNKS {
@@ -169,7 +171,7 @@ impl DfsClient {
     pub async fn append(
         &self,
         name: &FileName,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         see: impl FnMut(u64),
     ) -> Result<File, FilesError> {
         let file = self.stat(name).await?;
@@ -236,7 +238,7 @@ impl DfsClient {
         &self,
         draft: &FileDraft<'_>,
         cutter: Cutter,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         begun: Vec<u8>,
         before: usize,
         see: impl FnMut(u64),
@@ -251,7 +253,7 @@ impl DfsClient {
         &self,
         draft: &FileDraft<'_>,
         cutter: Cutter,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         begun: Vec<u8>,
         before: usize,
         see: impl FnMut(u64),
@@ -291,7 +293,7 @@ impl DfsClient {
         &self,
         draft: &FileDraft<'_>,
         cutter: Cutter,
-        source: impl Read + Send + 'static,
+        source: impl ContentSource,
         begun: Vec<u8>,
         (before, objects, under_way): (usize, &mut Vec<ObjectId>, &mut Storing),
         mut see: impl FnMut(u64),
@@ -302,7 +304,7 @@ impl DfsClient {
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             // If the receiver is gone, it has failed.
-            let take = |chunk| sender.blocking_send(Piece::Chunk(chunk)).is_ok();
+            let take = |piece| sender.blocking_send(piece).is_ok();
             if let Err(error) = cut(cutter, source, begun, READ_BYTES, take) {
                 let _ = sender.blocking_send(Piece::Failed(error));
             }
@@ -335,6 +337,14 @@ impl DfsClient {
                             async move { (place, files.store(id, content, replication, is_durable).await) };
                         under_way.spawn(store);
                     }
+                    Some(Piece::Hole(hole)) => {
+                        if before + chunks.len() == MAX_CHUNKS {
+                            return Err(too_many_chunks(name));
+                        }
+                        stored_bytes += hole.size_bytes;
+                        see(stored_bytes);
+                        chunks.push(Some(hole));
+                    }
                     Some(Piece::Failed(error)) => return Err(error),
                     None => break,
                 },
@@ -364,7 +374,7 @@ impl DfsClient {
     }
 
     /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
-    /// A small chunk is on their disks then, if it is to be durable.
+    /// A small chunk is on their disks then, if it is to be durable. Zeros become a hole, which no node stores.
     pub(super) async fn store(
         &self,
         id: FileId,
@@ -373,6 +383,9 @@ impl DfsClient {
         is_durable: bool,
     ) -> Result<Chunk, FilesError> {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
+        if is_zeros(&content) {
+            return Ok(Chunk::hole(size_bytes, checksum));
+        }
         let object = Chunk::object_of(id, size_bytes, checksum);
         let content = Arc::new(content);
         self.replicate(OutgoingChunk { object, size_bytes, checksum, is_durable, content }, Vec::new(), replication)
@@ -384,13 +397,14 @@ impl DfsClient {
 /// `false`.
 fn cut(
     mut cutter: Cutter,
-    mut source: impl Read,
+    mut source: impl ContentSource,
     begun: Vec<u8>,
     buffer_bytes: usize,
-    mut take: impl FnMut(Vec<u8>) -> bool,
+    mut take: impl FnMut(Piece) -> bool,
 ) -> Result<(), FilesError> {
     let bad = |error: eyas_blocks::format::BadContent| FilesError::new(FilesErrorKind::WrongFormat, error.to_string());
-    let (mut buffer, mut chunk) = (begun, Vec::new());
+    let unreadable = |error: std::io::Error| FilesError::local("cannot read what is to be written", &error);
+    let (mut buffer, mut chunk, mut hole) = (begun, Vec::new(), Chunk::hole(0, 0));
     loop {
         let mut bytes = &buffer[..];
         while let Some(end) = cutter.cut(bytes).map_err(bad)? {
@@ -398,22 +412,35 @@ fn cut(
             bytes = &bytes[end..];
             // The next chunk is about as long. A vector that grows is copied again and again.
             let next = Vec::with_capacity(chunk.len() + buffer_bytes);
-            if !take(std::mem::replace(&mut chunk, next)) {
+            if !take(Piece::Chunk(std::mem::replace(&mut chunk, next))) {
                 return Ok(());
             }
         }
         chunk.extend_from_slice(bytes);
-        if chunk.len() > MAX_CHUNK_BYTES {
+        let most_bytes = (MAX_CHUNK_BYTES + 1).saturating_sub(chunk.len()) as u64;
+        if most_bytes == 0 || !cutter.ends_in_zeros() && source.skip_hole(most_bytes).map_err(unreadable)? {
             let message =
                 format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: store it as `whole`, as one record");
             return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
         }
-        buffer.resize(buffer_bytes, 0);
+        while let Some(bytes) = cutter.rest_bytes().filter(|_| chunk.is_empty())
+            && source.skip_hole(bytes).map_err(unreadable)?
+        {
+            if hole.size_bytes != bytes {
+                hole = Chunk::hole(bytes, checksum_of_zeros(bytes).0);
+            }
+            cutter.skip_rest();
+            if !take(Piece::Hole(hole.clone())) {
+                return Ok(());
+            }
+        }
+        // A read ends where the chunk does, so that a hole that begins there is found.
+        let most = cutter.rest_bytes().map_or(buffer_bytes, |rest| rest.min(buffer_bytes as u64) as usize);
+        buffer.resize(most, 0);
         let read = loop {
             match source.read(&mut buffer) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(FilesError::local("cannot read what is to be written", &error)),
-                Ok(read) => break read,
+                read => break read.map_err(unreadable)?,
             }
         };
         if read == 0 {
@@ -423,7 +450,7 @@ fn cut(
     }
     let _: Ending = cutter.finish().map_err(bad)?;
     if !chunk.is_empty() {
-        take(chunk);
+        take(Piece::Chunk(chunk));
     }
     Ok(())
 }
@@ -446,4 +473,65 @@ pub(crate) fn random() -> Result<u128, FilesError> {
 
 pub(super) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use eyas_types::dfs::Format;
+
+    use super::*;
+    use crate::client::source::SparseFile;
+
+    #[test]
+    fn holes_of_a_source_are_chunks_that_are_not_read() {
+        let (chunk, mib) = (300_000, 1 << 20);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10 * mib).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        file.write_all_at(b"middle", 5 * mib).unwrap();
+        let (mut at, mut read) = (0, 0);
+        cut(Cutter::new(Format::BYTES, chunk), SparseFile(file), Vec::new(), READ_BYTES, |piece| {
+            let size_bytes = match piece {
+                Piece::Hole(hole) => hole.size_bytes,
+                Piece::Chunk(content) => {
+                    read += content.len() as u64;
+                    for (text, place) in [(&b"begin"[..], 0), (b"middle", 5 * mib)] {
+                        if at <= place && place < at + content.len() as u64 {
+                            assert!(content[(place - at) as usize..].starts_with(text));
+                        }
+                    }
+                    content.len() as u64
+                }
+                Piece::Failed(error) => panic!("{error}"),
+            };
+            assert_eq!(size_bytes, chunk.min(10 * mib - at));
+            at += size_bytes;
+            true
+        })
+        .unwrap();
+        // The chunks with bytes, and the last one, which is shorter.
+        assert_eq!((at, read), (10 * mib, 2 * chunk + 10 * mib % chunk));
+    }
+
+    /// A hole without an end.
+    struct Hole;
+
+    impl ContentSource for Hole {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            panic!("zeros are read");
+        }
+
+        fn skip_hole(&mut self, _: u64) -> std::io::Result<bool> {
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn a_record_that_would_not_end_is_refused_before_it_is_read() {
+        let cutter = Cutter::new(Format::Lines, 100);
+        let error = cut(cutter, Hole, b"line\nno end".into(), READ_BYTES, |_| panic!("a chunk ends"));
+        assert_eq!(error.unwrap_err().kind, FilesErrorKind::WrongFormat);
+    }
 }

@@ -1,12 +1,12 @@
 //! Changes whose answers are lost, because the client that made them stopped waiting.
 
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 use std::ops::Range;
 use std::pin::pin;
 use std::slice;
 use std::task::Poll;
 
-use eyas_dfs::{Change, NewContent, SentRecords};
+use eyas_dfs::{Change, ContentSource, NewContent, SentRecords};
 
 use crate::cluster::{Cluster, content_of, eventually, name, write};
 
@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, content_of, eventually, name, write};
 struct Text(Vec<u8>);
 
 impl NewContent for Text {
-    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send> {
+    fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource> {
         Box::new(Cursor::new(self.at_hand(range).expect("all of it is here")))
     }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod folders;
+mod holes;
 mod lost_answers;
 mod power;
 mod runs;

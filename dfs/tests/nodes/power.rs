@@ -8,14 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::slice;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{Change, DfsClient, FilesErrorKind, NewContent, RenameOptions, SentRecords, WriteOptions, new_file_id};
+use eyas_dfs::{
+    Change, ContentSource, DfsClient, FilesErrorKind, NewContent, RenameOptions, SentRecords, WriteOptions, new_file_id,
+};
 use eyas_faults::Dice;
 use eyas_store::Checksum;
 use eyas_types::dfs::Format;
@@ -213,7 +215,7 @@ impl Drop for Running {
 struct Content(Vec<u8>);
 
 impl NewContent for Content {
-    fn reader(&self, range: Range<u64>) -> Box<dyn Read + Send> {
+    fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource> {
         Box::new(Cursor::new(self.at_hand(range).expect("all of it is here")))
     }
 

@@ -31,11 +31,11 @@ impl FileRecord {
         self.chunks.iter().chain(before.flat_map(|before| &before.chunks))
     }
 
-    /// The chunks of the content that may not be on the disks of their nodes.
+    /// The chunks of the content that may not be on the disks of their nodes. Holes are on none.
     pub fn unsynced_chunks(&self) -> impl Iterator<Item = &Chunk> {
         let synced = self.synced().into_iter().flat_map(|record| &record.chunks);
         let synced: BTreeSet<ObjectId> = synced.map(|chunk| chunk.object).collect();
-        self.chunks.iter().filter(move |chunk| !synced.contains(&chunk.object))
+        self.chunks.iter().filter(move |chunk| !synced.contains(&chunk.object) && !chunk.is_hole())
     }
 
     /// This record as the content that takes the place of `present`, the record that the name has had; without
@@ -122,6 +122,15 @@ mod tests {
         assert_eq!(before(&file(3, &[9], false).in_place_of(Some(&new))), (false, Some([9].into())));
         let needed: Vec<u8> = twice.needed_chunks().map(|chunk| chunk.object.0[0]).collect();
         assert_eq!((needed, twice.unsynced_chunks().count()), ([1, 4, 1, 2].into(), 1));
+    }
+
+    #[test]
+    fn holes_need_no_disk() {
+        let mut grown = file(1, &[1], true);
+        grown.chunks.push(Chunk::hole(7, 0));
+        assert_eq!((grown.size_bytes(), grown.hole_bytes()), (8, 7));
+        let grown = grown.in_place_of(Some(&file(1, &[1], false)));
+        assert_eq!(before(&grown), (false, Some([1, 0].into())), "all of it is there");
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub struct ChunkView {
     pub size_bytes: u64,
     /// CRC-64/NVME of its content: 16 hexadecimal digits.
     pub checksum: String,
-    /// Replicas of the chunk.
+    /// Replicas of the chunk. None if the chunk is zeros, which no node stores.
     pub replicas: Vec<ReplicaView>,
 }
 

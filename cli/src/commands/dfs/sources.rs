@@ -1,12 +1,13 @@
 //! The local files that `eyas dfs put` and `append` read.
 
 use std::fs::{File as LocalFile, Metadata};
-use std::io::Read;
+use std::io::{Cursor, Read, Seek};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use eyas_client::files::{Creation, SMALL_CHUNK_BYTES};
+use eyas_client::files::{ContentSource, Creation, SMALL_CHUNK_BYTES, SparseFile};
 use eyas_client::types::dfs::{FileName, Format, MODE_BITS, RecordFormat, nearest_ns};
 use eyas_store::name_of;
 
@@ -17,8 +18,8 @@ use crate::print::say;
 pub(super) struct Beginning {
     /// All of a source that fits into a small chunk; of another one, the beginning.
     pub content: Vec<u8>,
-    /// The bytes after `content`.
-    pub rest: Box<dyn Read + Send>,
+    /// The whole source, if it does not fit.
+    pub source: Box<dyn ContentSource>,
     /// The size of the source, if it is a file.
     pub size_bytes: Option<u64>,
     /// The attributes of the source, if it is a file.
@@ -126,15 +127,19 @@ impl Named {
 
 /// Opens a source and reads its beginning. Its format is guessed, unless it is given. Blocks.
 pub(super) fn begin(source: &Path, name: &FileName, format: Option<Format>) -> Result<Beginning, CliError> {
-    let (mut rest, metadata) = open(source)?;
+    let (mut file, metadata) = open(source)?;
     let size_bytes = metadata.as_ref().map(Metadata::len);
     let kept = metadata.as_ref().map(KeptAttributes::of);
     // With room for one byte more, the end of a small file is found without further reads.
     let small_bytes = size_bytes.unwrap_or(0).min(SMALL_CHUNK_BYTES as u64);
     let mut content = Vec::with_capacity(small_bytes as usize + 1);
-    (&mut rest).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
+    (&file).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
     let format = format.map_or_else(|| guess(source, name, &content), RecordFormat::from);
-    Ok(Beginning { content, rest, size_bytes, kept, format })
+    let source: Box<dyn ContentSource> = match metadata.is_some() && file.rewind().is_ok() {
+        true => Box::new(SparseFile(file)),
+        false => Box::new(Cursor::new(content.clone()).chain(file)),
+    };
+    Ok(Beginning { content, source, size_bytes, kept, format })
 }
 
 fn base_name(path: &Path) -> Option<&str> {
@@ -151,16 +156,16 @@ fn cannot_read(source: &Path, error: &std::io::Error) -> String {
 }
 
 /// Opens a source; returns its metadata if the source is a file.
-pub(super) fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<Metadata>), CliError> {
+pub(super) fn open(source: &Path) -> Result<(LocalFile, Option<Metadata>), CliError> {
     if source == Path::new("-") {
-        return Ok((Box::new(std::io::stdin()), None));
+        return Ok((std::io::stdin().as_fd().try_clone_to_owned()?.into(), None));
     }
     let file = LocalFile::open(source).map_err(|e| cannot_read(source, &e))?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(format!("{} is a folder", source.display()).into());
     }
-    Ok((Box::new(file), Some(metadata).filter(Metadata::is_file)))
+    Ok((file, Some(metadata).filter(Metadata::is_file)))
 }
 
 /// Guesses the format of a new file from its first bytes and its name; from the name of its source, if the name of the

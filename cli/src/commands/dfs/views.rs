@@ -121,8 +121,11 @@ pub(crate) fn chunks(file: &File, membership: &DfsMembership, json: bool) -> Res
     let mut offset = 0;
     for (index, chunk) in file.record.chunks.iter().enumerate() {
         let replicas = replicas(chunk, Some(membership)).into_iter();
-        let nodes: Vec<_> =
+        let mut nodes: Vec<_> =
             replicas.map(|replica| replica.address.unwrap_or(format!("{} (missing)", replica.node))).collect();
+        if chunk.is_hole() {
+            nodes.push("(zeros)".into());
+        }
         table.row(vec![index.to_string(), offset.to_string(), format_bytes(chunk.size_bytes), nodes.join(" ")]);
         offset += chunk.size_bytes;
     }

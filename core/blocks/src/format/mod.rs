@@ -138,6 +138,21 @@ impl Cutter {
         Ok(Some(taken))
     }
 
+    /// Number of bytes up to the end of the chunk, if the chunk ends there whatever they are.
+    pub fn rest_bytes(&self) -> Option<u64> {
+        (self.format == Format::BYTES).then(|| self.least - self.offset)
+    }
+
+    /// Passes over the [rest](Self::rest_bytes) of the chunk without reading it.
+    pub fn skip_rest(&mut self) {
+        *self = Cutter::resume(self.format, self.chunk_bytes, self.least);
+    }
+
+    /// Whether a record may end within zeros.
+    pub fn ends_in_zeros(&self) -> bool {
+        matches!(self.format, Format::Fixed { .. } | Format::LengthPrefixed { .. })
+    }
+
     /// Ends the file. If the last chunk has content, it ends here.
     ///
     /// # Errors

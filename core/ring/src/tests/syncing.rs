@@ -61,6 +61,31 @@ fn dropped(effects: Vec<Effect>) -> Vec<u8> {
 }
 
 #[test]
+fn holes_are_neither_lost_nor_repaired() {
+    let mut alone = Alone::new();
+    let mut record = unsynced(1, &[1]);
+    (record.replication, record.chunks[0].replicas) = (1, vec![ME]);
+    record.chunks.push(Chunk::hole(5, 0));
+    alone.done(FileOperation::Create { name: name("a"), record });
+    alone.now_us += 10_000_000;
+    let asked = alone.run(Event::Tick).into_iter().find_map(|effect| match effect {
+        Effect::Sync { version, of_nodes, .. } => Some((version, of_nodes[&ME].len())),
+        _ => None,
+    });
+    let (version, chunks) = asked.expect("the other chunk is forced to the disk");
+    assert_eq!(chunks, 1);
+    alone.answers(version, ME, &[]);
+    let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+    assert_eq!((record.unsynced, record.chunks.len()), (None, 2));
+    for _ in 0..3 {
+        alone.now_us += 10_000_000;
+        let effects = alone.run(Event::Tick);
+        let is_repair = |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Search { .. });
+        assert!(!effects.iter().any(is_repair), "{effects:?}");
+    }
+}
+
+#[test]
 fn old_chunks_stay_until_new_ones_are_on_enough_disks() {
     let mut alone = Alone::new();
     alone.done(FileOperation::Create { name: name("a"), record: synced(1, &[1, 2]) });

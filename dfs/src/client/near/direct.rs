@@ -39,6 +39,10 @@ impl DfsClient {
     pub(crate) async fn read_near(&self, wanted: Vec<ChunkPlace<'_>>) -> Vec<usize> {
         let (mut stored, mut missing) = (Vec::new(), Vec::new());
         for (number, wanted) in wanted.into_iter().enumerate() {
+            if wanted.chunk.is_hole() {
+                wanted.into.fill(0);
+                continue;
+            }
             match self.store_near(wanted.chunk).await {
                 Some(store) => {
                     let known = self.0.near_stores.chunk(wanted.chunk.object);
