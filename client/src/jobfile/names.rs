@@ -1,6 +1,6 @@
-//! Names of inputs in the sandbox. Outputs of many tasks often have one name, as have files of different folders. Each of
-//! them then gets a folder of its own, so that no program takes one for all of them. A pattern in the command, such as
-//! `*.fits`, would find none of them, and is refused.
+//! Names of inputs in the sandbox. Outputs of many tasks often have one name, as have files of different folders. Each
+//! of them then gets a folder of its own, so that no program takes one for all of them. A pattern in the command, such
+//! as `*.fits`, would find none of them, and is refused.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,9 +26,9 @@ pub(super) fn placed(into: &Name, index: u32) -> Name {
     placed
 }
 
-/// Tells inputs of one name apart: the third input `x` is `input-3/x` in the sandbox if another file is `x`, too. `inputs`
-/// are those of the template, or those of an item, which follow `before` inputs of the template with the names `taken`.
-/// Returns the names.
+/// Tells inputs of one name apart: the third input `x` is `input-3/x` in the sandbox if another file is `x`, too.
+/// `inputs` are those of the template, or those of an item, which follow `before` inputs of the template with the names
+/// `taken`. Returns the names.
 ///
 /// # Errors
 /// If a pattern in the command means such inputs.

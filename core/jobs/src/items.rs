@@ -39,6 +39,27 @@ impl Items {
         postcard::take_from_bytes(self.encoded(index)).expect("encoded by push").0
     }
 
+    /// The item at this place with up to `inputs` of its inputs, so that one with a million need not be decoded for its
+    /// values.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn head(&self, index: u32, inputs: usize) -> TaskItem {
+        let decode = || {
+            let (template, rest) = postcard::take_from_bytes(self.encoded(index))?;
+            let (values, rest) = postcard::take_from_bytes(rest)?;
+            let (count, mut rest): (usize, _) = postcard::take_from_bytes(rest)?;
+            let mut head = TaskItem { template, values, inputs: Vec::new() };
+            for _ in 0..count.min(inputs) {
+                let (input, after) = postcard::take_from_bytes(rest)?;
+                head.inputs.push(input);
+                rest = after;
+            }
+            Ok::<_, postcard::Error>(head)
+        };
+        decode().expect("encoded by push")
+    }
+
     fn encoded(&self, index: u32) -> &[u8] {
         &self.bytes[self.range(index)]
     }
@@ -103,5 +124,31 @@ impl Items {
             start = *end;
             item.is_some_and(|item| postcard::from_bytes::<TaskItem>(item).is_ok())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use eyas_types::{Input, InputFrom, Value};
+
+    use super::*;
+
+    #[test]
+    fn the_head_of_an_item_is_its_beginning() {
+        let input = |object| Input { from: InputFrom::Object(object), name: Some("x".into()) };
+        let value = Value { text: "text".into(), input: Some(1) };
+        let mut items = Items::default();
+        for count in [0, 1, 300] {
+            items.push(&TaskItem { template: 7, values: vec![value.clone()], inputs: (0..count).map(input).collect() });
+        }
+        for index in 0..3 {
+            let whole = items.get(index);
+            for most in [0, 1, 2, 299, 300, 1000] {
+                let inputs = whole.inputs.iter().take(most).cloned().collect();
+                assert_eq!(items.head(index, most), TaskItem { inputs, ..whole.clone() });
+            }
+        }
     }
 }

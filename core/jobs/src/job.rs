@@ -7,6 +7,7 @@
 mod borrowed;
 mod course;
 mod growth;
+mod inputs;
 mod kept;
 mod output;
 mod pending;
@@ -26,8 +27,8 @@ use core::ops::Range;
 
 use eyas_types::course::{JobState, Metrics, Sample, TaskCounts};
 use eyas_types::{
-    Distribution, ExecutorId, Input, InputFrom, JobId, Need, ObjectId, ObjectSpec, Outcome, Reads, Status, TaskId,
-    TaskItem, TaskResult, TaskTemplate,
+    Distribution, ExecutorId, Input, JobId, Need, ObjectId, ObjectSpec, Outcome, Reads, Status, TaskId, TaskItem,
+    TaskResult, TaskTemplate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +44,8 @@ pub use self::snapshot::{JobSnapshot, JobSummary};
 use crate::log::JobEnd;
 use crate::spec::JobSpec;
 
-/// Tasks with up to this many inputs do not count among those whose inputs are bounded: what is kept of them is as much as
-/// what is kept of any task.
+/// Tasks with up to this many inputs do not count among those whose inputs are bounded: what is kept of them is as much
+/// as what is kept of any task.
 const FEW_INPUTS: usize = 64;
 
 /// Failures that a report describes; it counts the others.
@@ -199,8 +200,9 @@ pub struct Job {
     borrowed: BTreeMap<ObjectId, BorrowedObject>,
     /// For each blocked task: those of them that it reads and no executor has.
     lacking: BTreeMap<u32, BTreeSet<ObjectId>>,
-    /// What tasks whose outputs are read have delivered.
-    produced: BTreeMap<(u32, u16), ObjectSpec>,
+    /// What tasks whose outputs are read have delivered. Ids are made when it comes, and not for all inputs of a task
+    /// at once.
+    produced: BTreeMap<(u32, u16), (ObjectId, ObjectSpec)>,
 }
 
 /// Tasks that an end has set free, or made pointless.
@@ -215,10 +217,14 @@ impl Job {
     pub fn new(id: JobId, mut spec: JobSpec) -> Self {
         let (count, is_open, dependencies) = (spec.items.len(), spec.is_attached, spec.dependencies.take());
         let began_us = spec.submitted_unix_ms * 1000;
+        let mut object_ids = core::mem::take(&mut spec.object_ids);
+        if object_ids.len() != spec.objects.len() {
+            object_ids = spec.objects.iter().map(ObjectSpec::id).collect();
+        }
         let spec = Arc::new(spec);
         let mut job = Job {
             id,
-            object_ids: spec.objects.iter().map(ObjectSpec::id).collect(),
+            object_ids,
             tasks: vec![TaskState::default(); count],
             counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
             spec,
@@ -299,49 +305,6 @@ impl Job {
     /// The template of the task at this index.
     pub fn template_at(&self, index: u32) -> &TaskTemplate {
         &self.spec.templates[usize::from(self.spec.items.template(index))]
-    }
-
-    /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
-    pub fn inputs<'a>(&'a self, item: &'a TaskItem) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
-        self.template_of(item).inputs.iter().chain(&item.inputs).map(|input| {
-            let object = match input.from {
-                InputFrom::Object(object) | InputFrom::Part { object, .. } => Some(&self.spec.objects[object as usize]),
-                InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
-                    self.produced.get(&(task, output))
-                }
-            };
-            (input, object)
-        })
-    }
-
-    /// All objects that its tasks read: those it was submitted with, then those its tasks wrote for others.
-    pub fn objects(&self) -> impl Iterator<Item = (ObjectId, &ObjectSpec)> {
-        let submitted = self.object_ids.iter().copied().zip(&self.spec.objects);
-        submitted.chain(self.produced.values().map(|object| (object.id(), object)))
-    }
-
-    /// The ids and sizes of a task's inputs, each once.
-    pub fn input_ids(&self, item: &TaskItem) -> Vec<(ObjectId, u64)> {
-        let mut ids: Vec<_> = self
-            .template_of(item)
-            .inputs
-            .iter()
-            .chain(&item.inputs)
-            .filter_map(|input| match input.from {
-                InputFrom::Object(object) | InputFrom::Part { object, .. } => {
-                    let object = object as usize;
-                    Some((self.object_ids[object], self.spec.objects[object].size_bytes()))
-                }
-                InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
-                    self.produced.get(&(task, output)).map(|object| (object.id(), object.size_bytes()))
-                }
-            })
-            .collect();
-        if ids.len() > 1 {
-            ids.sort_unstable();
-            ids.dedup();
-        }
-        ids
     }
 
     // ---- moves
@@ -497,7 +460,8 @@ impl Job {
         if dependents.is_some() || self.is_open {
             // The files of a glob share one output index. They are inserted in reverse, so the first file is kept.
             for delivered in result.outcome.outputs.iter().rev() {
-                self.produced.insert((index, delivered.output), delivered.object.clone());
+                let object = delivered.object.clone();
+                self.produced.insert((index, delivered.output), (object.id(), object));
             }
         }
         if let Some(dependents) = dependents {

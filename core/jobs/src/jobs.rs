@@ -29,8 +29,8 @@ const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
 /// Default number of inputs of the tasks that one event puts into the queue, about.
 const INPUTS_AT_ONCE: u64 = 100_000;
 
-/// Default number of inputs of the tasks of one job that wait in the queue, about. The scheduler needs some 20 bytes for
-/// each.
+/// Default number of inputs of the tasks of one job that wait in the queue, about. The scheduler needs some 20 bytes
+/// for each.
 const MAX_WAITING_INPUTS: u64 = 4_000_000;
 
 /// Settings of a decider of jobs.
@@ -49,8 +49,8 @@ pub struct Config {
     /// Tasks are queued until they have about this many inputs, each of them counting as one more. Other events come
     /// before further tasks are queued.
     pub inputs_at_once: u64,
-    /// No more tasks of a job are queued while those that wait in the queue have this many inputs. Tasks with few inputs
-    /// do not count.
+    /// No more tasks of a job are queued while those that wait in the queue have this many inputs. Tasks with few
+    /// inputs do not count.
     pub waiting_inputs: u64,
 }
 

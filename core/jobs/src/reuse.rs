@@ -47,9 +47,9 @@ impl TaskDigest {
         let item = job.spec.items.get(index);
         let template = job.template_of(&item);
         let Program::Command(words) = &template.program else { return None };
-        let digested = job.inputs(&item).map(|(input, object)| {
-            let object = object?;
-            Some((input.name.as_deref(), object.id(), object.executable, input.from.part()))
+        let digested = job.inputs_with_ids(&item).map(|(input, object)| {
+            let (id, object) = object?;
+            Some((input.name.as_deref(), id, object.executable, input.from.part()))
         });
         let inputs: Vec<_> = digested.collect::<Option<_>>()?;
         let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);

@@ -64,6 +64,9 @@ pub struct JobSpec {
     /// What its tasks wait for, once the job was checked.
     #[serde(skip)]
     pub dependencies: Option<Dependencies>,
+    /// The ids of its objects, once the job was checked: to compute a million of them takes long.
+    #[serde(skip)]
+    pub object_ids: Vec<ObjectId>,
 }
 
 /// Compiles a template's requirements and rank.
@@ -221,6 +224,7 @@ impl JobSpec {
             return Err(SpecError::TooManyObjects);
         }
         self.objects.extend(objects);
+        self.object_ids.clear();
         Ok(())
     }
 
@@ -318,6 +322,7 @@ impl JobSpec {
             return Err(SpecError::Circle(circle));
         }
         self.dependencies = Some(dependencies);
+        self.object_ids = self.objects.iter().map(ObjectSpec::id).collect();
         Ok(())
     }
 

@@ -10,6 +10,9 @@ use crate::placement::Fallback;
 use crate::scheduler::Scheduler;
 use crate::state::{ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacementLevel, PlacementState, TaskKey};
 
+/// Inputs that an explanation looks at to find the executor where a task would be done the soonest.
+const ESTIMATED_INPUTS: usize = 1_000_000;
+
 /// A task as the scheduler sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskPlacement {
@@ -21,8 +24,14 @@ pub struct TaskPlacement {
     pub assigned: u32,
     /// What it needs.
     pub need: Need,
-    /// Its inputs, and where each is.
+    /// Its first inputs, and where each is.
     pub inputs: Vec<ObjectLocations>,
+    /// Number of all its inputs.
+    pub all_inputs: usize,
+    /// Bytes of all its inputs.
+    pub input_bytes: u64,
+    /// Of these, bytes that its executor has.
+    pub held_bytes: u64,
     /// Why it waits, if it does.
     pub waits: Option<WaitReason>,
 }
@@ -84,21 +93,37 @@ pub enum WaitReason {
 }
 
 impl Scheduler {
-    /// The task, if it is known and has not ended.
-    pub fn explain_task(&self, id: TaskId) -> Option<TaskPlacement> {
+    /// How often the task was assigned so far; 0 if it has ended.
+    pub fn times_assigned(&self, id: TaskId) -> u32 {
+        let queue = &self.state().queue;
+        queue.find(id).map_or(0, |key| queue[key].attempt)
+    }
+
+    /// The task with the first `inputs` of its inputs, if it is known and has not ended.
+    pub fn explain_task(&self, id: TaskId, inputs: usize) -> Option<TaskPlacement> {
         let state = self.state();
         let key = state.queue.find(id)?;
         let task = &state.queue[key];
-        let executor = match task.state {
-            PlacementState::Assigned { executor, .. } => Some(state.executors[executor].id),
+        let on = match task.state {
+            PlacementState::Assigned { executor, .. } => Some(executor),
             _ => None,
         };
+        let executor = on.map(|executor| state.executors[executor].id);
+        let all = state.inputs(key);
+        let bytes = |inputs: &mut dyn Iterator<Item = &ObjectKey>| -> u64 {
+            inputs.map(|input| state.catalog.size_bytes(*input)).fold(0, u64::saturating_add)
+        };
+        let is_held =
+            |input: &&ObjectKey| on.is_some_and(|executor| state.executors[executor].replicas.contains_key(*input));
         Some(TaskPlacement {
             executor,
             estimate: self.estimate_of(id),
             assigned: task.attempt,
             need: state.need_of(key).need.clone(),
-            inputs: state.inputs(key).iter().map(|input| self.object_locations(*input)).collect(),
+            inputs: all.iter().take(inputs).map(|input| self.object_locations(*input)).collect(),
+            all_inputs: all.len(),
+            input_bytes: bytes(&mut all.iter()),
+            held_bytes: bytes(&mut all.iter().filter(is_held)),
             waits: executor.is_none().then(|| self.why_waiting(key)),
         })
     }
@@ -191,7 +216,9 @@ impl Scheduler {
     fn soonest_elsewhere(&self, task: TaskKey, home: ExecutorKey) -> Option<(ExecutorId, Estimate)> {
         let state = self.state();
         let is_free = |executor| executor != home && state.may_take(executor, task, PlacementLevel::Slot);
-        let free = state.executors.all().filter(|(executor, _)| is_free(*executor));
+        // Each estimate looks at all inputs.
+        let most = (ESTIMATED_INPUTS / state.inputs(task).len().max(1)).max(1);
+        let free = state.executors.all().filter(|(executor, _)| is_free(*executor)).take(most);
         let estimator = Estimator::new(state);
         let estimates = free.map(|(key, executor)| (executor.id, estimator.behind_assigned(task, key)));
         estimates.min_by_key(|(_, estimate)| estimate.finish_us())

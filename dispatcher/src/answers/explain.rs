@@ -1,10 +1,10 @@
 //! Why a task waits, or what became of it, in words.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use eyas_jobs::{Job, MAX_INTERRUPTIONS, Phase, RetainedOutput};
-use eyas_sched::{Mismatch, ObjectLocations, WaitReason};
+use eyas_sched::{Mismatch, WaitReason};
 use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
@@ -21,7 +21,7 @@ impl DispatcherCore {
         let view = self.task_view(job, task.index, &mut ResultReader::default());
         let mut because = Vec::new();
         let mut inputs = Vec::new();
-        if let Some(scheduled) = self.scheduler.explain_task(task) {
+        if let Some(scheduled) = self.scheduler.explain_task(task, MAX_INPUTS_SHOWN) {
             because.push(match (scheduled.executor, &scheduled.waits) {
                 (Some(executor), _) => format!("It was given to {}.", self.executors.name(executor)),
                 (None, Some(reason)) => self.why_waiting(reason),
@@ -36,13 +36,15 @@ impl DispatcherCore {
                 because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
             }
             let item = job.spec.items.get(task.index);
-            let objects = job.inputs(&item).filter_map(|(_, object)| object);
-            let sources: HashMap<_, _> = objects.map(|object| (object.id(), &object.source)).collect();
-            for input in scheduled.inputs.iter().take(MAX_INPUTS_SHOWN) {
+            let shown: HashSet<_> = scheduled.inputs.iter().map(|input| input.object).collect();
+            let objects = job.inputs_with_ids(&item).filter_map(|(_, object)| object);
+            let is_named = |(id, _): &(ObjectId, _)| shown.contains(id) || job.spec.chunks.contains_key(id);
+            let sources: HashMap<_, _> = objects.filter(is_named).map(|(id, object)| (id, &object.source)).collect();
+            for input in &scheduled.inputs {
                 inputs.push(self.object_view(input, sources.get(&input.object).copied().cloned()));
             }
-            if scheduled.inputs.len() > MAX_INPUTS_SHOWN {
-                let all = scheduled.inputs.len();
+            if scheduled.all_inputs > MAX_INPUTS_SHOWN {
+                let all = scheduled.all_inputs;
                 because.push(format!("It reads {all} objects, of which {MAX_INPUTS_SHOWN} are listed."));
             }
             because.extend(self.where_chunks_are(job, &sources));
@@ -50,7 +52,10 @@ impl DispatcherCore {
                 because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
             }
             if let Some(executor) = scheduled.executor {
-                because.extend(self.where_inputs_were(executor, &scheduled.inputs));
+                because.extend((scheduled.all_inputs > 0).then(|| {
+                    let [held, all] = [scheduled.held_bytes, scheduled.input_bytes].map(units::format_bytes);
+                    format!("That executor holds {held} of the {all} it reads.")
+                }));
                 because.extend(self.by_relay(executor));
             }
         } else {
@@ -118,15 +123,6 @@ impl DispatcherCore {
         }
         of_files.truncate(MAX_NAMES);
         of_files
-    }
-
-    fn where_inputs_were(&self, executor: ExecutorId, inputs: &[ObjectLocations]) -> Option<String> {
-        let all: u64 = inputs.iter().map(|input| input.size_bytes).sum();
-        let held = inputs.iter().filter(|input| input.holders.contains(&executor));
-        let held: u64 = held.map(|input| input.size_bytes).sum();
-        (!inputs.is_empty()).then(|| {
-            format!("That executor holds {} of the {} it reads.", units::format_bytes(held), units::format_bytes(all))
-        })
     }
 
     /// The way by which data of other nodes reaches an executor that is behind a relay.

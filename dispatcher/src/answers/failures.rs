@@ -33,7 +33,7 @@ impl DispatcherCore {
             FailureView {
                 task: job.task_id(index),
                 id: job.template_at(index).id.clone(),
-                item: item_text(&job.spec.items.get(index)),
+                item: item_text(&job.spec.items.head(index, 1)),
                 command: command_of(job, index),
                 status: outcome.map_or_else(String::new, |outcome| outcome.status.to_string()),
                 stderr: outcome.map_or_else(String::new, |outcome| last_lines(&outcome.stderr)),
@@ -46,11 +46,11 @@ impl DispatcherCore {
 /// The first words of a task's command. Items stay as the user wrote them. An input that is named by its number is
 /// shown by its source.
 pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
-    let item = job.spec.items.get(index);
-    let (Program::Command(words) | Program::Call(words)) = &job.template_of(&item).program else { return Vec::new() };
-    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
+    let (Program::Command(words) | Program::Call(words)) = &job.template_at(index).program else { return Vec::new() };
     let shown = &words[..words.len().min(MAX_WORDS_SHOWN)];
     let named = shown.iter().map(Template::highest_input).max().unwrap_or(0);
+    let item = job.spec.items.head(index, named as usize);
+    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
     let inputs = job.inputs(&item).take(named as usize);
     let staged: Vec<_> = inputs.map(|(input, object)| source_of(input, object)).collect();
     let with =

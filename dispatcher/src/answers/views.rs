@@ -165,7 +165,7 @@ impl DispatcherCore {
         let result = results.last(self, job, index).ok().flatten();
         let tries = match &result {
             Some(result) => result.attempt + 1,
-            None => self.scheduler.explain_task(task).map_or(0, |view| view.assigned),
+            None => self.scheduler.times_assigned(task),
         };
         let outcome = result.as_ref().map(|result| &result.outcome);
         let suspended_on = self.suspended_on(job, index);
@@ -174,7 +174,7 @@ impl DispatcherCore {
             id: job.template_at(index).id.clone(),
             state: if suspended_on.is_some() { "suspended" } else { state.phase.name() }.into(),
             priority: job.template_at(index).priority,
-            item: item_text(&job.spec.items.get(index)),
+            item: item_text(&job.spec.items.head(index, 1)),
             command: command_of(job, index),
             tries,
             executor: match &result {

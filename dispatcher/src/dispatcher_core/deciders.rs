@@ -121,10 +121,10 @@ impl DispatcherCore {
             let hint = hints.binary_search_by_key(&object, |hint| ids[hint.input as usize]).ok();
             self.executors.where_to_ask(hint.map_or(&[], |hint| &hints[hint].holders))
         };
-        let inputs = job.inputs(&item).map(|(input, object)| {
-            let object = object.expect("only a task with all its inputs is set free").clone();
-            let holders = if hints.is_empty() { Vec::new() } else { holders_of(object.id()) };
-            AssignedInput { object, part: input.from.part(), name: input.name.clone(), holders }
+        let inputs = job.inputs_with_ids(&item).map(|(input, object)| {
+            let (id, object) = object.expect("only a task with all its inputs is set free");
+            let holders = if hints.is_empty() { Vec::new() } else { holders_of(id) };
+            AssignedInput { object: object.clone(), part: input.from.part(), name: input.name.clone(), holders }
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
         let template = item.template;

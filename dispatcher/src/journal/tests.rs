@@ -520,7 +520,7 @@ fn format_3_is_read_and_written_again() {
     let expected = Entry::Results { ends: ends([4, 5]).collect(), samples: samples() };
     replay.apply(expected.clone());
     let job = replay.into_job();
-    // A snapshot and a summary as format 3 had them: without the last bytes, a peak of 0 and, in the snapshot, no starts.
+    // A snapshot and a summary as format 3 had them: without the last bytes, a peak of 0 and in snapshots no starts.
     let earlier = |present: Vec<u8>, bytes: usize| present[..present.len() - bytes].to_vec();
     {
         let database = Database::create(&path).unwrap();

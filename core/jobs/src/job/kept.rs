@@ -108,9 +108,9 @@ impl Job {
             return Vec::new();
         }
         let item = self.spec.items.get(index);
-        let inputs = self.inputs(&item).filter_map(|(input, object)| {
+        let inputs = self.inputs_with_ids(&item).filter_map(|(input, object)| {
             let (task, _) = input.from.output().filter(|output| self.unread.contains_key(output))?;
-            Some((task, object?.id()))
+            Some((task, object?.0))
         });
         inputs.collect()
     }
@@ -198,10 +198,10 @@ impl Job {
         }
         let item = self.spec.items.get(index);
         let mut kept: Vec<_> = self
-            .inputs(&item)
+            .inputs_with_ids(&item)
             .filter_map(|(input, object)| {
                 let (task, _) = input.from.output()?;
-                Some((task, object.filter(|object| object.is_kept())?.id()))
+                Some((task, object.filter(|(_, object)| object.is_kept())?.0))
             })
             .collect();
         kept.sort_unstable();
@@ -212,7 +212,7 @@ impl Job {
     /// Whether a task, which reads outputs of `producer`, reads this one.
     fn is_reader(&self, index: u32, producer: u32, object: ObjectId) -> bool {
         let outputs = self.produced.range((producer, 0)..=(producer, u16::MAX));
-        let is_it = |(_, found): &(_, &ObjectSpec)| found.is_kept() && found.id() == object;
+        let is_it = |(_, (id, found)): &(_, &(ObjectId, ObjectSpec))| *id == object && found.is_kept();
         let outputs: Vec<u16> = outputs.filter(is_it).map(|((_, output), _)| *output).collect();
         // Of a task with one output, nothing else is read; the reader may have a million inputs.
         if self.template_at(producer).outputs.len() == 1 {

@@ -152,7 +152,7 @@ impl Job {
             failures: self.failures.clone(),
             places: self.places.owners().filter(|(_, task)| has_succeeded(*task)).collect(),
             kept: self.kept.iter().map(|(key, output)| (*key, output.clone())).collect(),
-            produced: self.produced.iter().map(|(key, object)| (*key, object.clone())).collect(),
+            produced: self.produced.iter().map(|(key, (_, object))| (*key, object.clone())).collect(),
             course: self.course.closed(self.ended_us),
             peak_memory_bytes: self.peak_memory_bytes,
             restarts: (0..).zip(&self.tasks).filter_map(restarts).collect(),
@@ -196,7 +196,7 @@ impl Job {
         job.failures = snapshot.failures;
         job.places.give(snapshot.places);
         job.kept = BTreeMap::from_iter(snapshot.kept);
-        job.produced = BTreeMap::from_iter(snapshot.produced);
+        job.produced = snapshot.produced.into_iter().map(|(key, object)| (key, (object.id(), object))).collect();
         job.course = snapshot.course;
         job.peak_memory_bytes = snapshot.peak_memory_bytes;
         Some(job)

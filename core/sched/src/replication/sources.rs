@@ -45,6 +45,12 @@ pub(super) struct SourceRequest {
 pub(super) fn plan(state: &mut SchedulerState, request: SourceRequest, turn: usize) -> Box<[Holder]> {
     let SourceRequest { object, executor, task, .. } = request;
     let receipts = state.transfers.incoming(object);
+    if receipts.is_empty() && state.catalog[object].holders.is_empty() {
+        // So it is with most inputs of a task that has very many.
+        let bytes = state.catalog.size_bytes(object);
+        state.transfers.expect(ExpectedFetch { object, executor, from: None, task, bytes });
+        return Box::default();
+    }
     let planned = receipts.iter().find(|receipt| receipt.executor == executor).map(|receipt| receipt.from);
     let whole = holders_by_preference(state, request, turn);
     let from = planned.unwrap_or_else(|| {

@@ -40,30 +40,33 @@ impl Catalog {
         key
     }
 
-    /// The key for a replica report. The object may be one that no task has named yet.
-    pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
-        let key = match self.keys.get(&id) {
-            Some(key) => *key,
-            None => self.insert(id),
-        };
-        self.sizes_bytes[key.index()] = size_bytes;
-        key
+    /// Room for further objects: a task may name a million at once, and tables that grow step by step are copied again
+    /// and again.
+    pub fn reserve(&mut self, objects: usize) {
+        let new = objects.saturating_sub(self.free.len());
+        self.keys.reserve(objects);
+        self.objects.reserve(new);
+        self.sizes_bytes.reserve(new);
     }
 
-    fn insert(&mut self, id: ObjectId) -> ObjectKey {
-        let object = CatalogObject { id, holders: Vec::new(), waiting: WaitingList::default(), references: 0 };
-        let key = match self.free.pop() {
-            Some(key) => {
-                self.objects[key.index()] = object;
-                key
+    /// The key for a replica report. The object may be one that no task has named yet.
+    pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
+        let Catalog { keys, objects, sizes_bytes, free, .. } = self;
+        let key = *keys.entry(id).or_insert_with(|| {
+            let object = CatalogObject { id, holders: Vec::new(), waiting: WaitingList::default(), references: 0 };
+            match free.pop() {
+                Some(key) => {
+                    objects[key.index()] = object;
+                    key
+                }
+                None => {
+                    objects.push(object);
+                    sizes_bytes.push(0);
+                    ObjectKey::at(objects.len() - 1)
+                }
             }
-            None => {
-                self.objects.push(object);
-                self.sizes_bytes.push(0);
-                ObjectKey::at(self.objects.len() - 1)
-            }
-        };
-        self.keys.insert(id, key);
+        });
+        sizes_bytes[key.index()] = size_bytes;
         key
     }
 

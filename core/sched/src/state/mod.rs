@@ -49,6 +49,9 @@ const ESTIMATE_LOOKS: usize = 4;
 /// wait there for a slot, and it may be slow.
 const AMPLE_TIME: f64 = 4.0;
 
+/// For a task with more inputs than this, the catalog gets room for all of them at once.
+const MANY_INPUTS: usize = 10_000;
+
 /// Most times that a task is recalled: its taker may no longer take it when it is back, and it waits elsewhere again.
 const MAX_RETURNS: u8 = 4;
 
@@ -216,6 +219,9 @@ impl SchedulerState {
 
     /// A task becomes known; it waits once it is [enqueued](Self::enqueue).
     pub fn add_task(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) -> TaskKey {
+        if inputs.len() > MANY_INPUTS {
+            self.catalog.reserve(inputs.len());
+        }
         let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
         let input_bytes = inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
         let had_priorities = self.queue.has_priorities();

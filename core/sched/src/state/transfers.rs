@@ -119,7 +119,7 @@ impl Transfers {
     /// Notes that an executor is told to fetch an object.
     pub fn expect(&mut self, fetch: ExpectedFetch) {
         let ExpectedFetch { object, executor, from, task, bytes } = fetch;
-        let relay = self.incoming(object).iter().find(|receipt| Some(receipt.executor) == from);
+        let relay = from.and_then(|from| self.incoming(object).iter().find(|receipt| receipt.executor == from));
         let is_relayed = relay.is_some();
         let until_there = relay.map_or(0.0, |receipt| receipt.seconds);
         let seconds = match from {
@@ -176,20 +176,24 @@ impl Transfers {
             return;
         }
         for object in objects {
-            if let Some(ended) = self.end(*object, |receipt| receipt.executor == executor && receipt.task == task) {
+            let ended = self.end(*object, |receipt| receipt.executor == executor && receipt.task == task);
+            if let Some((ended, true)) = ended {
                 self.reroute(*object, executor, ended.from);
             }
         }
     }
 
-    fn end(&mut self, object: ObjectKey, is_it: impl Fn(&Receipt) -> bool) -> Option<Receipt> {
-        let receipts = self.receipts.get_mut(&object)?;
+    /// Ends a receipt of the object. Returns the receipt, and whether others are left.
+    fn end(&mut self, object: ObjectKey, is_it: impl Fn(&Receipt) -> bool) -> Option<(Receipt, bool)> {
+        let hashbrown::hash_map::Entry::Occupied(mut entry) = self.receipts.entry(object) else { return None };
+        let receipts = entry.get_mut();
         let ended = receipts.remove(receipts.iter().position(is_it)?);
-        if receipts.is_empty() {
-            self.receipts.remove(&object);
+        let are_left = !receipts.is_empty();
+        if !are_left {
+            entry.remove();
         }
         *self.giving(ended.from) -= 1;
-        Some(ended)
+        Some((ended, are_left))
     }
 
     /// Receivers that were to get the object from `old` now get it from the next giver up the chain.

@@ -125,7 +125,8 @@ fn who_is_receiving_an_object_is_waited_for() {
     // Half a minute from persistent storage, and a second of computing.
     cluster.learn(30);
     let first = cluster.submit(0, 1)[0].0;
-    let estimate = |cluster: &Cluster, index| cluster.0.explain_task(task(index)).unwrap().estimate.unwrap();
+    let estimate =
+        |cluster: &Cluster, index| cluster.0.explain_task(task(index), usize::MAX).unwrap().estimate.unwrap();
     assert_eq!(estimate(&cluster, 0).transfer_us, 30_000_000);
     // The other gets it by way of the first, as soon.
     let second = cluster.submit(1, 1)[0].0;
@@ -141,18 +142,20 @@ fn what_is_estimated_can_be_asked_for() {
     for index in 0..3 {
         cluster.submit(index, 1);
     }
-    let Some(WaitReason::Soonest { home, there, elsewhere }) = cluster.0.explain_task(task(2)).unwrap().waits else {
+    let Some(WaitReason::Soonest { home, there, elsewhere }) =
+        cluster.0.explain_task(task(2), usize::MAX).unwrap().waits
+    else {
         panic!("it is queued")
     };
-    let mean_us = cluster.0.explain_task(task(0)).unwrap().estimate.unwrap().compute_us;
+    let mean_us = cluster.0.explain_task(task(0), usize::MAX).unwrap().estimate.unwrap().compute_us;
     assert_eq!((home, elsewhere, mean_us), (ExecutorId(1), None, 1_000_000));
     assert!(there.wait_us > 0 && there.transfer_us == 0 && there.compute_us == mean_us, "{there:?}");
     // No executor holds object 2; it is a third of a second away for each 16 MB.
     cluster.0.finish(1, 0);
-    assert_eq!(cluster.0.explain_task(task(1)).unwrap().estimate.unwrap().transfer_us, 0);
+    assert_eq!(cluster.0.explain_task(task(1), usize::MAX).unwrap().estimate.unwrap().transfer_us, 0);
     cluster.0.join(2, 1);
     cluster.submit(3, 2);
-    assert_eq!(cluster.0.explain_task(task(3)).unwrap().estimate.unwrap().transfer_us, 2_000_000);
+    assert_eq!(cluster.0.explain_task(task(3), usize::MAX).unwrap().estimate.unwrap().transfer_us, 2_000_000);
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn a_slow_executor_is_waited_for_less() {
         (100..108).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|g| g.0 == 2));
     assert_eq!(on_fast.count(), 2);
     let homes: Vec<_> = (100..108)
-        .filter_map(|index| match cluster.0.explain_task(task(index)).unwrap().waits {
+        .filter_map(|index| match cluster.0.explain_task(task(index), usize::MAX).unwrap().waits {
             Some(WaitReason::Soonest { home, .. }) => Some(home.0),
             _ => None,
         })
@@ -224,7 +227,10 @@ fn what_does_not_come_is_waited_for_no_more() {
     cluster.0.end(1, 0, Ended::Refused);
     cluster.0.end(1, 1, Ended::Refused);
     let queued = (2..20).filter(|index| {
-        cluster.0.explain_task(task(*index)).is_some_and(|task| matches!(task.waits, Some(WaitReason::Soonest { .. })))
+        cluster
+            .0
+            .explain_task(task(*index), usize::MAX)
+            .is_some_and(|task| matches!(task.waits, Some(WaitReason::Soonest { .. })))
     });
     assert!(queued.count() < 18, "they have no holder");
 }

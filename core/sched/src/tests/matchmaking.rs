@@ -139,7 +139,7 @@ impl Scheduler {
     }
 
     fn why(&self, index: u32) -> Option<WaitReason> {
-        self.explain_task(task(index)).unwrap().waits
+        self.explain_task(task(index), usize::MAX).unwrap().waits
     }
 }
 

@@ -287,7 +287,7 @@ fn who_drains_gets_no_more() {
         assert_eq!(scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) }), []);
         assert_eq!(assigned(&scheduler.submit(1, &[1])), []);
         assert_eq!(assigned(&scheduler.end(1, 0, Ended::Again)), [], "{policy}");
-        let waits = scheduler.explain_task(task(1)).and_then(|view| view.waits);
+        let waits = scheduler.explain_task(task(1), usize::MAX).and_then(|view| view.waits);
         assert_eq!(waits, Some(WaitReason::NoExecutors));
         scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) });
         assert_eq!(assigned(&scheduler.join(2, 2)).len(), 2, "{policy}");
@@ -341,7 +341,7 @@ fn no_task_starts_that_would_not_end_before_its_executor_does() {
         scheduler.finish(1, 1);
         assert_eq!(assigned(&scheduler.submit(2, &[])), [], "{policy}: it would be ended half-way");
         assert_eq!(
-            scheduler.explain_task(task(2)).unwrap().waits,
+            scheduler.explain_task(task(2), usize::MAX).unwrap().waits,
             Some(WaitReason::Unmatched(vec![(Mismatch::Time, 1)])),
             "{policy}"
         );
@@ -372,7 +372,7 @@ fn a_task_that_was_interrupted_needs_more_time_than_it_has_run_and_goes_behind_o
         // It has run for a second.
         assert_eq!(assigned(&scheduler.end(1, 0, Ended::Interrupted)), [], "{policy}: it would be interrupted again");
         assert_eq!(
-            scheduler.explain_task(task(0)).unwrap().waits,
+            scheduler.explain_task(task(0), usize::MAX).unwrap().waits,
             Some(WaitReason::Unmatched(vec![(Mismatch::Time, 1)])),
             "{policy}"
         );

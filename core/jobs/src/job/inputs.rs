@@ -1,0 +1,50 @@
+//! The inputs of a job's tasks, and the objects that they stand for.
+
+use alloc::vec::Vec;
+
+use eyas_types::{Input, InputFrom, ObjectId, ObjectSpec, TaskItem};
+
+use super::Job;
+
+impl Job {
+    /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
+    pub fn inputs<'a>(&'a self, item: &'a TaskItem) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
+        self.inputs_with_ids(item).map(|(input, object)| (input, object.map(|(_, object)| object)))
+    }
+
+    /// The same, with the ids of the objects.
+    pub fn inputs_with_ids<'a>(
+        &'a self,
+        item: &'a TaskItem,
+    ) -> impl Iterator<Item = (&'a Input, Option<(ObjectId, &'a ObjectSpec)>)> {
+        self.template_of(item).inputs.iter().chain(&item.inputs).map(|input| {
+            let object = match input.from {
+                InputFrom::Object(object) | InputFrom::Part { object, .. } => {
+                    let object = object as usize;
+                    Some((self.object_ids[object], &self.spec.objects[object]))
+                }
+                InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
+                    self.produced.get(&(task, output)).map(|(id, object)| (*id, object))
+                }
+            };
+            (input, object)
+        })
+    }
+
+    /// All objects that its tasks read: those it was submitted with, then those its tasks wrote for others.
+    pub fn objects(&self) -> impl Iterator<Item = (ObjectId, &ObjectSpec)> {
+        let submitted = self.object_ids.iter().copied().zip(&self.spec.objects);
+        submitted.chain(self.produced.values().map(|(id, object)| (*id, object)))
+    }
+
+    /// The ids and sizes of a task's inputs, each once.
+    pub fn input_ids(&self, item: &TaskItem) -> Vec<(ObjectId, u64)> {
+        let objects = self.inputs_with_ids(item).filter_map(|(_, object)| object);
+        let mut ids: Vec<_> = objects.map(|(id, object)| (id, object.size_bytes())).collect();
+        if ids.len() > 1 {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        ids
+    }
+}
