@@ -72,6 +72,7 @@ pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use runs::RunAttendance;
 pub use source::{ContentSource, SparseFile};
 pub use verify::{LostChunk, Verified};
+pub(crate) use write::max_chunk_bytes;
 pub use write::{MAX_CHUNK_BYTES, SMALL_CHUNK_BYTES, WriteOptions};
 
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};

@@ -158,11 +158,17 @@ impl DfsSession {
         shape: FileShapeArgs,
         reader: SourceReader,
     ) -> Result<File, CliError> {
-        let (format, written) = self.put_one(&source, &name, shape, reader.clone()).await?;
+        let (format, is_file, written) = self.put_one(&source, &name, shape, reader.clone()).await?;
         match written {
-            Err(error) if error.kind == FilesErrorKind::WrongFormat && format.is_guessed && format.is_compressed() => {
+            // Another source cannot be read again.
+            Err(error)
+                if error.kind == FilesErrorKind::WrongFormat
+                    && is_file
+                    && format.is_guessed
+                    && format.is_compressed() =>
+            {
                 let shape = FileShapeArgs { format: Some(format.without_records()), ..shape };
-                let (_, written) = self.put_one(&source, &name, shape, reader).await?;
+                let (.., written) = self.put_one(&source, &name, shape, reader).await?;
                 written
             }
             written => written,
@@ -176,7 +182,7 @@ impl DfsSession {
         name: &FileName,
         shape: FileShapeArgs,
         SourceReader { readers, is_alone, keeps }: SourceReader,
-    ) -> Result<(RecordFormat, Result<File, FilesError>), CliError> {
+    ) -> Result<(RecordFormat, bool, Result<File, FilesError>), CliError> {
         let (path, named) = (source.to_owned(), name.clone());
         let opened = {
             // The semaphore is never closed.
@@ -200,7 +206,7 @@ impl DfsSession {
             bar.finish_and_clear();
             written
         };
-        Ok((format, written))
+        Ok((format, size_bytes.is_some(), written))
     }
 
     async fn set_records(&self, names: &[FileName], records: Format) -> Result<(), CliError> {

@@ -11,7 +11,7 @@ use tokio::task::block_in_place;
 
 use crate::chunks::small::failure;
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks};
-use crate::client::MAX_CHUNK_BYTES;
+use crate::client::max_chunk_bytes;
 use crate::protocol::{CutFailure, CutPart, CutRequest, StoreFailure};
 use crate::record_index::probe;
 
@@ -81,9 +81,10 @@ impl NodeChunks {
                 }
             }
             chunk.extend_from_slice(bytes);
-            if chunk.len() > MAX_CHUNK_BYTES {
+            let most = max_chunk_bytes(format);
+            if chunk.len() > most {
                 return Err(CutFailure::Format(format!(
-                    "it has a record of more than {MAX_CHUNK_BYTES} bytes: store it as `whole`, as one record"
+                    "it has a record of more than {most} bytes: store it as `whole`, as one record"
                 )));
             }
             if read == 0 {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use eyas_types::dfs::{FileName, RecordFormat};
+use eyas_types::dfs::{FileName, Format, RecordFormat};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -47,7 +47,7 @@ impl Parts {
             // The next read says so.
             None => {}
         }
-        RecordFormat::guess(name.base_name(), self.part.get_ref())
+        RecordFormat::guessed(Format::guess(name.base_name(), self.part.get_ref()).of_stream())
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use eyas_blocks::format::{Cutter, Ending};
+use eyas_blocks::format::{Cutter, Ending, WHOLE_CHUNK_BYTES};
 use eyas_ring::{FileAnswer, FileOperation};
 use eyas_store::Checksum;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, MAX_CHUNKS, RecordFormat,
+    Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS,
+    RecordFormat,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -31,6 +32,12 @@ pub const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 /// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// Maximum size of a chunk of a format. Longer blocks of compressed files are not worth the memory: such a file is one
+/// record, which is stored in smaller chunks.
+pub(crate) fn max_chunk_bytes(format: Format) -> usize {
+    if format.is_compressed() { WHOLE_CHUNK_BYTES as usize } else { MAX_CHUNK_BYTES }
+}
 
 /// Maximum time of writing a file. Chunks that belong to no file are deleted after a day.
 pub(super) const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
@@ -417,10 +424,10 @@ fn cut(
             }
         }
         chunk.extend_from_slice(bytes);
-        let most_bytes = (MAX_CHUNK_BYTES + 1).saturating_sub(chunk.len()) as u64;
+        let most = max_chunk_bytes(cutter.format());
+        let most_bytes = (most + 1).saturating_sub(chunk.len()) as u64;
         if most_bytes == 0 || !cutter.ends_in_zeros() && source.skip_hole(most_bytes).map_err(unreadable)? {
-            let message =
-                format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: store it as `whole`, as one record");
+            let message = format!("it has a record of more than {most} bytes: store it as `whole`, as one record");
             return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
         }
         while let Some(bytes) = cutter.rest_bytes().filter(|_| chunk.is_empty())
@@ -477,12 +484,34 @@ pub(super) fn now_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::fs::FileExt;
 
-    use eyas_types::dfs::Format;
+    use eyas_types::dfs::{DEFAULT_CHUNK_BYTES, Format};
 
     use super::*;
     use crate::client::source::SparseFile;
+
+    #[test]
+    fn a_long_block_of_a_compressed_file_is_no_record_and_one_record_has_any_size() {
+        let sizes = |format: Format| {
+            // A frame of zstd that does not end.
+            let source = (&b"\x28\xb5\x2f\xfd"[..]).chain(std::io::repeat(0)).take(WHOLE_CHUNK_BYTES + 3 * 1024 * 1024);
+            let mut sizes = Vec::new();
+            let cutter = Cutter::storing(format, DEFAULT_CHUNK_BYTES, 0);
+            let cut = cut(cutter, source, Vec::new(), READ_BYTES, |piece| {
+                sizes.push(match piece {
+                    Piece::Chunk(content) => content.len() as u64,
+                    Piece::Hole(hole) => hole.size_bytes,
+                    Piece::Failed(error) => panic!("{error}"),
+                });
+                true
+            });
+            cut.map(|()| sizes).map_err(|error| error.kind)
+        };
+        assert_eq!(sizes(Format::Zstd), Err(FilesErrorKind::WrongFormat));
+        assert_eq!(sizes(Format::Whole), Ok(vec![WHOLE_CHUNK_BYTES, 3 << 20]));
+    }
 
     #[test]
     fn holes_of_a_source_are_chunks_that_are_not_read() {

@@ -72,6 +72,7 @@ async fn a_writer_guesses_the_format_by_the_content_unless_it_is_given() {
         ("/a.csv", &b"a,b\n"[..], guess, RecordFormat::guessed(Format::Csv)),
         ("/b.csv", b"\xff\xfea\0\n\0", guess, RecordFormat::guessed(Format::Whole)),
         ("/c", b"\x1f\x8b\x08\0", guess, RecordFormat::guessed(Format::Whole)),
+        ("/z", b"\x28\xb5\x2f\xfd\0", guess, RecordFormat::guessed(Format::Whole)),
         ("/d", &large, guess, RecordFormat::guessed(Format::Lines)),
         ("/e", b"", guess, RecordFormat::guessed(Format::Lines)),
         ("/f.csv", b"a,b\n", Format::BYTES.into(), Format::BYTES.into()),

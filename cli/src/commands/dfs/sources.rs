@@ -135,6 +135,8 @@ pub(super) fn begin(source: &Path, name: &FileName, format: Option<Format>) -> R
     let mut content = Vec::with_capacity(small_bytes as usize + 1);
     (&file).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
     let format = format.map_or_else(|| guess(source, name, &content), RecordFormat::from);
+    let is_stream = size_bytes.is_none() && format.is_guessed;
+    let format = if is_stream { format.with(format.of_stream()) } else { format };
     let source: Box<dyn ContentSource> = match metadata.is_some() && file.rewind().is_ok() {
         true => Box::new(SparseFile(file)),
         false => Box::new(Cursor::new(content.clone()).chain(file)),

@@ -166,6 +166,11 @@ impl Cutter {
         self.least = (self.offset / self.chunk_bytes + 1).saturating_mul(self.chunk_bytes);
     }
 
+    /// The format of the file.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     fn bad(&self, (offset, problem): Misfit) -> BadContent {
         BadContent { format: self.format, offset, problem }
     }
