@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use eyas_client::home;
+use eyas_session::private::PrivateError;
+use eyas_session::trusted;
 use serde::Serialize;
 use thiserror::Error;
 use toml::Spanned;
@@ -33,6 +35,14 @@ pub(crate) enum PoolFileError {
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
+    },
+    /// Another user could have written the file.
+    #[error("the pools file {path} is not read, because it names commands that eyas runs: {why}")]
+    Untrusted {
+        /// The file.
+        path: PathBuf,
+        /// What another user could do.
+        why: PrivateError,
     },
     /// The file is not TOML.
     #[error("{path}, line {line}: {why}")]
@@ -106,10 +116,11 @@ impl PoolFileArgs {
         let files = files.chain(named.into_iter().flatten().map(|path| (path, true)));
         let mut pools = BTreeMap::new();
         for (path, must_exist) in files {
-            match std::fs::read_to_string(&path) {
+            match text_of(&path) {
                 Ok(text) => pools.extend(read(&path, &text)?.into_iter().map(|pool| (pool.pool.clone(), pool))),
-                Err(source) if source.kind() == ErrorKind::NotFound && !must_exist => {}
-                Err(source) => return Err(PoolFileError::Unreadable { path, source }.into()),
+                Err(PoolFileError::Unreadable { source, .. })
+                    if source.kind() == ErrorKind::NotFound && !must_exist => {}
+                Err(why) => return Err(why.into()),
             }
         }
         Ok(pools.into_values().collect())
@@ -123,6 +134,17 @@ impl PoolFileArgs {
             None => (word.to_owned(), args, false),
         })
     }
+}
+
+/// The text of a file that no other user could have written.
+fn text_of(path: &Path) -> Result<String, PoolFileError> {
+    let unreadable = |source| PoolFileError::Unreadable { path: path.to_owned(), source };
+    let real = trusted::file(path).map_err(|why| match why {
+        PrivateError::Io { source, .. } => unreadable(source),
+        PrivateError::OtherKind { .. } => unreadable(io::Error::other(why.to_string())),
+        why => PoolFileError::Untrusted { path: path.to_owned(), why },
+    })?;
+    std::fs::read_to_string(real).map_err(unreadable)
 }
 
 /// The pools of a file.
@@ -207,6 +229,9 @@ fn reason(error: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -220,6 +245,29 @@ mod tests {
         executor-option = ["--cache=50GB"]
         options = ["--partition=long"]
     "#;
+
+    #[test]
+    fn a_file_that_others_could_write_is_refused() {
+        let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join("p.toml");
+        std::fs::write(&file, GOOD).unwrap();
+        let pools = || PoolFileArgs { pools: Some(file.clone()) }.pools();
+        for (of_folder, of_file, is_read) in
+            [(0o755, 0o644, true), (0o1777, 0o644, true), (0o755, 0o664, false), (0o777, 0o644, false)]
+        {
+            set_mode(&folder, of_folder);
+            set_mode(&file, of_file);
+            let said = pools().err().map(|why| why.to_string());
+            assert_eq!(said.is_none(), is_read, "{said:?}");
+            assert!(said.is_none_or(|said| said.contains("chmod go-w")));
+        }
+        set_mode(&folder, 0o755);
+        std::fs::remove_file(&file).unwrap();
+        assert!(pools().unwrap_err().to_string().contains("cannot read the pools file"));
+    }
 
     #[test]
     fn tables_are_options() {

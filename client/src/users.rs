@@ -8,6 +8,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use eyas_session::private::PrivateError;
+use eyas_session::trusted;
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use serde::Deserialize;
 use thiserror::Error;
@@ -56,6 +58,14 @@ pub enum UserMapError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// Another user could have written the file.
+    #[error("the map of users {} is not read, because it says which files are whose: {why}", path.display())]
+    Untrusted {
+        /// Path of the file.
+        path: PathBuf,
+        /// What another user could do.
+        why: PrivateError,
+    },
     /// The file is not a map of users.
     #[error(
         "the map of users {}: {why}; write [users], [keys] or [roles], and below it NAME = {{ uid = 1001, gid = 100 }}",
@@ -95,10 +105,15 @@ impl UserMap {
     /// Reads a map.
     ///
     /// # Errors
-    /// `Unreadable`, `Syntax`, `Name`.
+    /// `Unreadable`, `Untrusted`, `Syntax`, `Name`.
     pub fn read(path: &Path) -> Result<Self, UserMapError> {
         let unreadable = |source| UserMapError::Unreadable { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let real = trusted::file(path).map_err(|why| match why {
+            PrivateError::Io { source, .. } => unreadable(source),
+            PrivateError::OtherKind { .. } => unreadable(std::io::Error::other(why.to_string())),
+            why => UserMapError::Untrusted { path: path.to_owned(), why },
+        })?;
+        let text = std::fs::read_to_string(real).map_err(unreadable)?;
         let syntax = |why| UserMapError::Syntax { path: path.to_owned(), why: Box::new(why) };
         let UserMapFile { users, keys, roles } = toml::from_str(&text).map_err(syntax)?;
         Ok(UserMap { path: path.to_owned(), users, keys: named(path, keys)?, roles: named(path, roles)? })

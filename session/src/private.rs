@@ -45,8 +45,8 @@ pub enum PrivateError {
     },
     /// Other users can write to it.
     #[error(
-        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or use another folder (with \
-         EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
+        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or `chmod +t {path}` if the folder \
+         is to be shared, or use another folder (with EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
     )]
     Writable {
         /// The folder.

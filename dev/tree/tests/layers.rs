@@ -63,6 +63,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-dispatcher", "eyas-sched", "the decider of where tasks run"),
     ("eyas-pools", "eyas-types", "executors, resources and labels of nodes"),
     ("eyas-pools", "eyas-wire", "options, requests and views of pools"),
+    ("eyas-pools", "eyas-session", "reads no kubeconfig that another user could have written"),
     ("eyas-pools", "eyas-provision", "the decider that it is the shell of"),
     ("eyas-dispatcher", "eyas-pools", "starts the owner of pools, tells it the work, obeys its orders"),
     ("eyas-dispatcher", "eyas-provision", "measures the work for the decider of pools"),

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use eyas_session::private::PrivateError;
+use eyas_session::trusted;
 use eyas_wire::pool::KubernetesOptions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -217,6 +219,15 @@ fn in_pod(
     Ok(KubeContext { name: IN_POD.into(), namespace: namespace(own), cluster, user })
 }
 
+/// The text of a kubeconfig, which may name programs, and so must be written by no other user.
+fn text_of(path: &str) -> std::io::Result<String> {
+    let real = trusted::file(Path::new(path)).map_err(|why| match why {
+        PrivateError::Io { source, .. } => source,
+        why => std::io::Error::new(std::io::ErrorKind::PermissionDenied, why.to_string()),
+    })?;
+    std::fs::read_to_string(real)
+}
+
 impl Kubeconfig {
     /// Reads files that are separated by colons. What is in the first file counts. Missing files are left out, unless
     /// all are missing.
@@ -224,7 +235,7 @@ impl Kubeconfig {
         let mut all = Kubeconfig { path: paths.to_owned(), ..Kubeconfig::default() };
         let (mut missing, mut is_empty) = (None, true);
         for path in paths.split(':').filter(|path| !path.is_empty()) {
-            match std::fs::read_to_string(path) {
+            match text_of(path) {
                 Ok(text) => all.merge(Kubeconfig::parse(path, &text)?),
                 Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
                     missing.get_or_insert_with(|| KubernetesError::File { path: path.into(), why: why.to_string() });

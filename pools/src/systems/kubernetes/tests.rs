@@ -195,6 +195,15 @@ fn a_context_has_its_cluster_user_and_namespace() {
 }
 
 #[test]
+fn a_kubeconfig_that_others_could_write_is_not_read() {
+    let (folder, environment) = kubeconfig();
+    let config = folder.path().join("config");
+    fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let said = KubeContext::read(&KubernetesOptions::default(), &environment).unwrap_err().to_string();
+    assert!(said.contains("other users can write to") && said.contains("chmod go-w"), "{said}");
+}
+
+#[test]
 fn the_first_of_several_kubeconfigs_counts() {
     let (folder, _) = kubeconfig();
     let first = "contexts:\n- {name: lab, context: {cluster: one, user: me, namespace: first}}";
