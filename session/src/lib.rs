@@ -16,6 +16,7 @@
 //! | `ports` | addresses of network interfaces, ranges of ports |
 //! | `listener`, `door` | accepting sessions; limits on connections that have not proven a key |
 //! | `data`, `sealed` | keys and encrypted streams of bulk data |
+//! | `descriptors` | the limit of open files, which connections need |
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod authority;
 mod connection;
 mod credentials;
 mod data;
+mod descriptors;
 mod door;
 mod frames;
 mod listener;
@@ -41,6 +43,7 @@ pub use authority::{Authority, AuthorityError, Certified, new_secret};
 pub use connection::{Session, SessionAcceptor, SessionError, dial, keep_alive};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
+pub use descriptors::{descriptor_limit_of_caller, raise_descriptor_limit};
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::{Listener, has_spoken};

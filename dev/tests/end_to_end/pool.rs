@@ -1,5 +1,6 @@
 //! Pools of nodes: requested when tasks wait, given back when they are idle. The nodes are processes on this machine.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 use crate::support::{Cluster, Home, wait_until};
@@ -30,6 +31,9 @@ fn is_empty(pool: &Value) -> bool {
 
 #[test]
 fn nodes_come_for_tasks_and_leave_when_they_are_idle() {
+    // A soft limit of open files that the dispatcher can raise.
+    let hard = getrlimit(Resource::Nofile).maximum.expect("a number");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(hard - 1), maximum: Some(hard) }).unwrap();
     let cluster = without_nodes();
     cluster.add_pool(&["--max-nodes", "2", "--idle-timeout", "300ms"]);
     assert!(is_empty(&cluster.pool("mine")), "no task waits");
@@ -40,7 +44,9 @@ fn nodes_come_for_tasks_and_leave_when_they_are_idle() {
     assert!((1..=2).contains(&count("nodes_granted")) && pool["failures"] == 0, "{pool}");
     assert_eq!(count("nodes_granted"), count("nodes_given_back"), "{pool}");
     assert!(pool["node_seconds"].as_f64().unwrap() > 0.0, "{pool}");
-    cluster.run(&["run", "--array", "1-3", "--", "echo", "{}"]).exits(0).says(&["3 of 3 tasks succeeded"]);
+    // The dispatcher has raised its limit of open files, and tasks of its nodes have the limit of its caller.
+    let done = cluster.run(&["run", "--array", "1-3", "--", "sh", "-c", "ulimit -Sn"]).exits(0);
+    assert_eq!(done.says(&["3 of 3 tasks succeeded"]).stdout, format!("{}\n", hard - 1).repeat(3));
     assert!(cluster.run(&["pool", "list"]).exits(0).stdout.contains("mine"));
     let script = cluster.run(&["pool", "log", "mine", "--script"]).exits(0).stdout;
     assert!(script.contains("start executor --access"), "{script}");

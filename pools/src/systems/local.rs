@@ -7,6 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_session::descriptor_limit_of_caller;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
@@ -66,7 +67,10 @@ impl BatchSystem for LocalSystem {
     }
 
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
-        vec![process_line(&quoted(&plan.folder.join(PROCESS).display().to_string()))]
+        let process = process_line(&quoted(&plan.folder.join(PROCESS).display().to_string()));
+        // The dispatcher has raised its own limit, which the executor would pass on to its tasks.
+        let open_files = descriptor_limit_of_caller().and_then(|limit| limit.current);
+        [process].into_iter().chain(open_files.map(|limit| format!("ulimit -S -n {limit}"))).collect()
     }
 
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError> {
