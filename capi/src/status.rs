@@ -129,7 +129,7 @@ impl From<FilesError> for CallError {
             FilesErrorKind::Changed => EyasStatus::Changed,
             FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => EyasStatus::Invalid,
             FilesErrorKind::NotAllowed => EyasStatus::NotAllowed,
-            FilesErrorKind::Full => EyasStatus::Full,
+            FilesErrorKind::Full | FilesErrorKind::FullNow => EyasStatus::Full,
             FilesErrorKind::Lost => EyasStatus::Lost,
             FilesErrorKind::Unreachable => EyasStatus::Unreachable,
             FilesErrorKind::Local => EyasStatus::Local,

@@ -24,6 +24,7 @@ mod durable;
 mod small;
 
 use durable::DurableChunks;
+pub(crate) use small::failure;
 
 /// Time for a client to push a chunk after the node has agreed to store it.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
@@ -41,6 +42,8 @@ const REPLICATING_TRANSFERS: usize = 3;
 pub(crate) enum ChunkError {
     #[error(transparent)]
     Space(#[from] SpaceError),
+    #[error("{0}; chunks of clients that have gone are about to be deleted")]
+    SpaceSoon(SpaceError),
     #[error(transparent)]
     Database(#[from] DatabaseError),
     #[error(transparent)]
@@ -256,12 +259,20 @@ impl NodeChunks {
     }
 
     /// The chunks that clients have left before `moment`, and when. Those that are gone, or that a file has, are
-    /// forgotten.
+    /// forgotten. Others may still be arriving.
     pub fn left_before(&self, moment: Instant) -> Vec<(ObjectId, Instant)> {
-        let mut left = self.left_chunks();
-        let is_free = |object: &ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
-        left.retain(|object, since| *since >= moment || is_free(object));
-        left.iter().filter(|(_, since)| **since < moment).map(|(object, since)| (*object, *since)).collect()
+        let (mut left, own) = (self.left_chunks(), self.own());
+        let may_arrive = |since: &Instant| since.elapsed() < BRING_DEADLINE * 2;
+        left.retain(|object, since| own.get(object).map_or(may_arrive(since), |own| !own.is_of_file));
+        let here = left.iter().filter(|(object, since)| **since < moment && own.contains_key(*object));
+        here.map(|(object, since)| (*object, *since)).collect()
+    }
+
+    /// Bytes of the chunks that clients have left and that may belong to no file.
+    pub fn left_bytes(&self) -> u64 {
+        let (left, own) = (self.left_chunks(), self.own());
+        let free = left.keys().filter_map(|object| own.get(object)).filter(|own| !own.is_of_file);
+        free.map(|own| own.chunk.size_bytes).sum()
     }
 
     fn left_chunks(&self) -> MutexGuard<'_, HashMap<ObjectId, Instant>> {
@@ -298,7 +309,10 @@ impl NodeChunks {
             self.take(wanted);
             return Ok(None);
         }
-        self.room.reserve(wanted.object, wanted.size_bytes).await?;
+        self.room.reserve(wanted.object, wanted.size_bytes).await.map_err(|error| match error {
+            SpaceError::NoSpace(_) if self.left_bytes() > 0 => ChunkError::SpaceSoon(error),
+            error => error.into(),
+        })?;
         let place = Reservation { chunks: self, wanted, is_open: true };
         if self.is_own(wanted.object) {
             // Another request has brought it in the meantime.

@@ -478,7 +478,8 @@ async fn keep_told(shared: Arc<NodeShared>) {
             tracing::warn!(%error, "cannot make the list of this node's chunks durable");
         }
         audit::reclaim(&shared);
-        shared.gossip.tell_free(shared.room.free_bytes()).await;
+        // What clients have left goes when room is needed.
+        shared.gossip.tell_free(shared.room.free_bytes() + shared.chunks.left_bytes()).await;
     }
 }
 

@@ -128,8 +128,10 @@ pub(crate) enum RequestBody {
     Changes { folder: String, since_us: u64, from: Option<LogPosition> },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
-    /// Make chunks of objects in the node's store that have the same content. Answered by [`ResponseBody::Derived`].
-    Derive(Vec<(ObjectId, ChunkSpec)>),
+    /// Make chunks of objects in the node's store that have the same content. With `is_for_file`, the chunks are for a
+    /// file that is about to appear; otherwise they stay for a day, also if the connection ends. Answered by
+    /// [`ResponseBody::Derived`].
+    Derive { derived: Vec<(ObjectId, ChunkSpec)>, is_for_file: bool },
     /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`].
     Cut(CutRequest),
     /// The folder of the node's store, which clients on its machine read. Answered by [`ResponseBody::StoreFolder`].
@@ -188,11 +190,13 @@ pub(crate) struct SmallChunk {
     pub content: Vec<u8>,
 }
 
-/// Why a small chunk was not stored.
+/// Why a chunk was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StoreFailure {
     /// The node has no space: the reason, for a person.
     NoSpace(String),
+    /// The node has no space now, and will soon delete chunks that clients have left: the reason, for a person.
+    NoSpaceNow(String),
     /// Any other failure, for a person.
     Failed(String),
 }
@@ -211,9 +215,9 @@ pub(crate) enum ResponseBody {
     Membership(NodeId, DfsMembership),
     Operated(Result<FileAnswer, Refusal>),
     Ready,
-    /// The failure, if the chunk was not stored, for a person.
+    /// The failure, if the chunk was not stored.
     Stored {
-        failure: Option<String>,
+        failure: Option<StoreFailure>,
     },
     /// One value for each chunk of the question.
     Has(Vec<ChunkPresence>),

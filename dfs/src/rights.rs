@@ -25,7 +25,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::OperateAll(operations) => operations.iter().all(is_look),
         RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
         RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
-        RequestBody::Take { .. } | RequestBody::Derive(_) | RequestBody::Cut(_) => false,
+        RequestBody::Take { .. } | RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
         RequestBody::Discard { .. } => false,
     }
@@ -56,7 +56,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
         RequestBody::Check { .. } | RequestBody::Usage | RequestBody::Changes { .. } => false,
         // They copy objects that the scope does not name.
-        RequestBody::Derive(_) | RequestBody::Cut(_) => false,
+        RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         // The executor tells its tasks.
         RequestBody::StoreFolder => false,
     }

@@ -17,7 +17,7 @@ use tokio::task::{JoinSet, block_in_place};
 
 use crate::audit::holders;
 use crate::change_log::LoggedChange;
-use crate::chunks::{ChunkError, ChunkSpec};
+use crate::chunks::{ChunkError, ChunkSpec, NodeChunks, failure};
 use crate::client::StoreFolder;
 use crate::node::NodeShared;
 use crate::protocol::{ChunkPresence, FilesDoor, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
@@ -130,7 +130,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
     let mut serving = JoinSet::new();
     serving.spawn(async move { drop(send.await) });
     let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
-    let stored = Arc::<StoredChunks>::default();
+    let stored = Arc::new(StoredChunks(Mutex::new(Some(BTreeSet::new()))));
     let _leaves = LeavesChunks(shared.clone(), stored.clone());
     loop {
         let asked = tokio::select! {
@@ -163,7 +163,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 RequestBody::Store { .. }
                     | RequestBody::StoreAll { .. }
                     | RequestBody::Take { .. }
-                    | RequestBody::Derive(_)
+                    | RequestBody::Derive { .. }
                     | RequestBody::Cut(_)
             );
             let serve = async move {
@@ -192,16 +192,16 @@ struct Client {
     stored: Arc<StoredChunks>,
 }
 
-/// Chunks that came over a connection, as far as no file is known to have them. Only their client may discard them.
-#[derive(Default)]
-struct StoredChunks(Mutex<BTreeSet<ObjectId>>);
+/// Chunks that were stored over a connection, as far as no file is known to have them; `None` after the connection has
+/// ended. Only their client may discard them.
+struct StoredChunks(Mutex<Option<BTreeSet<ObjectId>>>);
 
 /// After the connection of a client has ended, no node can learn to which file the client's chunks belong.
 struct LeavesChunks(Arc<NodeShared>, Arc<StoredChunks>);
 
 impl Drop for LeavesChunks {
     fn drop(&mut self) {
-        self.0.chunks.left(std::mem::take(&mut *self.1.lock()));
+        self.0.chunks.left(self.1.lock().take().unwrap_or_default());
     }
 }
 
@@ -210,20 +210,25 @@ impl Drop for LeavesChunks {
 const MAX_DISCARDABLE: usize = 1 << 16;
 
 impl StoredChunks {
-    fn add(&self, object: ObjectId) {
-        let mut stored = self.lock();
-        if stored.len() >= MAX_DISCARDABLE {
-            stored.clear();
+    /// A chunk is about to be stored. Its request may be carried out after the connection has ended.
+    fn add(&self, object: ObjectId, chunks: &NodeChunks) {
+        match &mut *self.lock() {
+            Some(stored) => {
+                if stored.len() >= MAX_DISCARDABLE {
+                    stored.clear();
+                }
+                stored.insert(object);
+            }
+            None => chunks.left([object]),
         }
-        stored.insert(object);
     }
 
     fn take(&self, objects: Vec<ObjectId>) -> Vec<ObjectId> {
         let mut stored = self.lock();
-        objects.into_iter().filter(|object| stored.remove(object)).collect()
+        objects.into_iter().filter(|object| stored.as_mut().is_some_and(|stored| stored.remove(object))).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+    fn lock(&self) -> MutexGuard<'_, Option<BTreeSet<ObjectId>>> {
         // No change of the set panics half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,34 +244,42 @@ impl Client {
             }
             RequestBody::OperateAll(operations) => ResponseBody::OperatedAll(self.operate(operations).await),
             RequestBody::Store { object, size_bytes, checksum, from, is_durable } => {
-                self.stored.add(object);
+                self.stored.add(object, &self.shared.chunks);
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
                 if stored.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
                 }
-                ResponseBody::Stored { failure: stored.err().map(|error| error.to_string()) }
+                ResponseBody::Stored { failure: stored.err().map(|error| failure(&error)) }
             }
             RequestBody::Take { number, object, size_bytes, checksum, is_durable } => {
-                self.stored.add(object);
+                self.stored.add(object, &self.shared.chunks);
                 let taken = self.shared.chunks.take_over(number, ChunkSpec { object, size_bytes, checksum }).await;
                 if taken.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
                 }
-                ResponseBody::Stored { failure: taken.err().map(|error| error.to_string()) }
+                ResponseBody::Stored { failure: taken.err().map(|error| failure(&error)) }
             }
             RequestBody::StoreAll { chunks, is_durable } => {
-                chunks.iter().for_each(|chunk| self.stored.add(chunk.object));
+                chunks.iter().for_each(|chunk| self.stored.add(chunk.object, &self.shared.chunks));
                 ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
             }
             RequestBody::Discard { objects } => {
                 self.shared.chunks.discard(&self.stored.take(objects));
                 ResponseBody::Discarded
             }
-            RequestBody::Derive(derived) => ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await),
+            RequestBody::Derive { derived, is_for_file } => {
+                derived
+                    .iter()
+                    .filter(|_| is_for_file)
+                    .for_each(|(_, made)| self.stored.add(made.object, &self.shared.chunks));
+                ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await)
+            }
             RequestBody::StoreFolder => {
                 ResponseBody::StoreFolder(StoreFolder::of(self.shared.chunks.store_folder()).ok())
             }
-            RequestBody::Cut(request) => ResponseBody::Cut(self.shared.chunks.cut(&request).await),
+            RequestBody::Cut(request) => ResponseBody::Cut(
+                self.shared.chunks.cut(&request, |object| self.stored.add(object, &self.shared.chunks)).await,
+            ),
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }

@@ -254,7 +254,7 @@ impl From<FilesError> for StorageError {
             | FilesErrorKind::IsFolder
             | FilesErrorKind::NotFolder
             | FilesErrorKind::NotEmpty => StorageErrorKind::Invalid,
-            FilesErrorKind::Full | FilesErrorKind::Quota => StorageErrorKind::NoSpace,
+            FilesErrorKind::Full | FilesErrorKind::FullNow | FilesErrorKind::Quota => StorageErrorKind::NoSpace,
             FilesErrorKind::Lost | FilesErrorKind::Unreachable => StorageErrorKind::Unreachable,
             FilesErrorKind::Local => StorageErrorKind::Local,
         };

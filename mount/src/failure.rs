@@ -43,7 +43,7 @@ impl From<FilesError> for MountFailure {
             FilesErrorKind::Changed => Errno::ESTALE,
             FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => Errno::EINVAL,
             FilesErrorKind::NotAllowed => Errno::EACCES,
-            FilesErrorKind::Full => Errno::ENOSPC,
+            FilesErrorKind::Full | FilesErrorKind::FullNow => Errno::ENOSPC,
             FilesErrorKind::Lost | FilesErrorKind::Unreachable | FilesErrorKind::Local => Errno::EIO,
         };
         MountFailure { errno, why: Some(error.message) }

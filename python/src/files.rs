@@ -80,7 +80,7 @@ pub(crate) fn os_error(error: FilesError) -> PyErr {
         FilesErrorKind::Changed => Errno::STALE,
         FilesErrorKind::Invalid => Errno::INVAL,
         FilesErrorKind::WrongFormat => Errno::BADMSG,
-        FilesErrorKind::Full => Errno::NOSPC,
+        FilesErrorKind::Full | FilesErrorKind::FullNow => Errno::NOSPC,
         FilesErrorKind::Lost | FilesErrorKind::Local => Errno::IO,
     };
     PyOSError::new_err((number.raw_os_error(), error.message))

@@ -46,7 +46,8 @@ impl NodeChunks {
     }
 
     /// Cuts the next chunks off an object that is in this node's store. An object that is one chunk is not copied.
-    pub async fn cut(&self, request: &CutRequest) -> Result<CutPart, CutFailure> {
+    /// Calls `see` for each chunk before it is stored.
+    pub async fn cut(&self, request: &CutRequest, see: impl Fn(ObjectId)) -> Result<CutPart, CutFailure> {
         let failed = |error: ChunkError| CutFailure::NotStored(failure(&error));
         let stored = |error: StoreError| failed(error.into());
         if request.from == 0 {
@@ -73,7 +74,9 @@ impl NodeChunks {
                 bytes = &bytes[end..];
                 at += chunk.len() as u64;
                 chunks.push(
-                    self.write_cut(request, std::mem::take(&mut chunk), opened.size_bytes).await.map_err(failed)?,
+                    self.write_cut(request, std::mem::take(&mut chunk), opened.size_bytes, &see)
+                        .await
+                        .map_err(failed)?,
                 );
                 if at - request.from >= CUT_BYTES && at < opened.size_bytes {
                     self.store.check_seal(request.object).map_err(stored)?;
@@ -93,7 +96,7 @@ impl NodeChunks {
         }
         let _ = cutter.finish().map_err(bad)?;
         if !chunk.is_empty() {
-            chunks.push(self.write_cut(request, chunk, opened.size_bytes).await.map_err(failed)?);
+            chunks.push(self.write_cut(request, chunk, opened.size_bytes, &see).await.map_err(failed)?);
         }
         self.store.check_seal(request.object).map_err(stored)?;
         Ok(CutPart { format, chunks, next: None })
@@ -105,11 +108,13 @@ impl NodeChunks {
         request: &CutRequest,
         content: Vec<u8>,
         size_bytes: u64,
+        see: &impl Fn(ObjectId),
     ) -> Result<(u64, u64), ChunkError> {
         let checksum = Checksum::of(&content).0;
         let chunk_bytes = content.len() as u64;
         let object = Chunk::object_of(request.id, chunk_bytes, checksum);
         let wanted = ChunkSpec { object, size_bytes: chunk_bytes, checksum };
+        see(object);
         if chunk_bytes == size_bytes {
             self.derive(request.object, wanted).await?;
         } else if let Some(place) = self.prepare(wanted).await? {

@@ -173,9 +173,10 @@ fn fits(answer_bytes: &mut u64, size_bytes: u64) -> bool {
     fits
 }
 
-pub(super) fn failure(error: &ChunkError) -> StoreFailure {
+pub(crate) fn failure(error: &ChunkError) -> StoreFailure {
     match error {
         ChunkError::Space(_) => StoreFailure::NoSpace(error.to_string()),
+        ChunkError::SpaceSoon(_) => StoreFailure::NoSpaceNow(error.to_string()),
         ChunkError::Store(error) if error.kind == StoreErrorKind::Full => StoreFailure::NoSpace(error.to_string()),
         error => StoreFailure::Failed(error.to_string()),
     }

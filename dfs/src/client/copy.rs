@@ -17,7 +17,7 @@ use crate::client::publish::HiddenFile;
 use crate::client::replicas::{OutgoingChunk, enough_replicas, not_stored};
 use crate::client::write::{FileDraft, MAX_WRITING, random, too_long, too_many_chunks};
 use crate::client::{Creation, DfsClient, File, WriteOptions, unexpected};
-use crate::protocol::{CutFailure, CutRequest, Member, RequestBody, ResponseBody, StoreFailure};
+use crate::protocol::{CutFailure, CutRequest, Member, RequestBody, ResponseBody};
 
 /// Chunks that a node is asked to make with one request.
 const DERIVED_TOGETHER: usize = 256;
@@ -52,9 +52,24 @@ impl DfsClient {
         let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
         self.prepare_name(to, creation).await?;
         self.gather(replication.into(), |_| {}).await?;
-        let (mut specs, mut replicas) = self.derive_chunks(id, &record.chunks).await;
+        let (mut specs, mut replicas) = self.derive_chunks(id, &record.chunks, true).await;
+        if let Err(error) = self.store_missing(from, id, replication, (&mut specs, &mut replicas)).await {
+            self.discard(specs.iter().map(|spec| spec.object).collect()).await;
+            return Err(error);
+        }
+        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
+    }
+
+    /// Stores the chunks of a copy that no node has made.
+    async fn store_missing(
+        &self,
+        from: &File,
+        id: FileId,
+        replication: u8,
+        (specs, replicas): (&mut [ChunkSpec], &mut [Vec<Member>]),
+    ) -> Result<(), FilesError> {
         for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
-            if record.chunks[place].is_hole() {
+            if from.record.chunks[place].is_hole() {
                 continue;
             }
             // Its nodes are gone, or full: the content goes through this process.
@@ -69,12 +84,17 @@ impl DfsClient {
                 return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
             }
         }
-        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
+        Ok(())
     }
 
     /// Has every node make the chunks of a file with this id of the chunks that it has. Returns the nodes that have
-    /// made each of them.
-    pub(super) async fn derive_chunks(&self, id: FileId, chunks: &[Chunk]) -> (Vec<ChunkSpec>, Vec<Vec<Member>>) {
+    /// made each of them. Chunks that are not for a file stay for a day.
+    pub(super) async fn derive_chunks(
+        &self,
+        id: FileId,
+        chunks: &[Chunk],
+        is_for_file: bool,
+    ) -> (Vec<ChunkSpec>, Vec<Vec<Member>>) {
         let spec = |chunk: &Chunk| match chunk.is_hole() {
             true => spec_like(chunk),
             false => spec_of(id, chunk.size_bytes, chunk.checksum),
@@ -89,7 +109,7 @@ impl DfsClient {
             let Some(member) = members.get(&node).copied() else { continue };
             let derived: Vec<_> = places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
             let files = self.clone();
-            deriving.spawn(async move { (member, places, files.derive_on(&member, &derived).await) });
+            deriving.spawn(async move { (member, places, files.derive_on(&member, &derived, is_for_file).await) });
         }
         let mut replicas = vec![Vec::<Member>::new(); specs.len()];
         while let Some(derived) = deriving.join_next().await {
@@ -153,12 +173,18 @@ impl DfsClient {
     }
 
     /// Has a node make chunks of objects. Returns one value for each.
-    async fn derive_on(&self, member: &Member, derived: &[(ObjectId, ChunkSpec)]) -> Vec<Result<(), FilesError>> {
+    async fn derive_on(
+        &self,
+        member: &Member,
+        derived: &[(ObjectId, ChunkSpec)],
+        is_for_file: bool,
+    ) -> Vec<Result<(), FilesError>> {
         let mut results = Vec::with_capacity(derived.len());
         for part in derived.chunks(DERIVED_TOGETHER) {
-            match self.ask_to_derive(member, RequestBody::Derive(part.to_vec())).await {
+            let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
+            match self.ask_to_derive(member, request).await {
                 Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
-                    results.extend(made.into_iter().map(|made| made.map_err(|failure| refused(member, failure))));
+                    results.extend(made.into_iter().map(|made| made.map_err(|failure| not_stored(member, failure))));
                 }
                 Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
                 Err(error) => results.extend(part.iter().map(|_| Err(error.clone()))),
@@ -196,7 +222,7 @@ impl DfsClient {
                     return Err((true, FilesError::new(FilesErrorKind::WrongFormat, why)));
                 }
                 ResponseBody::Cut(Err(CutFailure::NotStored(failure))) => {
-                    return Err((false, refused(member, failure)));
+                    return Err((false, not_stored(member, failure)));
                 }
                 _ => return Err((false, unexpected())),
             }
@@ -219,6 +245,24 @@ impl DfsClient {
         chunks: Vec<(ChunkSpec, Vec<Member>)>,
         began: Instant,
     ) -> Result<File, FilesError> {
+        let objects = chunks.iter().map(|(spec, _)| spec.object).collect();
+        let made = self.complete_derived(to, options, chunks, began).await;
+        if made.is_err() {
+            self.discard(objects).await;
+        }
+        let WriteOptions { replication, is_durable, .. } = options;
+        let draft = FileDraft { name: to, id, replication, is_durable, replaced_bytes: 0 };
+        HiddenFile::of(self, &draft, options, made?).create().await
+    }
+
+    /// Makes the missing replicas, and forces all of them to the disks.
+    async fn complete_derived(
+        &self,
+        to: &FileName,
+        options: WriteOptions,
+        chunks: Vec<(ChunkSpec, Vec<Member>)>,
+        began: Instant,
+    ) -> Result<Vec<Chunk>, FilesError> {
         let WriteOptions { replication, is_durable, .. } = options;
         let mut made: Vec<Option<Chunk>> = vec![None; chunks.len()];
         let (mut rest, mut under_way) = (chunks.into_iter().enumerate(), JoinSet::new());
@@ -240,12 +284,8 @@ impl DfsClient {
             made[place] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
-        let draft = FileDraft { name: to, id, replication, is_durable, replaced_bytes: 0 };
         self.sync_all(&chunks, replication).await?;
-        if began.elapsed() > MAX_WRITING {
-            return Err(too_long(to));
-        }
-        HiddenFile::of(self, &draft, options, chunks).create().await
+        if began.elapsed() > MAX_WRITING { Err(too_long(to)) } else { Ok(chunks) }
     }
 
     /// Forces chunks to the disks of their nodes.
@@ -282,11 +322,4 @@ fn spec_of(id: FileId, size_bytes: u64, checksum: u64) -> ChunkSpec {
 
 fn spec_like(chunk: &Chunk) -> ChunkSpec {
     ChunkSpec { object: chunk.object, size_bytes: chunk.size_bytes, checksum: chunk.checksum }
-}
-
-fn refused(member: &Member, failure: StoreFailure) -> FilesError {
-    match failure {
-        StoreFailure::NoSpace(why) => not_stored(member, FilesErrorKind::Full, &why),
-        StoreFailure::Failed(why) => not_stored(member, FilesErrorKind::Unreachable, &why),
-    }
 }

@@ -8,10 +8,10 @@ use eyas_types::dfs::{Chunk, NodeId};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::error::FilesError;
 use crate::client::replicas::{enough_replicas, not_stored, silent};
 use crate::client::{DfsClient, unexpected};
-use crate::protocol::{Member, RequestBody, ResponseBody};
+use crate::protocol::{Member, RequestBody, ResponseBody, StoreFailure};
 
 /// Time for a node to force the chunks of a file to its disk.
 const SYNC_DEADLINE: Duration = Duration::from_secs(120);
@@ -56,7 +56,7 @@ impl DfsClient {
         let synced = async { self.0.calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
         match timeout(SYNC_DEADLINE, synced).await.unwrap_or_else(|_| Err(silent(member)))? {
             ResponseBody::Synced { failure: None } => Ok(()),
-            ResponseBody::Synced { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Unreachable, &why)),
+            ResponseBody::Synced { failure: Some(why) } => Err(not_stored(member, StoreFailure::Failed(why))),
             _ => Err(unexpected()),
         }
     }

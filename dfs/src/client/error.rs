@@ -38,6 +38,8 @@ pub enum FilesErrorKind {
     NotAllowed,
     /// No node has enough space.
     Full,
+    /// No node has enough space now. Chunks that clients have left are about to be deleted, so a retry can help.
+    FullNow,
     /// No replica of a chunk could be read.
     Lost,
     /// Nodes did not answer in time. A retry can help.

@@ -212,7 +212,7 @@ impl DfsClient {
         match stored {
             Ok(ResponseBody::Stored { failure: None }) => Some(Ok(())),
             Ok(ResponseBody::Stored { failure: Some(why) }) => {
-                tracing::debug!(node = %member.node, why, "a chunk is sent to a node on this machine");
+                tracing::debug!(node = %member.node, ?why, "a chunk is sent to a node on this machine");
                 None
             }
             Ok(_) => Some(Err(unexpected())),

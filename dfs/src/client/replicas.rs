@@ -16,6 +16,10 @@ use crate::client::groups::OutgoingSmallChunk;
 use crate::client::{DfsClient, PAUSE, SMALL_CHUNK_BYTES, unexpected};
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
 
+/// If all nodes are full, and some of them are about to delete chunks that clients have left, a chunk is offered to
+/// them again for this time. They delete such chunks some 30 s after a client has gone.
+const ROOM_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Time for a node to store a chunk after it has begun.
 pub(super) const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
@@ -29,7 +33,8 @@ impl DfsClient {
         replication: u8,
     ) -> Result<Chunk, FilesError> {
         let OutgoingChunk { object, size_bytes, checksum, .. } = chunk;
-        let (mut full, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        let (mut full, mut full_now, mut failed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let room_deadline = Instant::now() + ROOM_PATIENCE;
         let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
         let mut tries = 0;
         loop {
@@ -37,7 +42,7 @@ impl DfsClient {
             let may_take = |node: NodeId| {
                 let member = known.members.get(&node);
                 let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
-                has_room && !full.contains(&node) && !failed.contains(&node)
+                has_room && ![&full, &full_now, &failed].iter().any(|nodes| nodes.contains(&node))
             };
             let wanted = replica_targets(&known.ring, object, replication, None, may_take);
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
@@ -52,10 +57,12 @@ impl DfsClient {
                 if is_enough {
                     break;
                 }
-                if failed.is_empty() || Instant::now() >= deadline {
+                let may_get_room = !full_now.is_empty() && Instant::now() < room_deadline;
+                if !may_get_room && (failed.is_empty() || Instant::now() >= deadline) {
                     return Err(why.unwrap_or_else(|| no_room(size_bytes)));
                 }
                 failed.clear();
+                full_now.clear();
                 self.pause(&mut pause).await;
             }
             let stored = match (1..=SMALL_CHUNK_BYTES).contains(&chunk.content.len()) {
@@ -78,6 +85,7 @@ impl DfsClient {
                             // No node permits it.
                             FilesErrorKind::NotAllowed => return Err(error),
                             FilesErrorKind::Full => full.insert(member.node),
+                            FilesErrorKind::FullNow => full_now.insert(member.node),
                             _ => failed.insert(member.node),
                         };
                         why = Some(error);
@@ -102,12 +110,7 @@ impl DfsClient {
         let sent: Vec<_> = to.iter().map(send).collect();
         let mut ended = Vec::with_capacity(sent.len());
         for (member, answer) in sent {
-            let stored = answer.await.and_then(|answer| {
-                answer.map_err(|failure| match failure {
-                    StoreFailure::NoSpace(why) => not_stored(&member, FilesErrorKind::Full, &why),
-                    StoreFailure::Failed(why) => not_stored(&member, FilesErrorKind::Unreachable, &why),
-                })
-            });
+            let stored = answer.await.and_then(|answer| answer.map_err(|failure| not_stored(&member, failure)));
             ended.push((member, stored));
         }
         ended
@@ -179,7 +182,11 @@ impl DfsClient {
         match ready? {
             ResponseBody::Ready => Ok(Some(replies)),
             ResponseBody::Stored { failure: None } => Ok(None),
-            ResponseBody::Stored { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Full, &why)),
+            // A node that cannot begin is passed over as one without space.
+            ResponseBody::Stored { failure: Some(StoreFailure::Failed(why)) } => {
+                Err(not_stored(member, StoreFailure::NoSpace(why)))
+            }
+            ResponseBody::Stored { failure: Some(failure) } => Err(not_stored(member, failure)),
             _ => Err(unexpected()),
         }
     }
@@ -201,7 +208,9 @@ impl DfsClient {
         let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match stored? {
             ResponseBody::Stored { failure: None } => Ok(()),
-            ResponseBody::Stored { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Unreachable, &why)),
+            ResponseBody::Stored {
+                failure: Some(StoreFailure::NoSpace(why) | StoreFailure::NoSpaceNow(why) | StoreFailure::Failed(why)),
+            } => Err(not_stored(member, StoreFailure::Failed(why))),
             _ => Err(unexpected()),
         }
     }
@@ -221,7 +230,12 @@ fn no_room(bytes: u64) -> FilesError {
     FilesError::new(FilesErrorKind::Full, format!("no node has space for a chunk of {bytes} bytes"))
 }
 
-pub(super) fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
+pub(super) fn not_stored(member: &Member, failure: StoreFailure) -> FilesError {
+    let (kind, why) = match failure {
+        StoreFailure::NoSpace(why) => (FilesErrorKind::Full, why),
+        StoreFailure::NoSpaceNow(why) => (FilesErrorKind::FullNow, why),
+        StoreFailure::Failed(why) => (FilesErrorKind::Unreachable, why),
+    };
     FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
 }
 

@@ -39,7 +39,7 @@ impl DfsClient {
     /// `Unreachable` if no node can copy one of the chunks, for example for lack of space.
     pub async fn retain(&self, file: &File) -> Result<Arc<RetainedFile>, FilesError> {
         let id = FileId(random()?);
-        let (specs, replicas) = self.derive_chunks(id, &file.record.chunks).await;
+        let (specs, replicas) = self.derive_chunks(id, &file.record.chunks, false).await;
         let chunk = |(spec, replicas): (ChunkSpec, Vec<Member>)| {
             let ChunkSpec { object, size_bytes, checksum } = spec;
             let replicas: Vec<_> = replicas.iter().map(|member| member.node).collect();

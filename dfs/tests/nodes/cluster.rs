@@ -21,6 +21,9 @@ const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Deadline of everything that tests wait for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The space of a node that has enough.
+const UNLIMITED: u64 = 1 << 40;
+
 const SYSTEM: FileSystemId = FileSystemId(1);
 
 pub struct Cluster {
@@ -38,15 +41,15 @@ pub struct Node {
     place: usize,
 }
 
-/// A store with unlimited space, or with none.
+/// A store with this much space.
 struct Disk {
     store: ObjectStore,
-    is_full: bool,
+    bytes: u64,
 }
 
 impl ChunkSpace for Disk {
-    fn reserve(&self, _: ObjectId, _: u64) -> BoxedFuture<Result<(), SpaceError>> {
-        let is_full = self.is_full;
+    fn reserve(&self, _: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), SpaceError>> {
+        let is_full = self.store.total_bytes() + size_bytes > self.bytes;
         Box::pin(async move { if is_full { Err(SpaceError::NoSpace("its disk is full".into())) } else { Ok(()) } })
     }
 
@@ -57,16 +60,22 @@ impl ChunkSpace for Disk {
     }
 
     fn free_bytes(&self) -> u64 {
-        1 << 40
+        // A full node is asked, too.
+        if self.bytes == 0 { UNLIMITED } else { self.bytes.saturating_sub(self.store.total_bytes()) }
     }
 }
 
 impl Cluster {
     /// Starts this number of nodes, and waits until all have joined.
     pub async fn of(count: usize) -> Self {
+        Cluster::with_space(count, UNLIMITED).await
+    }
+
+    /// Starts nodes with this much space, and waits until all have joined.
+    pub async fn with_space(count: usize, bytes: u64) -> Self {
         let mut cluster = Cluster::empty();
         for _ in 0..count {
-            cluster.join(false).await;
+            cluster.join_with(bytes).await;
         }
         cluster.settles().await;
         cluster
@@ -90,14 +99,22 @@ impl Cluster {
 
     /// Another node joins.
     pub async fn join(&mut self, is_full: bool) {
+        self.join_with(if is_full { 0 } else { UNLIMITED }).await;
+    }
+
+    async fn join_with(&mut self, bytes: u64) {
         let own = tempfile::tempdir().unwrap();
         self.folders.push(own.path().to_owned());
         self.own.push(own);
-        self.start(self.folders.len() - 1, is_full).await;
+        self.start_with(self.folders.len() - 1, bytes).await;
     }
 
     /// Restarts a node in its folder.
     pub async fn start(&mut self, place: usize, is_full: bool) {
+        self.start_with(place, if is_full { 0 } else { UNLIMITED }).await;
+    }
+
+    async fn start_with(&mut self, place: usize, bytes: u64) {
         let folder = self.folders[place].clone();
         // Tasks of the node that has ended release its folder soon.
         let mut opened = None;
@@ -117,7 +134,7 @@ impl Cluster {
         let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), unlimited);
         let server = Arc::new(server.unwrap());
         let peers = Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
-        let room = Arc::new(Disk { store: store.clone(), is_full });
+        let room = Arc::new(Disk { store: store.clone(), bytes });
         let parts = (store.clone(), peers, server.clone());
         let belongs = FilesPlace { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
         let node = DfsNode::start(site, &belongs, self.access.clone(), parts, room).await;

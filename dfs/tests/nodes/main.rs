@@ -395,6 +395,40 @@ async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_clients_have_left_makes_room_for_new_files() {
+    // Room for one of the files, and not for two.
+    let cluster = Cluster::with_space(3, 1_500_000).await;
+    let (reached, reads) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
+    let leaving = cluster.files().await;
+    let put = tokio::spawn(async move { leaving.write(&name("/broken"), source, SMALL, |_| {}).await });
+    tokio::task::spawn_blocking(move || reads.recv().unwrap()).await.unwrap();
+    let is_stored = || cluster.nodes.iter().all(|node| node.store.total_bytes() > 800_000);
+    eventually("chunks are stored", async || is_stored()).await;
+    let (full, files) = (cluster.files().await, cluster.files().await);
+    let refused = write(&full, "/while-it-writes", &lines(1_000_000)).await.unwrap_err();
+    assert_eq!(refused.kind, FilesErrorKind::Full);
+    put.abort();
+    drop((put.await, end));
+    // No pause: the nodes make the room while the file is being written.
+    write(&files, "/new", &lines(1_000_000)).await.unwrap();
+    assert_eq!(content_of(&files, "/new").await, lines(1_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_does_not_fit_leaves_nothing() {
+    let cluster = Cluster::with_space(3, 1_500_000).await;
+    let files = cluster.files().await;
+    let written = write(&files, "/a", &lines(1_000_000)).await.unwrap();
+    let refused = files.copy(&written, &name("/b"), 3).await.unwrap_err();
+    assert_eq!(refused.kind, FilesErrorKind::Full);
+    let count = || cluster.nodes.iter().map(|node| node.store.len()).sum::<usize>();
+    eventually("nothing is left", async || count() == 3 * written.record.chunks.len()).await;
+    assert_eq!(content_of(&files, "/a").await, lines(1_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_node_is_passed_over() {
     let mut cluster = Cluster::of(3).await;
     cluster.join(true).await;
