@@ -110,7 +110,7 @@ mod tests {
             (RequestBody::StoreAll { chunks: Vec::new(), is_durable: true }, [true, false, true, false]),
             (RequestBody::Sync { objects: Vec::new() }, [true, false, true, false]),
             (RequestBody::Contents { objects: Vec::new() }, [true, true, true, false]),
-            (RequestBody::Derive(Vec::new()), [true, false, false, false]),
+            (RequestBody::Derive { derived: Vec::new(), is_for_file: true }, [true, false, false, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),
