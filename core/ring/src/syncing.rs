@@ -27,7 +27,11 @@ pub const MAX_SYNCING: usize = 4096;
 /// removed or written again within that time cost no sync.
 const WRITTEN_PATIENCE: u64 = 3;
 
-/// Nodes are asked again after this multiple of `Config::patience_us`.
+/// Nodes are asked again after this multiple of `Config::resend_us`, and then each time after twice as long: a node that
+/// has just started may not have heard the first question.
+const FIRST_PATIENCE: u64 = 4;
+
+/// The longest time after which they are asked again, as a multiple of `Config::patience_us`.
 const SYNC_PATIENCE: u64 = 4;
 
 /// Number of nodes that must have a chunk on their disks, if that many have the chunk. Clients that wait for the disks
@@ -43,6 +47,8 @@ struct SyncingFile {
     due_us: u64,
     /// When they were asked for this version.
     asked_us: Option<u64>,
+    /// Number of times that they were asked for it.
+    times: u32,
     /// The nodes that have answered for this version, with the chunks that are bad there. Their other chunks are on
     /// their disks.
     answers: BTreeMap<NodeId, BTreeSet<ObjectId>>,
@@ -50,7 +56,7 @@ struct SyncingFile {
 
 impl SyncingFile {
     fn new(version: RecordVersion, due_us: u64) -> Self {
-        SyncingFile { version, due_us, asked_us: None, answers: BTreeMap::new() }
+        SyncingFile { version, due_us, asked_us: None, times: 0, answers: BTreeMap::new() }
     }
 }
 
@@ -109,7 +115,7 @@ impl RingNode {
     pub(crate) fn sync_files(&mut self, step: &mut Step) {
         let due = self.syncing.0.iter().filter(|(_, file)| file.due_us <= step.now_us);
         let due: Vec<FileName> = due.map(|(name, _)| name.clone()).collect();
-        let again_us = step.now_us + SYNC_PATIENCE * self.config.patience_us;
+        let (first_us, most_us) = (FIRST_PATIENCE * self.config.resend_us, SYNC_PATIENCE * self.config.patience_us);
         for name in due {
             if self.pending.contains_key(&name) {
                 continue;
@@ -124,9 +130,11 @@ impl RingNode {
             }
             let file = self.syncing.0.get_mut(&name).expect("it is one of them");
             if file.version != version {
-                *file = SyncingFile::new(version, again_us);
+                *file = SyncingFile::new(version, step.now_us);
             }
-            (file.due_us, file.asked_us) = (again_us, Some(step.now_us));
+            let wait_us = first_us.saturating_mul(1 << file.times.min(32)).min(most_us);
+            (file.due_us, file.asked_us) = (step.now_us + wait_us, Some(step.now_us));
+            file.times += 1;
             step.records.effects.push(Effect::Sync { name, version, of_nodes });
         }
     }

@@ -199,8 +199,11 @@ impl DfsClient {
             let Some(now) = record.chunks.iter().find(is_same) else { return Err(lost) };
             match self.part_of(file, place, now, range.clone()).await {
                 // A power failure may have taken it. The leader is about to find that out, or a node that has it
-                // is about to come back.
-                Err(_) if record.unsynced.is_some() && Instant::now() < until => self.pause(&mut pause).await,
+                // is about to come back, perhaps under another address.
+                Err(_) if record.unsynced.is_some() && Instant::now() < until => {
+                    self.pause(&mut pause).await;
+                    self.refresh(until).await?;
+                }
                 read => return read,
             }
         }

@@ -123,6 +123,21 @@ fn a_file_whose_new_content_is_lost_falls_back() {
 }
 
 #[test]
+fn nodes_that_have_just_started_are_asked_again_soon() {
+    let mut alone = Alone::new();
+    alone.done(FileOperation::Create { name: name("a"), record: unsynced(1, &[1]) });
+    let (version, _) = alone.asked_within(5_000_000).unwrap();
+    alone.answers(version, ME, &[1]);
+    // The other node has not heard it.
+    for us in [2_100_000, 4_100_000, 8_100_000] {
+        assert_eq!(alone.asked_within(us / 2), None, "{us}");
+        assert_eq!(alone.asked_within(us / 2), Some((version, vec![1])), "{us}");
+    }
+    alone.answers(version, OTHER, &[1]);
+    assert_eq!(alone.chunks("a"), None);
+}
+
+#[test]
 fn a_reader_that_finds_a_bad_replica_has_all_nodes_asked() {
     let mut alone = Alone::new();
     alone.done(FileOperation::Create { name: name("a"), record: unsynced(1, &[1]) });
