@@ -43,6 +43,7 @@ mod mount;
 mod mount_at_boot;
 mod mount_changes;
 mod mount_failures;
+mod mount_power;
 mod mount_removed;
 mod mount_shared;
 mod name_space;
