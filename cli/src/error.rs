@@ -19,7 +19,7 @@ pub(crate) enum ValueError {
     #[error("`{0}` is not a share: write a number from 0 to 1, such as 0.9")]
     Share(String),
     #[error("`{0}` is not a number of tasks: write a whole number from 1, such as 1000, or `off`")]
-    Patience(String),
+    HolderPatience(String),
     #[error("`{0}` is not a share: write a number from 0 to 1, or `auto`")]
     ShareOrAuto(String),
     #[error("`{0}` is not a number of processors: write a number from 0.001 to 1000000, such as 2")]

@@ -9,7 +9,7 @@ use eyas_client::types::matching::Labels;
 use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
 use eyas_executor::LimitMode;
 use eyas_matching::ExpressionError;
-use eyas_sched::Patience;
+use eyas_sched::HolderPatience;
 use eyas_store::Emulation;
 
 use crate::error::ValueError;
@@ -53,17 +53,17 @@ pub(crate) struct PlacementArgs {
     /// How many other tasks leave the queue before a task that waits for a node with its inputs may go to any node; off:
     /// it waits for ever [default: as --window]
     #[arg(long, value_name = "N|off", default_value = "", hide_default_value = true, value_parser = parse_patience)]
-    pub patience: Patience,
+    pub patience: HolderPatience,
 }
 
 /// A number of tasks, or `off`; the empty text is the default.
-fn parse_patience(text: &str) -> Result<Patience, ValueError> {
+fn parse_patience(text: &str) -> Result<HolderPatience, ValueError> {
     match text {
-        "" => Ok(Patience::Window),
-        "off" => Ok(Patience::Unlimited),
+        "" => Ok(HolderPatience::Window),
+        "off" => Ok(HolderPatience::Unlimited),
         _ => {
             let tasks = text.parse().ok().filter(|tasks| *tasks > 0);
-            tasks.map(Patience::Tasks).ok_or_else(|| ValueError::Patience(text.into()))
+            tasks.map(HolderPatience::Tasks).ok_or_else(|| ValueError::HolderPatience(text.into()))
         }
     }
 }

@@ -22,7 +22,7 @@
 //!
 //! The times of batch systems and the rates of failures are in [`nodes`](crate::nodes).
 
-use eyas_sched::Patience;
+use eyas_sched::HolderPatience;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 
@@ -105,7 +105,7 @@ pub struct Policies {
     /// The scheduling window `W`; see [`eyas_sched::Config::window`].
     pub window: Option<u64>,
     /// How long a task waits for holders of its inputs.
-    pub patience: Patience,
+    pub patience: HolderPatience,
     /// Whether nodes relay objects that they are still receiving.
     pub relays: bool,
     /// See [`eyas_sched::Config::hits_first`].
@@ -144,7 +144,7 @@ impl Policies {
             utilisation_threshold: 0.9,
             min_cache_hit: 0.0,
             window: Some(2_500),
-            patience: Patience::Unlimited,
+            patience: HolderPatience::Unlimited,
             relays: false,
             hits_first: true,
             spread: false,

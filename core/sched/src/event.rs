@@ -26,7 +26,7 @@ pub struct Config {
     /// are read (data-diffusion §4.4, §5.1.1).
     pub window: Option<u64>,
     /// How long a task waits for executors that hold its inputs.
-    pub patience: Patience,
+    pub patience: HolderPatience,
     /// Whether an executor that is still receiving an object may give it to others. If not, simultaneous demand reads
     /// persistent storage once for each executor, as in the paper. For comparison.
     pub relays: bool,
@@ -46,7 +46,7 @@ impl Default for Config {
             utilisation_threshold: 0.9,
             min_cache_hit: 0.0,
             window: None,
-            patience: Patience::Window,
+            patience: HolderPatience::Window,
             relays: true,
             hits_first: true,
             spread: true,
@@ -56,7 +56,7 @@ impl Default for Config {
 
 /// How long a task waits for executors that hold its inputs, before any executor may take it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Patience {
+pub enum HolderPatience {
     /// Until as many other tasks have left the queue as [`Config::window`] says.
     #[default]
     Window,

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::placement::Fallback;
 use crate::state::{PlacementLevel, PlacementState};
-use crate::{Config, Effect, Ended, Event, Holder, Need, Patience, Scheduler, Utilisation};
+use crate::{Config, Effect, Ended, Event, Holder, HolderPatience, Need, Scheduler, Utilisation};
 
 mod cost;
 mod kept;
@@ -372,7 +372,7 @@ proptest! {
         policy in 0..PlacementPolicy::ALL.len(),
         window in prop::option::of(0u64..8),
         min_cache_hit in prop::sample::select(vec![0.0, 0.0, 0.4]),
-        patience in prop::sample::select(vec![Patience::Window, Patience::Tasks(3), Patience::Unlimited]),
+        patience in prop::sample::select(vec![HolderPatience::Window, HolderPatience::Tasks(3), HolderPatience::Unlimited]),
         priorities in 1i32..4,
         steps in prop::collection::vec(step(), 1..120),
     ) {

@@ -411,8 +411,7 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
         let object = dispatcher.end_kept(executor, task(job, 0));
         assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
         if time == 2 {
-            // The dispatcher was killed: after its restart, it waits for executors and takes over the objects that they
-            // hold.
+            // After a restart, it waits for executors and takes over the objects that they hold.
             dispatcher.settle();
             dispatcher.restart();
             dispatcher.core.caching = true;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::num::NonZero;
 use std::str::FromStr;
 
-use eyas_sched::Patience;
+use eyas_sched::HolderPatience;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
@@ -173,8 +173,8 @@ impl PolicyFields {
         policies.min_cache_hit = self.min_cache_hit.map_or(policies.min_cache_hit, |share| share.0);
         policies.patience = match self.patience {
             PatienceField::AsLike => policies.patience,
-            PatienceField::Tasks(tasks) => Patience::Tasks(u64::from(tasks.get())),
-            PatienceField::Off(Off::Off) => Patience::Unlimited,
+            PatienceField::Tasks(tasks) => HolderPatience::Tasks(u64::from(tasks.get())),
+            PatienceField::Off(Off::Off) => HolderPatience::Unlimited,
         };
         policies.window = self.window.map(|count| count.0.into()).or(policies.window);
         policies.relays = self.relays.unwrap_or(policies.relays);

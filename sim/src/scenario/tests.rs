@@ -1,6 +1,6 @@
 //! Valid scenarios, and the errors of invalid ones.
 
-use eyas_sched::Patience;
+use eyas_sched::HolderPatience;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 use super::*;
@@ -87,14 +87,14 @@ fn what_is_said_is_heard() {
         utilisation_threshold: 0.8,
         min_cache_hit: 0.25,
         window: Some(9),
-        patience: Patience::Tasks(70),
+        patience: HolderPatience::Tasks(70),
         hits_first: false,
         spread: true,
         ..paper
     };
     assert_eq!(policies, said);
     let endless = parse(&zipf("", "[policies]\npatience = \"off\"\n")).unwrap();
-    assert_eq!(endless.policies.patience, Patience::Unlimited);
+    assert_eq!(endless.policies.patience, HolderPatience::Unlimited);
     let pushed = parse(&zipf("", "[policies]\ndistribution = \"spanning-tree\"\n")).unwrap();
     assert_eq!(pushed.policies.distribution, Some(Distribution::SpanningTree));
 }

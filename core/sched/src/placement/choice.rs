@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::policies::Fallback;
 use super::search::{self, TaskSearch};
 use super::{Placement, constrained};
-use crate::event::Patience;
+use crate::event::HolderPatience;
 use crate::state::{ClassKey, ExecutorKey, PlacementLevel, SchedulerState, TaskKey};
 
 /// Tasks of one class that are checked, from the oldest on, for one that the executor has not refused. An executor that
@@ -96,8 +96,8 @@ impl Placement {
     /// The number of tasks that may leave the queue between two of a class, before any executor may take its oldest.
     pub(super) fn patience(&self, state: &SchedulerState) -> u64 {
         match self.patience {
-            Patience::Tasks(tasks) => tasks.max(1),
-            Patience::Window | Patience::Unlimited => self.window(state),
+            HolderPatience::Tasks(tasks) => tasks.max(1),
+            HolderPatience::Window | HolderPatience::Unlimited => self.window(state),
         }
     }
 
@@ -114,7 +114,7 @@ impl Placement {
         state.queue.overdue_classes(patience).next()?;
         let overdue: Vec<_> = state.queue.overdue_classes(patience).collect();
         let task = match self.patience {
-            Patience::Unlimited => self.oldest_permitted(state, executor, level, fallback, &overdue),
+            HolderPatience::Unlimited => self.oldest_permitted(state, executor, level, fallback, &overdue),
             _ => self.oldest_of(state, executor, level, |class| overdue.contains(&class)),
         }?;
         state.queue.note_turn(task);

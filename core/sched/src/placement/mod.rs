@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use eyas_types::{Estimate, PlacementPolicy};
 
 use crate::estimate::Estimator;
-use crate::event::{Config, Effect, Patience};
+use crate::event::{Config, Effect, HolderPatience};
 use crate::replication::Replication;
 use crate::state::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, SchedulerState, TaskKey, Ticket};
 use backfill::Backfilling;
@@ -46,7 +46,7 @@ pub fn caches(policy: PlacementPolicy) -> bool {
 pub(crate) struct Placement {
     policy: ActivePolicy,
     window: Option<u64>,
-    patience: Patience,
+    patience: HolderPatience,
     hits_first: bool,
     spread: bool,
     /// Kept where tasks may wait for holders or homes.

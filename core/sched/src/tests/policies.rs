@@ -122,7 +122,8 @@ fn overtaken(config: Config) -> u32 {
 fn a_task_waits_for_its_holder_as_long_as_patience_says() {
     let policy = PlacementPolicy::MaxCacheHit;
     let of = |patience| overtaken(Config { policy, patience, window: Some(40), ..Config::default() });
-    let (short, window, unlimited) = (of(Patience::Tasks(10)), of(Patience::Window), of(Patience::Unlimited));
+    let (short, window, unlimited) =
+        (of(HolderPatience::Tasks(10)), of(HolderPatience::Window), of(HolderPatience::Unlimited));
     assert!((5..=10).contains(&short) && (30..=40).contains(&window), "overtaken {short} and {window} times");
     assert_eq!(unlimited, 100);
 }
