@@ -364,6 +364,10 @@ impl World {
     }
 }
 
+fn patience() -> impl Strategy<Value = HolderPatience> {
+    prop::sample::select(vec![HolderPatience::Window, HolderPatience::Tasks(3), HolderPatience::Unlimited])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -372,7 +376,7 @@ proptest! {
         policy in 0..PlacementPolicy::ALL.len(),
         window in prop::option::of(0u64..8),
         min_cache_hit in prop::sample::select(vec![0.0, 0.0, 0.4]),
-        patience in prop::sample::select(vec![HolderPatience::Window, HolderPatience::Tasks(3), HolderPatience::Unlimited]),
+        patience in patience(),
         priorities in 1i32..4,
         steps in prop::collection::vec(step(), 1..120),
     ) {
