@@ -22,7 +22,7 @@ const BLOCK_TEXT_BYTES: usize = 0xff00;
 
 /// The header of a file.
 #[derive(Debug, Default)]
-pub(super) struct Header {
+pub(super) struct FileHeader {
     /// The bytes that each program reads first. Their text ends with a line feed.
     pub bytes: Vec<u8>,
     /// Size of the beginning of the file that has the header, and is not read in its place.
@@ -32,7 +32,7 @@ pub(super) struct Header {
 }
 
 /// Reads the header of a file.
-pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<Header, WorkError> {
+pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<FileHeader, WorkError> {
     let (mut text, mut offset) = (None, 0);
     for chunk in &file.record.chunks {
         let part = files.read_at(file, offset, chunk.size_bytes).await?;
@@ -49,10 +49,10 @@ pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<Header, 
             return Err(WorkError::Header(file.name.clone()));
         }
     }
-    let Some(text) = text else { return Ok(Header::default()) };
+    let Some(text) = text else { return Ok(FileHeader::default()) };
     let header = text.header(text.text.len());
     let header = header.map_err(|error| WorkError::CompressedHeader(file.name.clone(), error))?;
-    Ok(Header { size_bytes: offset, ..header })
+    Ok(FileHeader { size_bytes: offset, ..header })
 }
 
 /// The beginning of a file, in which the end of the header is searched.
@@ -147,17 +147,17 @@ impl Beginning {
     }
 
     /// The header, which has this number of bytes of the text.
-    fn header(&self, size: usize) -> io::Result<Header> {
+    fn header(&self, size: usize) -> io::Result<FileHeader> {
         let mut bytes = self.text[..size].to_vec();
         if bytes.last().is_some_and(|last| *last != b'\n') {
             bytes.push(b'\n');
         }
         let Some(blocks) = &self.blocks else {
-            return Ok(Header { bytes, size_bytes: size as u64, rest: Vec::new() });
+            return Ok(FileHeader { bytes, size_bytes: size as u64, rest: Vec::new() });
         };
         let last = blocks.ends.iter().find(|(_, text)| *text >= size);
         let (size_bytes, end) = last.copied().unwrap_or((blocks.bytes, self.text.len()));
-        Ok(Header { bytes: compressed(&bytes)?, size_bytes, rest: compressed(&self.text[size..end])? })
+        Ok(FileHeader { bytes: compressed(&bytes)?, size_bytes, rest: compressed(&self.text[size..end])? })
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     /// The header of a file that comes in parts of this size, and the bytes behind it.
-    fn header(name: &str, content: &[u8], part_bytes: usize) -> Result<(Header, Vec<u8>), String> {
+    fn header(name: &str, content: &[u8], part_bytes: usize) -> Result<(FileHeader, Vec<u8>), String> {
         let beginning = Beginning::new(&name.parse().unwrap(), Format::guess(name, content), content);
         let mut beginning = beginning.map_err(|error| error.to_string())?;
         for part in content.chunks(part_bytes) {

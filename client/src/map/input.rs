@@ -16,7 +16,7 @@ use tokio::net::unix::pipe::Sender;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
-use super::header::{Header, header_of};
+use super::header::{FileHeader, header_of};
 use super::pause::Pause;
 use super::worker::WorkError;
 
@@ -109,7 +109,7 @@ struct Loading {
 pub(super) struct ChunkSource {
     pub chunk: u32,
     pub file: Arc<File>,
-    pub header: Arc<OnceCell<Header>>,
+    pub header: Arc<OnceCell<FileHeader>>,
     pub index: usize,
     pub parts: usize,
     pub pieces: u32,
@@ -117,7 +117,7 @@ pub(super) struct ChunkSource {
 
 impl ChunkSource {
     /// The header of the file, which is read once.
-    pub async fn header(&self, files: &DfsClient) -> Result<&Header, WorkError> {
+    pub async fn header(&self, files: &DfsClient) -> Result<&FileHeader, WorkError> {
         self.header.get_or_try_init(|| header_of(files, &self.file)).await
     }
 
@@ -312,7 +312,7 @@ impl LoadedChunk {
     }
 
     /// Leaves out the bytes of this header. The chunk is at `offset` in its file.
-    fn skip(&mut self, header: &Header, offset: u64) {
+    fn skip(&mut self, header: &FileHeader, offset: u64) {
         let size_bytes = self.size_bytes() as u64;
         self.header_bytes = header.size_bytes.saturating_sub(offset).min(size_bytes) as usize;
         if (offset + 1..=offset + size_bytes).contains(&header.size_bytes) {

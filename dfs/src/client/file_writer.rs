@@ -68,8 +68,8 @@ impl Read for Parts {
 }
 
 impl FileWriter {
-    /// Begins a new file, whose format is guessed again by its content if it is a guess. With `replaces`, it takes the place of the file that has the name when it appears. Needs a
-    /// runtime.
+    /// Begins a new file, whose format is guessed again by its content if it is a guess. With `replaces`, it takes the
+    /// place of the file that has the name when it appears. Needs a runtime.
     ///
     /// # Errors
     /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `Unreachable`.

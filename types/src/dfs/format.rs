@@ -114,8 +114,8 @@ impl Format {
         self == Format::Whole || self == Format::BYTES
     }
 
-    /// The format of content that can be read only once, and is guessed to have this format: blocks of bzip2 and zstd may
-    /// be too long for a record, which shows only behind their beginning.
+    /// The format of content that can be read only once, and is guessed to have this format: blocks of bzip2 and zstd
+    /// may be too long for a record, which shows only behind their beginning.
     pub fn of_stream(self) -> Self {
         if matches!(self, Format::Bzip2 | Format::Zstd) { Format::Whole } else { self }
     }
