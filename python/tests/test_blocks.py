@@ -3,6 +3,7 @@
 import collections
 import os
 import signal
+import zlib
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_the_pieces_are_the_files_in_order(executor):
     assert len(found["/text/0"]) > 1, "the file has several chunks"
     # What the calls have stored was removed.
     assert not _eyas.FilesSession(**executor._cluster).list("/.eyas/runs")
+
+
+def test_a_file_that_is_one_record_is_one_piece_also_of_several_chunks(executor):
+    content = b"a line\n" * 10_000_000
+    session = _eyas.FilesSession(**executor._cluster)
+    file = session.create("/whole", format="whole", replicas=1)
+    file.write(content)
+    file.publish()
+    pieces = executor.map_blocks("/whole", lambda piece: (piece.offset, len(piece.content), zlib.crc32(piece.content)))
+    assert list(pieces) == [(0, len(content), zlib.crc32(content))]
 
 
 def test_several_files_and_no_content(executor):
