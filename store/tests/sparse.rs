@@ -109,7 +109,7 @@ async fn a_sparse_output_is_copied_and_kept_with_its_holes() {
     let adopt = |path: &Path, number: u64| {
         let name = |size_bytes, sum, _| {
             assert_eq!((size_bytes, sum), (SIZE_BYTES, checksum()));
-            let version = Version::Etag { etag: number.to_string().into(), size_bytes };
+            let version = Version::Etag { etag: number.to_string(), size_bytes };
             ObjectSpec { source: "eyas://1/1/output".into(), version, executable: false }
         };
         let id = store.adopt(path, name).unwrap().id();

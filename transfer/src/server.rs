@@ -355,7 +355,7 @@ impl Pieces<'_> {
         };
         let holes = Segments::of(file, range.clone()).filter_map(pieces_of);
         let mut at = range.start;
-        for hole in holes.chain([range.end..range.end]) {
+        for hole in holes.chain(std::iter::once(range.end..range.end)) {
             while at < hole.start {
                 at += self.send_piece(file, at..range.end, size_bytes, had_bytes, &known)?;
             }
