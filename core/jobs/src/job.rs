@@ -80,6 +80,20 @@ impl Phase {
         self.has_ended() && self != Phase::Succeeded
     }
 
+    /// Whether a task may go from this phase to the next one. A retry goes on from `Failed` and `Cancelled`, a lost
+    /// output from `Succeeded`.
+    fn may_become(self, next: Phase) -> bool {
+        use Phase::{Assigned, Blocked, Cancelled, Failed, Succeeded, Waiting};
+        matches!(
+            (self, next),
+            (Blocked, Blocked | Waiting | Succeeded | Failed | Cancelled)
+                | (Waiting, Blocked | Assigned | Succeeded | Failed | Cancelled)
+                | (Assigned, Waiting | Succeeded | Failed | Cancelled)
+                | (Succeeded, Waiting)
+                | (Failed | Cancelled, Waiting | Blocked)
+        )
+    }
+
     /// Its name in lists.
     pub fn name(self) -> &'static str {
         match self {
@@ -309,9 +323,13 @@ impl Job {
 
     // ---- moves
 
+    /// Moves a task to another phase.
     pub(super) fn enter(&mut self, index: u32, phase: Phase) {
+        let id = self.task_id(index);
         let state = &mut self.tasks[index as usize];
-        let before = core::mem::replace(&mut state.phase, phase);
+        let before = state.phase;
+        assert!(before.may_become(phase), "task {id} cannot go from {before:?} to {phase:?}: {state:?}");
+        state.phase = phase;
         if phase != Phase::Waiting {
             self.waiting_inputs -= u64::from(core::mem::take(&mut state.waiting_inputs));
         }

@@ -25,6 +25,7 @@ pub(crate) const STARTS_ON_FULL_DISK: u32 = 8;
 /// Number of tries to fetch an object that does not fit on the disk. Room is made before the second one.
 const FETCH_TRIES_ON_FULL_DISK: u32 = 2;
 
+#[derive(Debug)]
 pub(crate) struct NodeTask {
     /// Sorted by object.
     inputs: Vec<Input>,
@@ -54,6 +55,7 @@ pub(crate) struct NodeTask {
     no_room_at: u64,
 }
 
+#[derive(Debug)]
 struct Input {
     object: ObjectId,
     size_bytes: u64,
@@ -83,8 +85,7 @@ impl NodeTask {
     }
 }
 
-/// `Queued → Staging → Ready → Running ⇄ Suspended`, and back from `Ready` to `Staging` when an input was lost. Before
-/// `Running`, a task can be forgotten in every state.
+/// [`State::may_become`] has the moves. Before `Running`, a task can be forgotten in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for room in the store.
@@ -97,6 +98,19 @@ pub(crate) enum State {
     Running,
     /// Has a slot, and lends its processors to other tasks.
     Suspended,
+}
+
+impl State {
+    /// Whether a task may go from this state to the next one. An input that was lost takes a task back to `Staging`.
+    fn may_become(self, next: State) -> bool {
+        matches!(
+            (self, next),
+            (State::Queued | State::Staging { .. } | State::Ready, State::Staging { .. })
+                | (State::Queued | State::Staging { .. }, State::Ready)
+                | (State::Ready | State::Suspended, State::Running)
+                | (State::Running, State::Suspended)
+        )
+    }
 }
 
 struct Fetch {
@@ -321,6 +335,8 @@ impl Node {
     /// Moves a task to another state.
     pub(crate) fn enter(&mut self, task: TaskId, state: State) {
         let entry = self.tasks.get_mut(&task).unwrap_or_else(|| panic!("task {task} is not here"));
+        let before = entry.state;
+        assert!(before.may_become(state), "task {task} cannot go from {before:?} to {state:?}: {entry:?}");
         self.awaited -= entry.awaited();
         entry.state = state;
         self.awaited += entry.awaited();

@@ -112,7 +112,9 @@ fn a_jobs_time_stands_still_between_its_end_and_a_retry() {
     let second = 1_000_000;
     for index in 0..5 {
         job.queued(second, index, &[]);
-        job.enter(index, Phase::Waiting);
+        if job.tasks[index as usize].phase == Phase::Blocked {
+            job.enter(index, Phase::Waiting);
+        }
         job.assigned(2 * second, index, ExecutorId(0));
         job.ended(3 * second, index, 0, "n1".into(), Outcome::of(Status::Exited(1)));
     }
@@ -177,4 +179,10 @@ fn a_cancelled_task_is_no_throughput() {
     job.ended(0, 0, 0, String::new(), Outcome::of(Status::Cancelled));
     job.course.tick(true, Sample { at_us: 1, ..Sample::default() });
     assert_eq!((job.samples()[0].ended, job.counts.cancelled), (1, 1));
+}
+
+#[test]
+#[should_panic(expected = "task 1.0 cannot go from Waiting to Waiting")]
+fn a_move_that_is_not_allowed_is_refused() {
+    diamond().enter(0, Phase::Waiting);
 }
