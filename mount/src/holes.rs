@@ -76,6 +76,6 @@ mod tests {
         ] {
             assert_eq!((first(offset, false), first(offset, true)), (data, hole), "{offset}");
         }
-        assert_eq!(super::first([0..2].into_iter(), 5, 3, true), Some(5));
+        assert_eq!(super::first(std::iter::once(0..2), 5, 3, true), Some(5));
     }
 }
