@@ -20,7 +20,8 @@ use thiserror::Error;
 
 mod chunks;
 mod runs;
-mod upgrade;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use runs::RunSave;
 
@@ -33,10 +34,10 @@ const RECORDS: TableDefinition<(u16, &str), &[u8]> = TableDefinition::new("recor
 /// The chunks of this node.
 const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 
-/// The state of runs that this node leads: by run, in order. Runs in the table `runs` are of earlier versions, which
-/// leased whole chunks; they have ended.
+/// The state of runs that this node leads: by run, in order.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of pieces");
 
+/// The format. `database/fixtures/` has a database of each format that was released, and a test reads them.
 const VERSION: u32 = 4;
 /// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other
 /// pages.
@@ -88,12 +89,9 @@ impl Database {
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
-            Some(format) if upgrade::UPGRADED.contains(&format) => {
-                database.upgrade(format).map_err(|e| failed(format!("cannot be upgraded to format {VERSION}: {e}")))?;
-                Ok(database)
-            }
             Some(other) => Err(failed(format!(
-                "was written by another version of eyas (format {other}; this one has {VERSION}): use that version"
+                "was written by another version of eyas (format {other}; this one has {VERSION}): use that version, or \
+                 move the file away: the node then joins as a new one, and gets its data from the others"
             ))),
             None => Err(failed("is not a database of eyas: move it away".into())),
         }
@@ -117,21 +115,6 @@ impl Database {
             write.open_table(RUNS)?;
         }
         write.commit()?;
-        Ok(())
-    }
-
-    /// Upgrades the database as a whole, or not at all.
-    fn upgrade(&self, format: u32) -> Result<(), redb::Error> {
-        let write = self.redb.begin_write()?;
-        let upgraded = upgrade::upgrade(format, &mut write.open_table(RECORDS)?);
-        match upgraded {
-            Ok(()) => {}
-            Err(upgrade::UpgradeError::Storage(error)) => return Err(error.into()),
-            Err(error) => return Err(redb::Error::Corrupted(error.to_string())),
-        }
-        write.open_table(META)?.insert("version", &*bytes_of(&VERSION))?;
-        write.commit()?;
-        tracing::info!(path = %self.path.display(), "upgraded the file system's database to format {VERSION}");
         Ok(())
     }
 

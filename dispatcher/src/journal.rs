@@ -16,10 +16,6 @@
 //! of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
 
 mod check;
-mod format1;
-mod format2;
-mod format3;
-mod format4;
 mod mark;
 mod output;
 mod read;
@@ -59,7 +55,7 @@ const SNAPSHOTS: Parts = TableDefinition::new("snapshots");
 const ENTRIES: Numbered = TableDefinition::new("entries");
 /// Results of each job, by the same numbers.
 const RESULTS: Numbered = TableDefinition::new("results");
-/// Chunks of each job's objects, in parts. Journals of earlier versions do not have this table.
+/// Chunks of each job's objects, in parts.
 const CHUNKS: Parts = TableDefinition::new("chunks");
 /// Ended jobs in short. There is none of a job with entries after its snapshot.
 const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("summaries");
@@ -70,7 +66,7 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const FILE_SYSTEM: &str = "file_system";
 /// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
-/// The present format.
+/// The format. `journal/fixtures/` has a journal of each format that was released, and a test reads them.
 const FORMAT: u64 = 5;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
@@ -105,7 +101,8 @@ pub(crate) enum JournalProblem {
     #[error(transparent)]
     Mark(#[from] MarkError),
     #[error(
-        "it has format {0}, and this eyas reads formats 1 to {FORMAT}: use the eyas that has written it, or a newer one"
+        "it has format {0}, and this eyas reads format {FORMAT}: use the eyas that has written it, or remove the journal \
+         and the file journal.mark beside it, with all jobs in it"
     )]
     Format(u64),
     #[error("{what} cannot be decoded: {source}")]
@@ -234,7 +231,7 @@ impl Journal {
     }
 }
 
-/// Opens the database and what is beside it, whatever format it has.
+/// Opens the database and what is beside it.
 fn open(path: &Path, options: JournalOptions, outputs: OutputFiles) -> Result<JournalWriter, JournalProblem> {
     let file = open_private(path)?;
     let mut builder = Database::builder();
@@ -307,27 +304,15 @@ impl StorageBackend for Scratch {
     }
 }
 
-/// Makes the tables where they are not there, brings an earlier format to the present one, and tells how many
-/// transactions there were.
+/// Makes the tables where they are not there, and tells how many transactions there were.
 fn prepare(database: &Database) -> Result<u64, JournalProblem> {
     let write = database.begin_write()?;
     let transactions;
     {
         let mut meta = write.open_table(META)?;
         let format = meta.get("version")?.map(|format| format.value());
-        match format {
-            None | Some(FORMAT) => {}
-            Some(1) => format1::migrate(&write)?,
-            Some(2) => format2::migrate(&write)?,
-            Some(3) => {
-                format3::migrate(&write)?;
-                format4::migrate(&write)?;
-            }
-            Some(4) => format4::migrate(&write)?,
-            Some(other) => return Err(JournalProblem::Format(other)),
-        }
-        if let Some(earlier @ ..FORMAT) = format {
-            tracing::info!("the journal was brought from format {earlier} to format {FORMAT}");
+        if let Some(other) = format.filter(|format| *format != FORMAT) {
+            return Err(JournalProblem::Format(other));
         }
         meta.insert("version", FORMAT)?;
         transactions = meta.get(TRANSACTIONS)?.map_or(0, |count| count.value());

@@ -6,7 +6,6 @@ mod holes;
 mod lost_answers;
 mod power;
 mod runs;
-mod upgrade;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,19 +1,13 @@
-//! The journal on a disk: what was written is there again, also from earlier formats.
+//! The journal on a disk: what was written is there again, also of a released version.
 
 use std::collections::BTreeMap;
 
-use eyas_jobs::{Entry, Items, JobEnd, JobSpec, Replay};
-use eyas_types::outcome::Delivered;
-use eyas_types::{
-    ObjectId, ObjectSpec, Outcome, Program, Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, WorkingFolder,
-};
+use eyas_jobs::{Entry, JobEnd, JobSpec, Replay};
+use eyas_types::{ObjectId, Outcome, Program, Status, TaskItem, TaskResult, TaskTemplate};
 
-use super::format1::{Entry1, Result1, Spec1, Template1};
-use super::format2::{Entry2, JobEnd2, Spec2, Template2};
-use super::format3::{Entry3, JobEnd3, Outcome3, Result3};
 use super::output::OUTPUT_BESIDE_BYTES;
 use super::read::{StoredEntry, read_parts};
-use super::write::{PART_BYTES, put_parts};
+use super::write::PART_BYTES;
 use super::*;
 
 const JOB: JobId = JobId(7);
@@ -25,26 +19,6 @@ fn result(index: u32) -> TaskResult {
 
 fn end(index: u32, at_us: u64) -> JobEnd {
     JobEnd { at_us, ready_us: 3, output_bytes: 0, result: result(index) }
-}
-
-/// A result as formats 1 to 3 had it.
-fn result3(result: TaskResult) -> Result3 {
-    let TaskResult { index, attempt, executor, queued_us, delivery_us, outcome } = result;
-    let outcome = Outcome3 {
-        status: outcome.status,
-        waited_us: outcome.waited_us,
-        ran_us: outcome.ran_us,
-        suspended_us: outcome.suspended_us,
-        cpu_us: outcome.cpu_us,
-        reads: outcome.reads,
-        stdout: outcome.stdout,
-        stderr: outcome.stderr,
-        cut_bytes: outcome.cut_bytes,
-        outputs: outcome.outputs,
-        reused: outcome.reused,
-        estimate: outcome.estimate,
-    };
-    Result3 { index, attempt, executor, queued_us, delivery_us, outcome }
 }
 
 /// Waits until its thread has ended, and with it the use of the file.
@@ -180,98 +154,6 @@ fn a_file_that_is_mostly_unused_is_made_smaller() {
 }
 
 #[test]
-fn format_1_is_read_and_written_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("journal.redb");
-    let indices = || vec![1, 2];
-    let object = ObjectSpec::kept(TaskId { job: JOB, index: 0 }, "out", 7, "content", false);
-    let result1 = |index| Result1 {
-        index,
-        attempt: 0,
-        executor: "n1".into(),
-        queued_us: 1,
-        delivery_us: 2,
-        outcome: Outcome3 {
-            status: Status::Exited(index as i32),
-            waited_us: 0,
-            ran_us: 0,
-            suspended_us: 0,
-            cpu_us: 0,
-            reads: Default::default(),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            cut_bytes: 0,
-            outputs: vec![(3, object.clone())],
-            reused: None,
-            estimate: None,
-        },
-    };
-    let template = |program| Template1 {
-        program,
-        env: vec![("A".into(), Template::literal("b"))],
-        folder: WorkingFolder::Sandbox,
-        base: "/".into(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        resources: Default::default(),
-        priority: 3,
-        requirements: None,
-        rank: Some("local_bytes".into()),
-        timeout_us: Some(9),
-        retries: 2,
-        capture_bytes: 10,
-    };
-    let spec1 = || Spec1 {
-        name: "earlier".into(),
-        templates: vec![template(Program::Noop), template(Program::Command(vec![Template::literal("true")]))],
-        objects: vec![object.clone()],
-        items: Items::default(),
-        submitted_unix_ms: 5,
-        reuse: true,
-        broadcast: vec![0],
-        distribution: Default::default(),
-    };
-    let written = [
-        Entry1::Results { at_us: 100, results: vec![result1(0), result1(1)] },
-        Entry1::Retried(indices()),
-        Entry1::Recomputed(indices()),
-        Entry1::Released,
-        Entry1::Cancelled(indices()),
-    ];
-    {
-        let database = Database::create(&path).unwrap();
-        let write = database.begin_write().unwrap();
-        write.open_table(META).unwrap().insert("version", 1).unwrap();
-        for (number, part) in encode(&spec1()).chunks(7).enumerate() {
-            write.open_table(JOBS).unwrap().insert((7, number as u32), part).unwrap();
-        }
-        for (number, entry) in written.iter().enumerate() {
-            write.open_table(ENTRIES).unwrap().insert((7, number as u64), &encode(entry)[..]).unwrap();
-        }
-        write.commit().unwrap();
-    }
-    let outputs = || vec![Delivered { output: 3, object: object.clone(), place: None }];
-    let result = |index| {
-        let TaskResult { outcome, .. } = result(index);
-        TaskResult { outcome: Outcome { outputs: outputs(), ..outcome }, ..result(index) }
-    };
-    let ends = [0, 1].map(|index| JobEnd { at_us: 100, ready_us: 97, output_bytes: 0, result: result(index) }).into();
-    let expected = [
-        Entry::Results { ends, samples: Vec::new() },
-        Entry::Retried { tasks: indices(), paused_us: 0 },
-        Entry::Recomputed { tasks: indices(), paused_us: 0 },
-        Entry::Released,
-        Entry::Cancelled(indices()),
-    ];
-    for _ in 0..2 {
-        let journal = open_at(&path, &mpsc::channel().0).unwrap();
-        assert_eq!(entries_of(&journal, JOB), expected);
-        assert_eq!(spec_at(&journal, JOB), JobSpec::from(spec1()));
-        close(journal);
-    }
-}
-
-#[test]
 fn a_journal_that_has_lost_what_was_acknowledged_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.redb");
@@ -305,69 +187,6 @@ fn a_file_that_is_no_journal_is_refused() {
         let options = JournalOptions { is_scratch, check: None };
         let opened = Journal::open(&path, options, |_| {}, |_| {});
         assert!(opened.err().unwrap().to_string().contains("journal.redb"));
-    }
-}
-
-#[test]
-fn format_2_is_read_and_written_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("journal.redb");
-    let end2 = |index, at_us| {
-        let outcome = Outcome { stdout: vec![b'x'; 100_000], ..Outcome::of(Status::Exited(1)) };
-        JobEnd2 { at_us, ready_us: 3, result: result3(TaskResult { outcome, ..result(index) }) }
-    };
-    let sample = || vec![Default::default()];
-    let template = || Template2 {
-        program: Program::Command(vec![Template::literal("true")]),
-        env: Vec::new(),
-        folder: WorkingFolder::Sandbox,
-        base: "/".into(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        resources: Default::default(),
-        priority: 3,
-        requirements: None,
-        rank: None,
-        timeout_us: None,
-        retries: 2,
-        capture_bytes: 10,
-        files: Default::default(),
-    };
-    let spec2 = || Spec2 {
-        name: "earlier".into(),
-        templates: vec![template()],
-        objects: Vec::new(),
-        items: tasks(2).items,
-        submitted_unix_ms: 5,
-        reuse: false,
-        broadcast: Vec::new(),
-        distribution: Default::default(),
-    };
-    let written = [
-        Entry2::Results { ends: vec![end2(0, 4), end2(1, 5)], samples: sample() },
-        Entry2::Retried { tasks: vec![0, 1], paused_us: 6 },
-        Entry2::Samples(sample()),
-        Entry2::Cancelled(vec![0]),
-        Entry2::Results { ends: vec![end2(0, 9)], samples: Vec::new() },
-    ];
-    {
-        let database = Database::create(&path).unwrap();
-        let write = database.begin_write().unwrap();
-        write.open_table(META).unwrap().insert("version", 2).unwrap();
-        write.open_table(META).unwrap().insert(TRANSACTIONS, 17).unwrap();
-        put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&spec2())).unwrap();
-        for (number, entry) in written.iter().enumerate() {
-            write.open_table(ENTRIES).unwrap().insert((JOB.0, number as u64), &encode(entry)[..]).unwrap();
-        }
-        write.commit().unwrap();
-    }
-    let expected: Vec<_> = written.into_iter().map(Entry::from).collect();
-    for _ in 0..2 {
-        let journal = open_at(&path, &mpsc::channel().0).unwrap();
-        assert_eq!((spec_at(&journal, JOB), entries_of(&journal, JOB)), (JobSpec::from(spec2()), expected.clone()));
-        let job = journal.load(JOB, std::iter::empty()).unwrap().into_job();
-        assert_eq!((job.counts.failed, job.retried, job.output_bytes), (1, 2, 300_000));
-        close(journal);
     }
 }
 
@@ -503,74 +322,68 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     assert!(!path.with_extension("differs").exists());
 }
 
+/// Makes the fixture of the present format: a job with results, a loss and a cancelled task, and its snapshot.
+fn write_fixture(path: &Path) {
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(path, &sender).unwrap();
+    let mut replay = Replay::new(JOB, tasks(4));
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
+    let entries = fixture_entries();
+    for (number, entry) in entries.iter().enumerate() {
+        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+    }
+    wait_for(&done, WrittenRecord::Entries(JOB, entries.len() as u64));
+    // It replaces all entries but the last one, and the results, which stay.
+    entries[..entries.len() - 1].iter().for_each(|entry| replay.apply(entry.clone()));
+    let snapshot = Arc::new(replay.into_job().snapshot());
+    journal.write(JournalRecord::Snapshot { job: JOB, snapshot, summary: None, drops_results: false });
+    wait_for(&done, WrittenRecord::Snapshot(JOB));
+    close(journal);
+}
+
+fn fixture_entries() -> Vec<Entry> {
+    vec![
+        Entry::Results { ends: vec![end(0, 4)], samples: vec![Default::default()] },
+        Entry::Restarted { tasks: vec![1], is_loss: true },
+        Entry::Cancelled(vec![2]),
+        Entry::Results { ends: vec![end(3, 9)], samples: Vec::new() },
+        Entry::Restarted { tasks: vec![1], is_loss: false },
+    ]
+}
+
+/// With `EYAS_GENERATE=1`, writes the fixture first, which only a new format needs.
 #[test]
-fn format_3_is_read_and_written_again() {
+fn a_journal_of_version_0_1_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.redb");
-    let (spec, samples) = (tasks(2), || vec![Default::default()]);
-    let ends = |times: [u64; 2]| times.into_iter().enumerate().map(|(index, at_us)| end(index as u32, at_us));
-    let entry3 = |times| {
-        let ends = ends(times).map(|JobEnd { at_us, ready_us, output_bytes, result }| {
-            let result = result3(result);
-            JobEnd3 { at_us, ready_us, output_bytes, result }
-        });
-        Entry3::Results { ends: ends.collect(), samples: samples() }
-    };
-    let mut replay = Replay::new(JOB, spec.clone());
-    let expected = Entry::Results { ends: ends([4, 5]).collect(), samples: samples() };
-    replay.apply(expected.clone());
-    let job = replay.into_job();
-    // A snapshot and a summary as format 3 had them: without the last bytes, a peak of 0 and in snapshots no starts.
-    let earlier = |present: Vec<u8>, bytes: usize| present[..present.len() - bytes].to_vec();
-    {
-        let database = Database::create(&path).unwrap();
-        let write = database.begin_write().unwrap();
-        write.open_table(META).unwrap().insert("version", 3).unwrap();
-        put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&spec)).unwrap();
-        let row = encode(&(entry3([4, 5]), Vec::<OutputPlace>::new()));
-        write.open_table(RESULTS).unwrap().insert((JOB.0, 0), &row[..]).unwrap();
-        let snapshot = earlier(encode(&job.snapshot()), 2);
-        put_parts(&mut write.open_table(SNAPSHOTS).unwrap(), JOB.0, &snapshot).unwrap();
-        let summary = earlier(encode(&job.summary()), 1);
-        write.open_table(SUMMARIES).unwrap().insert(JOB.0, &summary[..]).unwrap();
-        write.commit().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/journal/fixtures/format{FORMAT}.redb.gz"));
+    if std::env::var_os("EYAS_GENERATE").is_some() && !fixture.exists() {
+        write_fixture(&path);
+        let packed = File::create(&fixture).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(packed, flate2::Compression::best());
+        io::copy(&mut File::open(&path).unwrap(), &mut packed).unwrap();
+        packed.finish().unwrap();
     }
-    for _ in 0..2 {
-        let journal = open_at(&path, &mpsc::channel().0).unwrap();
-        assert_eq!((spec_at(&journal, JOB), entries_of(&journal, JOB)), (spec.clone(), vec![expected.clone()]));
-        assert_eq!(journal.load(JOB, std::iter::empty()).unwrap().into_job().snapshot(), job.snapshot());
-        assert_eq!(journal.jobs().unwrap(), [(JOB, Some(job.summary()))]);
-        close(journal);
-    }
+    let mut unpacked = flate2::read::GzDecoder::new(File::open(&fixture).unwrap());
+    io::copy(&mut unpacked, &mut File::create(&path).unwrap()).unwrap();
+    let journal = open_at(&path, &mpsc::channel().0).unwrap();
+    let mut expected = Replay::new(JOB, tasks(4));
+    fixture_entries().into_iter().for_each(|entry| expected.apply(entry));
+    let read = journal.load(JOB, std::iter::empty()).unwrap().into_job();
+    assert_eq!((spec_at(&journal, JOB), read.snapshot()), (tasks(4), expected.into_job().snapshot()));
+    assert_eq!(journal.results(JOB, 0, 4).unwrap(), [fixture_entries()[0].clone(), fixture_entries()[3].clone()]);
 }
 
 #[test]
-fn format_4_is_read_and_written_again() {
+fn a_journal_of_another_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.redb");
-    let mut replay = Replay::new(JOB, tasks(2));
-    let first = Entry::Results { ends: vec![end(0, 4)], samples: Vec::new() };
-    replay.apply(first);
-    let job = replay.into_job();
     close(open_at(&path, &mpsc::channel().0).unwrap());
-    {
-        let database = Database::create(&path).unwrap();
-        let write = database.begin_write().unwrap();
-        write.open_table(META).unwrap().insert("version", 4).unwrap();
-        put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&tasks(2))).unwrap();
-        // Without the last byte, no starts.
-        let mut snapshot = encode(&job.snapshot());
-        assert_eq!(snapshot.pop(), Some(0));
-        put_parts(&mut write.open_table(SNAPSHOTS).unwrap(), JOB.0, &snapshot).unwrap();
-        write.commit().unwrap();
-    }
-    let restarted = Entry::Restarted { tasks: vec![1], is_loss: false };
-    for _ in 0..2 {
-        let journal = open_at(&path, &mpsc::channel().0).unwrap();
-        let mut replay = journal.load(JOB, std::iter::empty()).unwrap();
-        assert_eq!(replay.job().snapshot(), job.snapshot());
-        replay.apply(restarted.clone());
-        assert_eq!(replay.job().tasks[1].interrupted, 1);
-        close(journal);
-    }
+    let database = Database::create(&path).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(META).unwrap().insert("version", FORMAT + 1).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let error = open_at(&path, &mpsc::channel().0).err().unwrap().to_string();
+    assert!(error.contains(&format!("it has format {}", FORMAT + 1)), "{error}");
 }
