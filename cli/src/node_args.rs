@@ -50,8 +50,8 @@ pub(crate) struct PlacementArgs {
     /// holder of them; such as 0.5
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = parse_share)]
     pub min_cache_hit: f64,
-    /// How many other tasks leave the queue before a task that waits for a node with its inputs may go to any node; off:
-    /// it waits for ever [default: as --window]
+    /// How many other tasks leave the queue before a task that waits for a node with its inputs may go to any node;
+    /// off: it waits for ever [default: as --window]
     #[arg(long, value_name = "N|off", default_value = "", hide_default_value = true, value_parser = parse_patience)]
     pub patience: HolderPatience,
 }

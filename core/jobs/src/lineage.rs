@@ -124,8 +124,8 @@ impl Lineage {
         had
     }
 
-    /// Hold the object again. If no executor has it, report the loss at once; with `is_early`, first wait for executors to
-    /// return.
+    /// Hold the object again. If no executor has it, report the loss at once; with `is_early`, first wait for executors
+    /// to return.
     pub fn hold_again(&mut self, object: ObjectId, is_early: bool) {
         self.objects.entry(object).or_default().is_held = true;
         if is_early && self.awaits_return {

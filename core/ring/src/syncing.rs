@@ -27,8 +27,8 @@ pub const MAX_SYNCING: usize = 4096;
 /// removed or written again within that time cost no sync.
 const WRITTEN_PATIENCE: u64 = 3;
 
-/// Nodes are asked again after this multiple of `Config::resend_us`, and then each time after twice as long: a node that
-/// has just started may not have heard the first question.
+/// Nodes are asked again after this multiple of `Config::resend_us`, and then each time after twice as long: a node
+/// that has just started may not have heard the first question.
 const FIRST_PATIENCE: u64 = 4;
 
 /// The longest time after which they are asked again, as a multiple of `Config::patience_us`.

@@ -112,8 +112,8 @@ impl Permission<'_> {
         queue[task].was_refused || !self.state.inputs(task).iter().any(has_taker)
     }
 
-    /// Of the parked executors, the one that holds the most of the task, if it may take that; otherwise the task's home.
-    /// None where tasks go anywhere.
+    /// Of the parked executors, the one that holds the most of the task, if it may take that; otherwise the task's
+    /// home. None where tasks go anywhere.
     pub fn parked_taker(&self, task: TaskKey, level: PlacementLevel) -> Option<ExecutorKey> {
         if !self.policy.places_by_data {
             return None;
