@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-PYTHON = $(or $(shell dev/python.sh),python3)
+PYTHON = $(or $(shell dev/tools/python.sh),python3)
 # What `make quick` compares with.
 MAIN = $(shell git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main)
 export CARGO_TERM_COLOR ?= auto
@@ -29,39 +29,39 @@ help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: need ## Stack a small sky survey under two policies, and compare them
-	@dev/demo.sh
+	@dev/tools/demo.sh
 
 quick: fmt tree lint ## While you work: formatting, tests of the tree, lints, tests of rooms that differ from main
 	$(if $(SINCE)$(MAIN),,$(error there is no branch main to compare with: make quick SINCE=REV))
-	@$(PYTHON) dev/run_tests.py --since $(or $(SINCE),$(MAIN))
+	@$(PYTHON) dev/tools/run_tests.py --since $(or $(SINCE),$(MAIN))
 
 test: check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
-	@$(PYTHON) dev/unstable.py report
+	@$(PYTHON) dev/tools/unstable.py report
 	@echo 'make test: all of it passed'
 
 stress: need ## Run tests many times beside busy processes: make stress TEST=name RUNS=50 LOAD=8
 	$(if $(TEST),,$(error name the tests: make stress TEST=name; TEST=:: takes all that are in modules))
-	$(PYTHON) dev/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
+	$(PYTHON) dev/tools/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
 
 soak: build ## Simulated faults, seed after seed; power cuts; the model; experiments: make soak MINUTES=60 CUTS=1000
-	@dev/need_in_ci.sh soak
+	@dev/tools/need_in_ci.sh soak
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
 	EYAS_POWER_CUTS=$(or $(CUTS),1000) $(CARGO) test --locked --workspace --test nodes -- --nocapture power::
-	$(PYTHON) dev/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
+	$(PYTHON) dev/tools/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
 	dev/judges/positions.sh 10000
-	dev/wheel.sh sdist
+	dev/tools/wheel.sh sdist
 
 check: begin fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation
 
 supply-chain: need ## Licences, sources and duplicates of dependencies, and unused ones; builds its tools first
-	@ADVISORIES=$(ADVISORIES) dev/supply_chain.sh $(CARGO)
+	@ADVISORIES=$(ADVISORIES) dev/tools/supply_chain.sh $(CARGO)
 
 bench: need ## All benchmarks in full
 	$(CARGO) bench --locked --workspace --bench '*'
 
 docs: need ## The documentation as a book, in target/book; builds mdbook first
-	@dev/docs.sh $(CARGO)
+	@dev/tools/docs.sh $(CARGO)
 
 generate: need ## Write the pages of the book that are made from the code
 	EYAS_GENERATE=1 $(CARGO) test --locked -p eyas-tree --test reference
@@ -71,22 +71,22 @@ generate: need ## Write the pages of the book that are made from the code
 # ARCHIVE=FILE installs a library that was built before.
 install-capi: need ## Build the C library and install it: make install-capi PREFIX=/usr/local
 	$(if $(ARCHIVE),,$(CARGO) build --locked --release -p eyas-capi)
-	capi/install.sh $(or $(ARCHIVE),$(TARGET)/release/libeyas_capi.a) $(or $(PREFIX),/usr/local) $(DESTDIR)
+	doors/capi/install.sh $(or $(ARCHIVE),$(TARGET)/release/libeyas_capi.a) $(or $(PREFIX),/usr/local) $(DESTDIR)
 
 wheel: need ## The Python package as a wheel for Linux with glibc 2.17 or later, in target/python/wheels
-	@dev/wheel.sh sdist
-	@dev/wheel.sh release
+	@dev/tools/wheel.sh sdist
+	@dev/tools/wheel.sh release
 
 judges: need ## Suites of others: the mount, batch systems, Python. SINCE=REV: only what a change touches
 	@$(PYTHON) dev/judges/run.py $(if $(SINCE),--since $(SINCE))
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli
-	dev/peers.sh
-	chrt -r 1 dev/headline.py
+	dev/tools/peers.sh
+	chrt -r 1 dev/experiments/headline.py
 
 times: need ## What building and testing costs, in fresh clones: make times ROWS="test demo" RUNS=3 BUSY=0; hours
-	@$(PYTHON) dev/times.py --runs $(or $(RUNS),3) --busy $(or $(BUSY),0) $(ROWS)
+	@$(PYTHON) dev/tools/times.py --runs $(or $(RUNS),3) --busy $(or $(BUSY),0) $(ROWS)
 
 clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
@@ -96,7 +96,7 @@ clean: ## Remove what was built and what the demo left
 # would choose other features of some dependencies, and build those again.
 
 begin:
-	@$(PYTHON) dev/unstable.py begin
+	@$(PYTHON) dev/tools/unstable.py begin
 
 fmt: need
 	$(CARGO) fmt --all --check
@@ -112,7 +112,7 @@ doc: need
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 
 spelling:
-	@dev/spelling.sh
+	@dev/tools/spelling.sh
 
 # Everything once: eyas, and beside it the libraries for C and Python and the one that `eyas io run` loads; all tests.
 build: need
@@ -120,12 +120,12 @@ build: need
 	$(CARGO) build --locked --workspace --all-targets
 
 unit: need
-	@dev/need_in_ci.sh
-	$(PYTHON) dev/run_tests.py $(TESTS)
+	@dev/tools/need_in_ci.sh
+	$(PYTHON) dev/tools/run_tests.py $(TESTS)
 	$(if $(TESTS),,$(CARGO) test --quiet --locked --workspace --doc)
 
 python: build
-	dev/python_tests.sh
+	dev/tools/python_tests.sh
 
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: build
@@ -134,4 +134,4 @@ bench-tiny: build
 	$(CARGO) test --locked --workspace --bench loopback
 
 need:
-	@dev/need.sh $(CARGO)
+	@dev/tools/need.sh $(CARGO)

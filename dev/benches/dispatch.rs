@@ -29,7 +29,7 @@
 //! `$TMPDIR`, whose disk counts as well.
 //!
 //! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs; `-- --only PART` takes one part:
-//! `noop`, `processes`, `light`, `heartbeats` or `joining`. Other systems' rates: `dev/bench_peers.py`.
+//! `noop`, `processes`, `light`, `heartbeats` or `joining`. Other systems' rates: `dev/experiments/noop_tasks.py`.
 
 use std::io::Write;
 use std::path::Path;

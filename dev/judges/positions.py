@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random FITS headers with positions by WCSLIB, as astropy has it, for `apps/stacking/tests/positions.rs`.
+"""Random FITS headers with positions by WCSLIB, as astropy has it, for `dev/apps/stacking/tests/positions.rs`.
 
     dev/judges/positions.py HEADERS SEED [POINTS] >cases.txt
 

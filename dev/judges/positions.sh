@@ -11,7 +11,7 @@ place=$(realpath -m "${CARGO_TARGET_DIR:-target}/positions")
 
 skip() { echo "SKIPPED: positions against WCSLIB: $*" >&2; [ -z "${CI:-}" ] || exit 1; exit 0; }
 
-python=$(dev/python.sh) || skip "there is no Python 3.11 with venv"
+python=$(dev/tools/python.sh) || skip "there is no Python 3.11 with venv"
 if [ ! -x "$place/bin/python" ]; then
     "$python" -m venv "$place"
 fi

@@ -15,18 +15,18 @@ place=$(realpath -m "${CARGO_TARGET_DIR:-target}/python")
 skip() { echo "SKIPPED: the suite $suite of the Python package: $*" >&2; [ -z "${CI:-}" ] || exit 1; exit 0; }
 
 if [ "$suite" = cpython ]; then
-    python=$(dev/python.sh test.test_concurrent_futures) || skip "no interpreter has CPython's tests"
+    python=$(dev/tools/python.sh test.test_concurrent_futures) || skip "no interpreter has CPython's tests"
 else
-    python=$(dev/python.sh) || skip "there is no Python 3.11 with venv"
+    python=$(dev/tools/python.sh) || skip "there is no Python 3.11 with venv"
 fi
 wheels=("$place"/wheels/*.whl)
-[ -e "${wheels[0]}" ] || skip "there is no wheel: dev/wheel.sh dev"
+[ -e "${wheels[0]}" ] || skip "there is no wheel: dev/tools/wheel.sh dev"
 environment=$place/judge-$suite
 rm -rf "$environment"
 "$python" -m venv "$environment"
 fresh=$environment/bin/python
 install() { "$fresh" -m pip --disable-pip-version-check --quiet install "$@" || skip "$* cannot be installed"; }
-tests=$PWD/python/tests
+tests=$PWD/doors/python/tests
 judge() { PYTHONPATH=$tests "$fresh" -m pytest -q -p no:cacheprovider --disable-warnings "$@"; }
 
 install "${wheels[0]}"

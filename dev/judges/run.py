@@ -7,7 +7,7 @@
 
 The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything that they need is
 built before. Exit code 1 if a judge has failed. In CI (`CI` is set), a judge that fails runs once more, alone, as tests
-do (`dev/unstable.py`).
+do (`dev/tools/unstable.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "dev"))
+sys.path.insert(0, str(ROOT / "dev" / "tools"))
 import unstable
 from rooms import changed_files, room_of, with_imports
 
@@ -40,9 +40,9 @@ EVERYWHERE = (
     "Cargo.toml",
     "dev/judges/judges.toml",
     "dev/judges/run.py",
-    "dev/pack_wheel.py",
-    "dev/wheel.sh",
-    "python/pyproject.toml",
+    "dev/tools/pack_wheel.py",
+    "dev/tools/wheel.sh",
+    "doors/python/pyproject.toml",
 )
 POLL_S = 0.2
 LIMIT_S = 1800  # of one judge
@@ -123,7 +123,7 @@ def build(todo: list[Judge]) -> None:
     subprocess.run([cargo, "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT, check=True)
     if any(word.endswith("python.sh") for judge in todo for word in judge.command):
         # A judge that finds no wheel says so.
-        subprocess.run(["dev/wheel.sh", "dev"], cwd=ROOT)
+        subprocess.run(["dev/tools/wheel.sh", "dev"], cwd=ROOT)
 
 
 def start(judge: Judge) -> Running:

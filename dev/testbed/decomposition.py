@@ -1,5 +1,5 @@
-"""The programs that decompose a file (`dev/decompose`): building them, running them together, and combining their
-results.
+"""The programs that decompose a file (`dev/experiments/decompose`): building them, running them together, and
+combining their results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from coordinated import Waits
 from slow_disk import SlowDiskError, run
 
-SOURCES = Path(__file__).resolve().parent.parent / "decompose"
+SOURCES = Path(__file__).resolve().parents[1] / "experiments" / "decompose"
 TIMEOUT_S = 120.0
 
 

@@ -42,9 +42,9 @@ def ask_links(parser: argparse.ArgumentParser, link: str, store_link: str) -> No
 
 
 def proteins() -> Path:
-    """Folder with the files of `apps/blast/fetch.py`, which runs if they are missing."""
+    """Folder with the files of `dev/apps/blast/fetch.py`, which runs if they are missing."""
     folder = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
-    subprocess.run([sys.executable, PROJECT / "apps" / "blast" / "fetch.py", folder], check=True)
+    subprocess.run([sys.executable, PROJECT / "dev" / "apps" / "blast" / "fetch.py", folder], check=True)
     return folder
 
 

@@ -1,5 +1,5 @@
-"""Other systems that run a program over all parts of a file, for comparison with eyas: see `mappers.py`. `dev/peers.sh
-pyspark` installs them.
+"""Other systems that run a program over all parts of a file, for comparison with eyas: see `mappers.py`.
+`dev/tools/peers.sh pyspark` installs them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parallel(nodes: list[Node], work: Work) -> Iterator[Runs]:
     here = str(Path(sys.executable).parent)
     command = shutil.which("parallel", path=os.pathsep.join([here, os.environ["PATH"]]))
     if command is None:
-        raise ModuleNotFoundError("GNU parallel: apt-get install parallel, or dev/peers.sh")
+        raise ModuleNotFoundError("GNU parallel: apt-get install parallel, or dev/tools/peers.sh")
     words = [command, "--will-cite", "--pipepart", "-a", str(work.text), "--block", str(work.chunk_bytes)]
     words += ["-j", str(len(nodes)), f"echo $$ > {nodes[0].entrance('n$(({%}-1))')}; exec {shlex.join(work.program)}"]
     yield {"GNU parallel": lambda: timed(lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL))}
@@ -51,7 +51,7 @@ def parallel(nodes: list[Node], work: Work) -> Iterator[Runs]:
 def dask(nodes: list[Node], work: Work) -> Iterator[Runs]:
     """A Dask bag, with a worker of one thread in each node."""
     if importlib.util.find_spec("distributed") is None or importlib.util.find_spec("dask.bag") is None:
-        raise ModuleNotFoundError("Dask: dev/peers.sh, and run this with target/peers/bin/python")
+        raise ModuleNotFoundError("Dask: dev/tools/peers.sh, and run this with target/peers/bin/python")
     import dask.bag
     from distributed import Client
 
@@ -84,7 +84,7 @@ def spark(is_speculative: bool) -> System:
     @contextlib.contextmanager
     def system(nodes: list[Node], work: Work) -> Iterator[Runs]:
         if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
-            message = "Spark is missing: install Java, run dev/peers.sh pyspark, use target/peers/bin/python"
+            message = "Spark is missing: install Java, run dev/tools/peers.sh pyspark, use target/peers/bin/python"
             raise ModuleNotFoundError(message)
         import pyspark
         from pyspark.sql import SparkSession

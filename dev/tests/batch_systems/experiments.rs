@@ -6,14 +6,14 @@ use std::process::Command;
 use crate::harness::is_tested;
 use crate::support::{Home, eyas};
 
-/// Runs a part of `dev/pools_experiment.py`, which starts a Slurm of its own.
+/// Runs a part of `dev/experiments/pools_on_slurm.py`, which starts a Slurm of its own.
 #[track_caller]
 fn runs(part: &str, says: &str) {
     if !is_tested("a real Slurm") {
         return;
     }
     let home = Home::new();
-    let experiment = Path::new(env!("CARGO_MANIFEST_DIR")).join("pools_experiment.py");
+    let experiment = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/pools_on_slurm.py");
     let mut command = home.command_of(Command::new("python3"), &[]);
     let done = command.arg(experiment).args([part, "--tiny"]).env("EYAS_BIN", eyas()).output().unwrap();
     let [stdout, stderr] = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

@@ -1,4 +1,5 @@
-//! The applications of `apps/` that drive eyas: on several nodes, they give the same result as one direct computation.
+//! The applications of `dev/apps/` that drive eyas: on several nodes, they give the same result as one direct
+//! computation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ use crate::support::{Home, can_use, eyas};
 
 /// A program of an application.
 fn app(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("apps").join(name)
 }
 
 /// The application as a command in this home, with `--eyas`.

@@ -3,7 +3,7 @@
 //! Each page is a script. Its blocks of commands (`sh`) run one after the other, in a folder that is empty at first.
 //! A block whose first line is the name of a file (`# count.toml`) becomes that file. Every other block needs a reason
 //! that readers see: a sentence before it, in its section, that contains "not run by the tests". Blocks of `text` are
-//! output, and `python/tests/test_guide.py` runs those of `python`.
+//! output, and `doors/python/tests/test_guide.py` runs those of `python`.
 
 use std::fmt::Write;
 use std::fs;

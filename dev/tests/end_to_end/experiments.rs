@@ -1,5 +1,5 @@
-//! The experiments of `dev/` in miniature, so that the commands in `benchmarks/RESULTS.md` keep working. Their figures
-//! do not matter here.
+//! The experiments of `dev/experiments/` in miniature, so that the commands in `benchmarks/RESULTS.md` keep working.
+//! Their figures do not matter here.
 //!
 //! `dev/tree/tests/tidy.rs` checks that each experiment stands here or in another test.
 
@@ -14,7 +14,7 @@ use crate::support::{Home, can_mount, can_use, eyas, is_root};
 #[track_caller]
 fn runs(script: &str) {
     let home = Home::new();
-    let mut command = home.command_of(Command::new(root().join("dev").join(script)), &["--tiny"]);
+    let mut command = home.command_of(Command::new(root().join("dev/experiments").join(script)), &["--tiny"]);
     command.env("EYAS_BIN", eyas()).env("EYAS_TESTBED", home.path("bed"));
     command.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk"));
     // Not `finish`: some experiments take longer than its deadline.
@@ -55,30 +55,30 @@ macro_rules! experiments {
 }
 
 experiments! {
-    all_pairs: "all_pairs_experiment.py", has_testbed();
+    all_pairs: "all_pairs.py", has_testbed();
     #[ignore = "takes over 20 s: make soak"]
-    blast: "blast_experiment.py", has_testbed() && can_use(&["blastp"]);
+    blast: "blast.py", has_testbed() && can_use(&["blastp"]);
     calls_of_the_c_library: "capi_calls.py", can_use(&["cc"]);
     captured_output: "captured_output.py", true;
     copies_in_the_cluster: "copies_in_the_cluster.py", true;
-    files_of_the_cluster: "dfs_experiment.py", has_testbed();
-    small_files: "dfs_small_files.py", true;
+    files_of_the_cluster: "files_over_links.py", has_testbed();
+    small_files: "small_files.py", true;
     #[ignore = "takes over 20 s: make soak"]
     distribution: "distribute.py", has_testbed();
     fan_in: "fan_in.py", true;
     growth: "growth.py", true;
     headline: "headline.py", has_testbed();
-    map: "map_experiment.py", true;
-    mount: "mount_bench.py", can_mount();
+    map: "map_blocks.py", true;
+    mount: "mounted_files.py", can_mount();
     overlap: "overlap.sh", true;
     #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]
-    pipelines: "pipelines_bench.py", is_root() && can_use(&["slurmctld", "java", "mvn"]);
-    placement: "placement_experiment.py", has_testbed();
+    pipelines: "pipelines.py", is_root() && can_use(&["slurmctld", "java", "mvn"]);
+    placement: "placement.py", has_testbed();
     sandbox_inputs: "sandbox_inputs.py", true;
     start_up: "start_up.py", true;
     #[ignore = "takes over 20 s: make soak"]
-    stragglers: "straggler_experiment.py", has_testbed();
-    systems_of_others: "bench_peers.py", true;
+    stragglers: "stragglers.py", has_testbed();
+    systems_of_others: "noop_tasks.py", true;
     task_outputs: "task_outputs.py", true;
     #[ignore = "needs ZooKeeper: make soak"]
     zookeeper: "zookeeper_claims.py", has_zookeeper();

@@ -254,7 +254,7 @@ fn with_a_call_that_was_left(how: &str) {
     let rules = home.write("rules.toml", "default.lease = '1h'");
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
     let program = order.home.path("cancelled");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose/cancelled.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose/cancelled.c");
     let compiled = Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
     assert!(compiled.unwrap().success());
     let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()].map(str::to_owned);

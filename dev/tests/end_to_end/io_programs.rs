@@ -291,7 +291,7 @@ fn fio_finds_what_it_has_written() {
 #[test]
 fn streams_of_the_c_library() {
     let ordered = Ordered::new();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose/streams.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose/streams.c");
     let words = format!(
         "gcc -O0 -o streams {source}; gcc -O2 -D_FORTIFY_SOURCE=2 -o checked {source}
          ./streams < lines > copy; ./checked < lines > again; cmp lines copy; cmp copy again; rm streams checked"
@@ -302,7 +302,7 @@ fn streams_of_the_c_library() {
 #[test]
 fn an_mpi_program() {
     let ordered = Ordered::new();
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");
     let words = format!(
         "gcc -O2 -o write {sources}/decompose.c {sources}/shared.c -lpthread
          mpicc -O2 -o read {sources}/decompose_mpi.c {sources}/shared.c; shape='--bytes 4194304 --block 4096'
@@ -349,7 +349,7 @@ fn what_it_costs_can_be_measured() {
         return;
     }
     let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_overhead.py"));
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/io_overhead.py"));
     experiment.env("EYAS_BIN", eyas()).env("XDG_RUNTIME_DIR", ordered.home.path("run"));
     let done = ordered.home.finish(ordered.home.command_of(experiment, &["--tiny"])).exits(0);
     assert!(done.stdout.contains("times as long"), "{}", done.stdout);
@@ -360,7 +360,7 @@ fn what_it_costs_can_be_measured() {
 fn one_file_is_written_in_order_by_many() {
     let ordered = Ordered::new();
     let Some(disk) = SlowDisk::new(&ordered.home).filter(|_| can_use(&["gcc"])) else { return };
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");
     let program = ordered.home.path("decompose");
     let program = program.to_str().expect("a plain name");
     ordered

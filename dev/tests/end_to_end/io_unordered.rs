@@ -117,7 +117,7 @@ fn the_experiment_on_fast_storage_runs() {
         return;
     }
     let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_fast_storage.py"));
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/io_fast_storage.py"));
     experiment.env("EYAS_BIN", eyas()).env("XDG_RUNTIME_DIR", node.home.path("run"));
     let folder = node.home.work();
     let words = ["--tiny", "--folder", folder.to_str().expect("a plain name")];

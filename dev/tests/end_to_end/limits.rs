@@ -172,7 +172,7 @@ fn the_cost_of_limits_is_measured() {
     }
     let home = Home::new();
     let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("pools_experiment.py")).env("EYAS_BIN", eyas());
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/pools_on_slurm.py")).env("EYAS_BIN", eyas());
     let done = home.finish(home.command_of(experiment, &["limits", "--tiny"])).exits(0);
     assert!(done.stdout.contains("tasks/s"), "{}", done.stdout);
 }

@@ -128,10 +128,10 @@ fn the_experiments_on_blocks_and_names_run() {
     for (name, expected) in [
         ("blocks_of_a_file.py", &["20 MB in 5", "read from the task's own node: ", "goal: 95 %"][..]),
         ("tasks_over_chunks.py", &["a file of 20 chunks", "ratio"]),
-        ("dfs_names.py", &["with the audit log", "eyas dfs ls /many --json", "largest memory of the node"]),
+        ("file_names.py", &["with the audit log", "eyas dfs ls /many --json", "largest memory of the node"]),
     ] {
         let mut experiment = Command::new("python3");
-        experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).env("EYAS_BIN", eyas());
+        experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments").join(name)).env("EYAS_BIN", eyas());
         let done = home.finish(home.command_of(experiment, &["--tiny"])).exits(0);
         for words in expected {
             assert!(done.stdout.contains(words), "{}", done.stdout);

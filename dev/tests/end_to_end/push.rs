@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::chains::receivers;
 use crate::support::{Cluster, finish, wait_until};
 
-#[path = "../../../store/tests/web/mod.rs"]
+#[path = "../../../data/store/tests/web/mod.rs"]
 mod web;
 
 const MB: usize = 1_000_000;

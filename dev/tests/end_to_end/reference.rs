@@ -1,5 +1,5 @@
-//! The reference of the command line is what `--help` prints, the header of the C library has what `capi/` exports, and
-//! answers in JSON are what their schema says.
+//! The reference of the command line is what `--help` prints, the header of the C library has what `doors/capi/`
+//! exports, and answers in JSON are what their schema says.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -44,15 +44,15 @@ fn the_reference_of_the_command_line_is_current() {
     generated("docs/reference/cli.md", &page);
 }
 
-/// The header of the C library, from the doc comments and types of `capi/`.
+/// The header of the C library, from the doc comments and types of `doors/capi/`.
 #[test]
 fn the_header_of_the_c_library_is_current() {
-    let config = root().join("capi/cbindgen.toml");
+    let config = root().join("doors/capi/cbindgen.toml");
     let config = cbindgen::Config::from_file(config.to_str().expect("a text")).expect("a configuration");
-    let builder = cbindgen::Builder::new().with_config(config).with_src(root().join("capi/src/lib.rs"));
+    let builder = cbindgen::Builder::new().with_config(config).with_src(root().join("doors/capi/src/lib.rs"));
     let mut header = Vec::new();
     builder.generate().expect("a header").write(&mut header);
-    generated("capi/include/eyas.h", &String::from_utf8(header).expect("text"));
+    generated("doors/capi/include/eyas.h", &String::from_utf8(header).expect("text"));
 }
 
 /// Where a value differs from its schema, with the keywords that the generated schema uses. A field that the schema

@@ -197,7 +197,7 @@ fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<Done> {
         return None;
     }
     let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments").join(name));
     experiment.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk")).env("EYAS_BIN", eyas());
     Some(home.finish(home.command_of(experiment, words)).exits(0))
 }
@@ -206,7 +206,7 @@ fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<Done> {
 fn the_experiment_on_it_runs_and_leaves_nothing() {
     let home = Home::new();
     let words = ["--tiny", "--experiment", "2", "--nodes", "2", "--peers", "plain,eyas,eyas wsjf", "--plots", "plots"];
-    let Some(done) = experiment(&home, "io_experiment.py", &words) else { return };
+    let Some(done) = experiment(&home, "io_order.py", &words) else { return };
     for table in ["experiment 2, 2 nodes: one sequential reader", "MB/s", "longest wait of a request in eyas's queue"] {
         assert!(done.stdout.contains(table), "{}", done.stdout);
     }

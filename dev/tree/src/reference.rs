@@ -82,8 +82,8 @@ fn cell(text: &str) -> String {
 /// The page of the types of JSON answers, from these files.
 pub fn json(version: &str, sources: &[(&str, &str)]) -> String {
     let mut page = format!(
-        "# JSON answers\n\n<!-- made by `make generate` from the types in wire/src/view.rs -->\n\nWith `--json`, a \
-         command prints one object: `schema_version`, now {version}, and the answer under its name, as in \
+        "# JSON answers\n\n<!-- made by `make generate` from the types in base/wire/src/view.rs -->\n\nWith `--json`, \
+         a command prints one object: `schema_version`, now {version}, and the answer under its name, as in \
          `{{\"schema_version\":{version},\"jobs\":[…]}}`. A field that changes its meaning gets a new version; new \
          fields do not. `Option` means that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have \
          their unit at the end of the name. [json-schema.json](json-schema.json) is a JSON Schema of the answers of \

@@ -107,6 +107,9 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The floors, from the ground up. A room imports rooms of its own floor, and of floors below it.
+const FLOORS: &[&str] = &["base", "core", "data", "compute", "doors", "dev"];
+
 /// Rooms of pure deciders: they import `types` alone, whatever the table says, and no standard library.
 const CORE: &[&str] = &[
     "eyas-sched",
@@ -131,42 +134,51 @@ const TYPES: &str = "eyas-types";
 
 /// Files with unsafe code, and why it is necessary.
 const UNSAFE: &[(&str, &str)] = &[
-    ("coordinator/board/src/page_cache.rs", "asks the kernel what it has in memory, by a call that no library has"),
-    ("coordinator/board/src/peer.rs", "no safe wrapper of SO_PEERCRED has processes that are in another namespace"),
-    ("coordinator/board/src/map.rs", "memory that processes share is mapped, and read as atomics"),
-    ("coordinator/preload/src/next_symbol.rs", "calls the C library's functions with whatever the program has passed"),
-    ("coordinator/preload/src/agent.rs", "keeps the board, once it is mapped, by its address"),
-    ("coordinator/preload/src/cancellation.rs", "has the C library call it when a thread is cancelled"),
-    ("coordinator/preload/src/environment.rs", "reads the environment's strings where the C library keeps them"),
-    ("coordinator/preload/src/waiting.rs", "looks at descriptors that are the program's"),
-    ("coordinator/preload/src/hooks/copy.rs", "reads offsets that the program points to"),
-    ("coordinator/preload/src/hooks/buffers.rs", "reads how long the program's buffers are"),
-    ("coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
-    ("coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
-    ("capi/src/attributes.rs", "exports functions of the C library"),
-    ("capi/src/block.rs", "exports functions of the C library"),
-    ("capi/src/client.rs", "exports functions of the C library"),
-    ("capi/src/files.rs", "exports functions of the C library"),
-    ("capi/src/job.rs", "exports functions of the C library"),
-    ("capi/src/pointers.rs", "reads and writes what callers of the C library point to"),
-    ("capi/src/reader.rs", "exports functions of the C library"),
-    ("capi/src/results.rs", "exports functions of the C library"),
-    ("capi/src/signals.rs", "no safe wrapper changes the signal mask of a thread"),
-    ("capi/src/status.rs", "exports functions of the C library"),
-    ("capi/src/task.rs", "exports functions of the C library"),
-    ("capi/src/version.rs", "exports functions of the C library"),
-    ("capi/src/writer.rs", "exports functions of the C library"),
-    ("cli/src/allocator.rs", "no safe wrapper sets the C library's allocator"),
     (
-        "executor/src/process/spawn.rs",
+        "data/coordinator/board/src/page_cache.rs",
+        "asks the kernel what it has in memory, by a call that no library has",
+    ),
+    (
+        "data/coordinator/board/src/peer.rs",
+        "no safe wrapper of SO_PEERCRED has processes that are in another namespace",
+    ),
+    ("data/coordinator/board/src/map.rs", "memory that processes share is mapped, and read as atomics"),
+    (
+        "data/coordinator/preload/src/next_symbol.rs",
+        "calls the C library's functions with whatever the program has passed",
+    ),
+    ("data/coordinator/preload/src/agent.rs", "keeps the board, once it is mapped, by its address"),
+    ("data/coordinator/preload/src/cancellation.rs", "has the C library call it when a thread is cancelled"),
+    ("data/coordinator/preload/src/environment.rs", "reads the environment's strings where the C library keeps them"),
+    ("data/coordinator/preload/src/waiting.rs", "looks at descriptors that are the program's"),
+    ("data/coordinator/preload/src/hooks/copy.rs", "reads offsets that the program points to"),
+    ("data/coordinator/preload/src/hooks/buffers.rs", "reads how long the program's buffers are"),
+    ("data/coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
+    ("data/coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
+    ("doors/capi/src/attributes.rs", "exports functions of the C library"),
+    ("doors/capi/src/block.rs", "exports functions of the C library"),
+    ("doors/capi/src/client.rs", "exports functions of the C library"),
+    ("doors/capi/src/files.rs", "exports functions of the C library"),
+    ("doors/capi/src/job.rs", "exports functions of the C library"),
+    ("doors/capi/src/pointers.rs", "reads and writes what callers of the C library point to"),
+    ("doors/capi/src/reader.rs", "exports functions of the C library"),
+    ("doors/capi/src/results.rs", "exports functions of the C library"),
+    ("doors/capi/src/signals.rs", "no safe wrapper changes the signal mask of a thread"),
+    ("doors/capi/src/status.rs", "exports functions of the C library"),
+    ("doors/capi/src/task.rs", "exports functions of the C library"),
+    ("doors/capi/src/version.rs", "exports functions of the C library"),
+    ("doors/capi/src/writer.rs", "exports functions of the C library"),
+    ("doors/cli/src/allocator.rs", "no safe wrapper sets the C library's allocator"),
+    (
+        "compute/executor/src/process/spawn.rs",
         "no safe wrapper starts a process that dies with this one without copying its page tables",
     ),
-    ("executor/src/inherited.rs", "no safe wrapper closes descriptors that no part of the process owns"),
-    ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
-    ("dfs/src/client/near/mapped.rs", "checks a chunk of a file in memory, without the copy that a read makes"),
-    ("python/src/buffers.rs", "fills memory of Python objects without a copy"),
+    ("compute/executor/src/inherited.rs", "no safe wrapper closes descriptors that no part of the process owns"),
+    ("compute/executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
+    ("data/dfs/src/client/near/mapped.rs", "checks a chunk of a file in memory, without the copy that a read makes"),
+    ("doors/python/src/buffers.rs", "fills memory of Python objects without a copy"),
     ("dev/benches/decisions/memory.rs", "only a global allocator sees what is allocated, and its trait is unsafe"),
-    ("store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),
+    ("data/store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),
 ];
 
 /// Most lines of a file.
@@ -190,6 +202,29 @@ fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     });
     // A crate may name itself, for features in its own tests.
     arrows.filter(|(from, to)| members.contains(to) && from != to).collect()
+}
+
+/// The floor of each crate of the workspace, by its index; `None` if its folder is on none.
+fn floors(metadata: &Value) -> BTreeMap<String, Option<usize>> {
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let floor_of = |package: &Value| {
+        let folder = folder_of(package["manifest_path"].as_str().expect("a path"));
+        FLOORS.iter().position(|floor| folder.starts_with(floor))
+    };
+    packages.map(|package| (package["name"].as_str().expect("a name").to_owned(), floor_of(package))).collect()
+}
+
+/// Crates on no floor, and imports of rooms on a higher floor.
+fn upward(metadata: &Value) -> Vec<String> {
+    let floors = floors(metadata);
+    let homeless = floors.iter().filter(|(_, floor)| floor.is_none()).map(|(name, _)| format!("{name} is on no floor"));
+    let arrows = arrows(metadata);
+    let up = arrows.iter().filter_map(|(from, to)| {
+        let (below, above) = (floors[from]?, floors[to]?);
+        let words = || format!("{from} -> {to}: an import from {} up to {}", FLOORS[below], FLOORS[above]);
+        (below < above).then(words)
+    });
+    homeless.chain(up).collect()
 }
 
 /// The differences between `arrows` and `table`.
@@ -219,11 +254,12 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
     wrong
 }
 
-/// Names of the crates under `apps/`.
+/// Names of the crates under `dev/apps/`.
 fn apps(metadata: &Value) -> BTreeSet<String> {
     let packages = metadata["packages"].as_array().expect("packages").iter();
-    let is_app =
-        |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| folder_of(path).starts_with("apps"));
+    let is_app = |package: &&Value| {
+        package["manifest_path"].as_str().is_some_and(|path| folder_of(path).starts_with("dev/apps"))
+    };
     packages.filter(is_app).map(|package| package["name"].as_str().expect("a name").to_owned()).collect()
 }
 
@@ -254,6 +290,19 @@ fn rooms_import_only_whom_they_may() {
     assert_none(&violations(&arrows(&metadata), &apps(&metadata), ARROWS));
 }
 
+#[test]
+fn imports_between_floors_point_down() {
+    assert_none(&upward(&metadata()));
+    let made_up = made_up(&[
+        ("eyas-types", "base/types", &["eyas-sched"]),
+        ("eyas-sched", "core/sched", &["eyas-types", "eyas-faults (dev)"]),
+        ("eyas-faults", "base/faults", &[]),
+        ("eyas-lost", "lost", &["eyas-types"]),
+    ]);
+    let wrong = ["eyas-lost is on no floor", "eyas-types -> eyas-sched: an import from base up to core"];
+    assert_eq!(upward(&made_up), wrong);
+}
+
 /// What a Python file imports, without what the module of that name has inside.
 fn python_imports(code: &str) -> BTreeSet<&str> {
     let lines = code.lines().map(str::trim_start);
@@ -272,7 +321,7 @@ fn apps_in_python_import_nothing_of_the_project() {
     let files = files(&["py"]);
     let stem = |file: &str| Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let mut wrong = Vec::new();
-    for (file, code) in files.iter().filter(|(file, _)| file.starts_with("apps/")) {
+    for (file, code) in files.iter().filter(|(file, _)| file.starts_with("dev/apps/")) {
         let ours = files.iter().filter_map(|(file, _)| stem(file)).chain(["eyas".to_owned()]);
         let ours: BTreeSet<String> = ours.collect();
         let foreign = python_imports(code).into_iter().filter(|name| ours.contains(*name));
@@ -391,15 +440,15 @@ fn wrong_arrows_are_found() {
         let metadata = made_up(packages);
         violations(&arrows(&metadata), &apps(&metadata), &table)
     };
-    let types = ("eyas-types", "types", &["serde"][..]);
+    let types = ("eyas-types", "base/types", &["serde"][..]);
     let node = ("eyas-node", "core/node", &[][..]);
-    let stacking = ("eyas-stacking", "apps/stacking", &["eyas-types"][..]);
+    let stacking = ("eyas-stacking", "dev/apps/stacking", &["eyas-types"][..]);
     let dev = ("eyas-dev", "dev", &["eyas-types", "eyas-node", "eyas-tree", "serde"][..]);
     let tree = ("eyas-tree", "dev/tree", &["eyas-types", "serde"][..]);
-    let executor = ("eyas-executor", "executor", &["eyas-types", "eyas-node", "eyas-dev", "eyas-stacking"][..]);
+    let executor = ("eyas-executor", "compute/executor", &["eyas-types", "eyas-node", "eyas-dev", "eyas-stacking"][..]);
     let sched = ("eyas-sched", "core/sched", &["eyas-node", "eyas-faults", "eyas-tree (dev)"][..]);
     let ring = ("eyas-ring", "core/ring", &["eyas-faults (dev)"][..]);
-    let faults = ("eyas-faults", "dev/faults", &["eyas-types"][..]);
+    let faults = ("eyas-faults", "base/faults", &["eyas-types"][..]);
     let wrong = check(&[types, node, stacking, dev, tree, executor, sched, ring, faults]);
     let expected = [
         "eyas-executor -> eyas-dev: dev and apps must not be imported",
@@ -413,7 +462,7 @@ fn wrong_arrows_are_found() {
         "eyas-tree -> eyas-types: it is below every room",
     ];
     assert_eq!(wrong, expected);
-    let wrong = check(&[types, node, ("eyas-executor", "executor", &["eyas-types"])]);
+    let wrong = check(&[types, node, ("eyas-executor", "compute/executor", &["eyas-types"])]);
     assert_eq!(wrong, ["eyas-sched -> eyas-node: the row is no longer needed"]);
 }
 

@@ -22,14 +22,16 @@ const MAX_WIDTH: usize = 120;
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "SystemTime::UNIX_EPOCH", ".elapsed()"];
 
 /// Files of the dispatcher that read a clock, and why.
-const DISPATCHER_CLOCKS: &[(&str, &str)] =
-    &[("dispatcher/src/clock.rs", "the time of the deciders' events, and the time of day by which keys expire")];
+const DISPATCHER_CLOCKS: &[(&str, &str)] = &[(
+    "compute/dispatcher/src/clock.rs",
+    "the time of the deciders' events, and the time of day by which keys expire",
+)];
 
 /// Dependencies that no source file of their crate names, and why the crate has them.
 const UNNAMED: &[(&str, &str, &str)] = &[
-    ("session", "rustls-webpki", "its library is called webpki"),
-    ("cli", "eyas-preload", "its build script builds it by the name of the package"),
-    ("store", "idna_adapter", "selects the tables of names of hosts that other packages use"),
+    ("base/session", "rustls-webpki", "its library is called webpki"),
+    ("doors/cli", "eyas-preload", "its build script builds it by the name of the package"),
+    ("data/store", "idna_adapter", "selects the tables of names of hosts that other packages use"),
     ("dev", "proptest", "builds with and without tests then have the same features of its dependencies"),
 ];
 
@@ -111,7 +113,7 @@ fn deciders_read_no_clock_and_the_dispatcher_reads_it_in_few_places() {
     for (file, code) in files(&["rs"]).iter().filter(|(file, _)| !is_test(file)) {
         let is_decider = file.starts_with("core/");
         let may = DISPATCHER_CLOCKS.iter().any(|(allowed, _)| allowed == file);
-        if !is_decider && (may || !file.starts_with("dispatcher/src/")) {
+        if !is_decider && (may || !file.starts_with("compute/dispatcher/src/")) {
             continue;
         }
         let code: Vec<_> =
@@ -248,23 +250,23 @@ fn links_between_pages_lead_somewhere() {
 
 /// Programs beside the experiments that `benchmarks/RESULTS.md` names.
 const NO_EXPERIMENTS: &[(&str, &str)] = &[
-    ("dev/peers.sh", "installs what experiments compare with"),
+    ("dev/tools/peers.sh", "installs what experiments compare with"),
     ("dev/testbed/slurm.sh", "the batch system of an experiment"),
 ];
 
 #[test]
 fn every_experiment_runs_in_miniature_and_every_command_of_the_results_is_one() {
-    let programs: Vec<_> = files(&["py", "sh"]).into_iter().filter(|(file, _)| file.starts_with("dev/")).collect();
+    let programs: BTreeSet<_> = files(&["py", "sh"]).into_iter().map(|(file, _)| file).collect();
     let tests: Vec<_> = files(&["rs", "py"])
         .into_iter()
         .filter(|(file, _)| file.contains("/tests/") && !file.contains("tree"))
         .collect();
     let is_run = |name: &str| tests.iter().any(|(_, code)| code.contains(&format!("{name}\"")));
     let mut wrong = Vec::new();
-    for (file, code) in &programs {
-        let name = file.trim_start_matches("dev/");
-        let is_experiment = !name.contains('/') && (code.contains("\"--tiny\"") || code.contains("command_line("));
-        if is_experiment && !is_run(name) {
+    for file in &programs {
+        if let Some(name) = file.strip_prefix("dev/experiments/")
+            && !is_run(name)
+        {
             wrong.push(format!("{file}: no test runs it with --tiny"));
         }
     }
@@ -273,8 +275,7 @@ fn every_experiment_runs_in_miniature_and_every_command_of_the_results_is_one() 
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("a makefile");
     for word in words.filter(|word| word.starts_with("dev/") && word.ends_with(['y', 'h'])) {
         let is_listed = NO_EXPERIMENTS.iter().any(|(file, _)| file == &word);
-        let is_there = programs.iter().any(|(file, _)| file == word);
-        if !is_there || !is_listed && !is_run(word.trim_start_matches("dev/")) {
+        if !programs.contains(word) || !is_listed && !is_run(word.trim_start_matches("dev/experiments/")) {
             wrong.push(format!("benchmarks/RESULTS.md names {word}, which no test runs with --tiny"));
         }
     }

@@ -35,7 +35,7 @@ pub fn c_library() -> &'static CLibrary {
         installed.lock().expect("our own file");
         let run = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
         if io::read_to_string(&installed).expect("our own file") != run {
-            let mut command = Command::new(root().join("capi/install.sh"));
+            let mut command = Command::new(root().join("doors/capi/install.sh"));
             assert!(command.arg(archive).arg(&prefix).status().expect("a script").success(), "it cannot be installed");
             installed.set_len(0).and_then(|()| installed.rewind()).expect("our own file");
             installed.write_all(run.as_bytes()).expect("our own file");

@@ -1,0 +1,342 @@
+//! The journal: what must survive the dispatcher. One thread writes it, all that has gathered in one transaction, and
+//! tells what is on disk; what is on disk can be read by anyone. Transactions are counted, and the count is marked in a
+//! second file before anything of them is acknowledged, so that a journal which has lost some is noticed.
+//!
+//! | table | has, of each job |
+//! | --- | --- |
+//! | `jobs` | the job as it was submitted |
+//! | `chunks` | the chunks of its objects that are files of the cluster with several chunks |
+//! | `snapshots` | its state when the last snapshot was taken, which replaces the entries before it |
+//! | `entries` | what happened to it since then, other than results |
+//! | `results` | the results of its tasks; they stay, so that they can be read at any time |
+//! | `summaries` | of an ended job whose snapshot is of its end: what lists of jobs show |
+//! | `outputs` | how long the file is that has the captured output of its tasks which is too large for `results` |
+//!
+//! Its size is bounded by the jobs that are remembered (`max_ended_jobs`, `max_output_bytes` in `core/jobs`); for each
+//! of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
+
+mod check;
+mod mark;
+mod output;
+mod read;
+mod recent;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use eyas_jobs::JournalRecord;
+use eyas_types::JobId;
+use eyas_types::dfs::FileSystemId;
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use serde::Serialize;
+use thiserror::Error;
+
+pub use self::check::{check_journal, kept_objects};
+use self::mark::{Mark, MarkError};
+use self::output::OutputFiles;
+pub(crate) use self::output::OutputPlace;
+use self::recent::RecentEntries;
+use self::write::JournalWriter;
+pub(crate) use self::write::tell_difference;
+use crate::clock::Clock;
+
+/// Jobs as they were submitted, in parts that follow each other: a value is written, read and cached as a whole.
+const JOBS: Parts = TableDefinition::new("jobs");
+/// Each job's last snapshot, in parts.
+const SNAPSHOTS: Parts = TableDefinition::new("snapshots");
+/// Entries of each job after its snapshot, in order; results are in their own table.
+const ENTRIES: Numbered = TableDefinition::new("entries");
+/// Results of each job, by the same numbers.
+const RESULTS: Numbered = TableDefinition::new("results");
+/// Chunks of each job's objects, in parts.
+const CHUNKS: Parts = TableDefinition::new("chunks");
+/// Ended jobs in short. There is none of a job with entries after its snapshot.
+const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("summaries");
+/// Bytes in each job's file of captured output.
+const OUTPUTS: TableDefinition<u32, u64> = TableDefinition::new("outputs");
+/// The journal's own format, and which the cluster's file system is.
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const FILE_SYSTEM: &str = "file_system";
+/// Number of transactions so far.
+const TRANSACTIONS: &str = "transactions";
+/// The format. `journal/fixtures/` has a journal of each format that was released, and a test reads them.
+const FORMAT: u64 = 5;
+/// Writes that may wait for the thread; a dispatcher that writes more waits.
+const MAX_WAITING_WRITES: usize = 16;
+/// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
+/// million tasks must not be in memory a second time.
+const CACHE_BYTES: usize = 16 << 20;
+/// A file of this many bytes that has less than half of them in use is made smaller when it is opened. To know what is
+/// in use, all of it is read.
+const COMPACT_FROM_BYTES: u64 = if cfg!(test) { 8 << 20 } else { 256 << 20 };
+/// The next transaction begins this long after one with entries, microseconds. A first one begins at once; of many,
+/// each has more entries, which costs the disk, and all clients that are told, less.
+const PACE_US: u64 = 10_000;
+
+type Parts = TableDefinition<'static, (u32, u32), &'static [u8]>;
+type Numbered = TableDefinition<'static, (u32, u64), &'static [u8]>;
+
+/// Why the journal cannot be used.
+#[derive(Debug, Error)]
+#[error("the journal {path}: {problem}")]
+pub struct JournalError {
+    path: String,
+    problem: JournalProblem,
+}
+
+/// Reasons why a journal cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum JournalProblem {
+    #[error("{0}")]
+    Database(Box<redb::Error>),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Mark(#[from] MarkError),
+    #[error(
+        "it has format {0}, and this eyas reads format {FORMAT}: use the eyas that has written it, or remove the \
+         journal and the file journal.mark beside it, with all jobs in it"
+    )]
+    Format(u64),
+    #[error("{what} cannot be decoded: {source}")]
+    Undecodable { what: String, source: postcard::Error },
+    #[error("job {0} is damaged")]
+    DamagedJob(JobId),
+    #[error(
+        "captured output of job {job} in {path} is {wrong}: restore the file from a copy; to start without that \
+         output, remove the file journal.mark beside the journal"
+    )]
+    DamagedOutput { job: JobId, path: String, wrong: &'static str },
+    #[error("cannot be written: {0}; is the disk full?")]
+    Unwritten(Box<JournalProblem>),
+    #[error("job {0} is not the same when it is read again")]
+    Differs(JobId),
+}
+
+macro_rules! database_errors {
+    ($($error:ident)*) => {$(
+        impl From<redb::$error> for JournalProblem {
+            fn from(error: redb::$error) -> Self {
+                JournalProblem::Database(Box::new(error.into()))
+            }
+        }
+    )*};
+}
+database_errors!(DatabaseError TransactionError TableError StorageError CommitError CompactionError);
+
+/// A record that is now on disk; one for each [`JournalRecord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrittenRecord {
+    Job(JobId),
+    /// All entries of the job before this number.
+    Entries(JobId, u64),
+    Objects(JobId),
+    Snapshot(JobId),
+    Forgotten(JobId),
+}
+
+/// How a journal is written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JournalOptions {
+    /// The cluster ends with this process, so the journal does not wait for the disk.
+    pub is_scratch: bool,
+    /// Before a snapshot replaces entries, they are read again and compared with it. What differs is told in this file.
+    pub check: Option<PathBuf>,
+}
+
+/// Access to the journal: reads entries, and passes records to the thread that writes them.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    path: Arc<str>,
+    database: Arc<Database>,
+    outputs: OutputFiles,
+    recent: RecentEntries,
+    records: mpsc::SyncSender<JournalRecord>,
+}
+
+impl Journal {
+    /// Opens the journal, or makes a new one. `written` is called from its thread for all that gets on disk; when
+    /// writing fails, `failed` is, and nothing is written any longer.
+    pub fn open(
+        path: &Path,
+        options: JournalOptions,
+        written: impl Fn(Vec<WrittenRecord>) + Send + 'static,
+        failed: impl FnOnce(JournalError) + Send + 'static,
+    ) -> Result<Self, JournalError> {
+        let in_words: Arc<str> = path.display().to_string().into();
+        let path_of_error = in_words.clone();
+        let error = move |problem| JournalError { path: path_of_error.to_string(), problem };
+        let outputs = OutputFiles::beside(path);
+        let writer = open(path, options, outputs.clone()).map_err(&error)?;
+        let database = writer.database();
+        let (records, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
+        let recent = RecentEntries::default();
+        let for_watchers = recent.clone();
+        let write = move || {
+            if let Err(problem) = keep_writing(written, &waiting, &for_watchers, writer) {
+                failed(error(JournalProblem::Unwritten(Box::new(problem))));
+            }
+        };
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(write);
+        thread.map_err(|e| JournalError { path: in_words.to_string(), problem: e.into() })?;
+        Ok(Journal { path: in_words, database, outputs, recent, records })
+    }
+
+    /// Puts something to be written. Writing that has failed was told of before.
+    pub fn write(&self, record: JournalRecord) {
+        let _ = self.records.send(record);
+    }
+
+    fn error(&self, problem: JournalProblem) -> JournalError {
+        JournalError { path: self.path.to_string(), problem }
+    }
+
+    /// Id of the cluster's file system: the first candidate that was passed. It is on disk when this returns.
+    pub fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError> {
+        let file_system = || -> Result<FileSystemId, JournalProblem> {
+            let write = self.database.begin_write()?;
+            let known = write.open_table(META)?.get(FILE_SYSTEM)?.map(|system| FileSystemId(system.value()));
+            if known.is_none() {
+                write.open_table(META)?.insert(FILE_SYSTEM, candidate.0)?;
+                write.commit()?;
+            }
+            Ok(known.unwrap_or(candidate))
+        };
+        file_system().map_err(|problem| self.error(problem))
+    }
+
+    /// Whether the cluster has one.
+    pub fn has_file_system(&self) -> Result<bool, JournalError> {
+        let has = || -> Result<bool, JournalProblem> {
+            Ok(self.database.begin_read()?.open_table(META)?.get(FILE_SYSTEM)?.is_some())
+        };
+        has().map_err(|problem| self.error(problem))
+    }
+
+    /// Forgets it. On disk when it returns.
+    pub fn forget_file_system(&self) -> Result<(), JournalError> {
+        let forget = || -> Result<(), JournalProblem> {
+            let write = self.database.begin_write()?;
+            write.open_table(META)?.remove(FILE_SYSTEM)?;
+            Ok(write.commit()?)
+        };
+        forget().map_err(|problem| self.error(problem))
+    }
+}
+
+/// Opens the database and what is beside it.
+fn open(path: &Path, options: JournalOptions, outputs: OutputFiles) -> Result<JournalWriter, JournalProblem> {
+    let file = open_private(path)?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    let mut database =
+        if options.is_scratch { builder.create_with_backend(Scratch(file))? } else { builder.create(path)? };
+    let transactions = prepare(&database)?;
+    let has_mark = mark::path_of(path).exists();
+    let mark = if options.is_scratch { None } else { Some(Mark::open(path, transactions)?) };
+    // Without a mark, what was acknowledged is not known.
+    outputs.recover(&database, has_mark)?;
+    let file_bytes = std::fs::metadata(path)?.len();
+    if file_bytes >= COMPACT_FROM_BYTES {
+        compact(&mut database, file_bytes)?;
+    }
+    Ok(JournalWriter::new(Arc::new(database), outputs, mark, transactions, options))
+}
+
+/// Writes what comes, all that has gathered at a time, until no more can come.
+fn keep_writing(
+    // Dropped after the writer, so that the file is free when this is.
+    written: impl Fn(Vec<WrittenRecord>),
+    waiting: &mpsc::Receiver<JournalRecord>,
+    recent: &RecentEntries,
+    mut writer: JournalWriter,
+) -> Result<(), JournalProblem> {
+    let (clock, mut earliest_us) = (Clock::new(), 0);
+    while let Ok(first) = waiting.recv() {
+        std::thread::sleep(Duration::from_micros(clock.until_us(earliest_us)));
+        let batch: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
+        if batch.iter().any(|record| matches!(record, JournalRecord::Entry { .. })) {
+            earliest_us = clock.now_us() + PACE_US;
+        }
+        let done = writer.write(&batch)?;
+        recent.add(batch);
+        written(done);
+    }
+    Ok(())
+}
+
+/// Opens the file, and makes it if it is not there, so that only its owner can read what commands were run and what
+/// they wrote.
+fn open_private(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// A file that never waits for its disk.
+#[derive(Debug)]
+struct Scratch(File);
+
+impl StorageBackend for Scratch {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+}
+
+/// Makes the tables where they are not there, and tells how many transactions there were.
+fn prepare(database: &Database) -> Result<u64, JournalProblem> {
+    let write = database.begin_write()?;
+    let transactions;
+    {
+        let mut meta = write.open_table(META)?;
+        let format = meta.get("version")?.map(|format| format.value());
+        if let Some(other) = format.filter(|format| *format != FORMAT) {
+            return Err(JournalProblem::Format(other));
+        }
+        meta.insert("version", FORMAT)?;
+        transactions = meta.get(TRANSACTIONS)?.map_or(0, |count| count.value());
+        [JOBS, CHUNKS, SNAPSHOTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
+        [ENTRIES, RESULTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
+        write.open_table(SUMMARIES)?;
+        write.open_table(OUTPUTS)?;
+    }
+    write.commit()?;
+    Ok(transactions)
+}
+
+/// Gives back what forgotten jobs took on the disk, where that is most of the file.
+fn compact(database: &mut Database, file_bytes: u64) -> Result<(), JournalProblem> {
+    let write = database.begin_write()?;
+    let stats = write.stats()?;
+    write.abort()?;
+    if stats.allocated_pages() * (stats.page_size() as u64) < file_bytes / 2 {
+        tracing::info!(file_bytes, "the journal is made smaller");
+        database.compact()?;
+    }
+    Ok(())
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("jobs and entries can be encoded")
+}

@@ -1,0 +1,338 @@
+//! Rules for storages and job classes, from a TOML file (`docs/guides/io.md`):
+//!
+//! ```toml
+//! [default]
+//! policy = "mlf"
+//!
+//! [storage."nfs1:/export"]
+//! bandwidth = "900 MB/s"
+//! concurrency = 4
+//!
+//! [class.night]
+//! limit = "20 MB/s"
+//! ```
+//!
+//! An error in the file is reported with its line before anything is served.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use eyas_ioq::{ClassId, ClassQos, Config, POLICIES, Policy};
+use eyas_types::units;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use thiserror::Error;
+
+/// Default concurrency of an object store, which serves requests in parallel.
+const OBJECT_STORE_CONCURRENCY: u32 = 64;
+
+/// Reasons why rules cannot be loaded.
+#[derive(Debug, Error)]
+pub enum RulesError {
+    /// The file cannot be read.
+    #[error("cannot read the rules file {}: {error}", path.display())]
+    Unreadable {
+        /// Path of the file.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The file is invalid.
+    #[error("the rules file {} is invalid: {error}", path.display())]
+    Malformed {
+        /// Path of the file.
+        path: PathBuf,
+        /// The error and its line.
+        error: Box<toml::de::Error>,
+    },
+}
+
+/// Rules for storages and job classes.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Rules for storages that have none of their own.
+    #[serde(default)]
+    pub default: StorageRules,
+    /// Rules for single storages, by name.
+    #[serde(default, rename = "storage")]
+    storages: BTreeMap<String, StorageRules>,
+    #[serde(default, rename = "class", deserialize_with = "classes")]
+    classes: BTreeMap<ClassId, Class>,
+}
+
+/// Rules for a storage, as far as given. [`Config`] explains each.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageRules {
+    /// Never bypass the storage.
+    pub always: bool,
+    /// Policy that chooses the next run.
+    #[serde(deserialize_with = "policy")]
+    pub policy: Option<Policy>,
+    /// Largest run, in bytes.
+    #[serde(deserialize_with = "bytes")]
+    pub max_run: Option<u64>,
+    /// Grants at a time; found by trial if not given.
+    pub concurrency: Option<NonZeroU32>,
+    /// Assumed bandwidth until it has been measured, in bytes a second.
+    #[serde(deserialize_with = "rate")]
+    pub bandwidth: Option<u64>,
+    /// Limit on bytes a second.
+    #[serde(deserialize_with = "rate")]
+    pub bytes_per_s: Option<u64>,
+    /// Limit on requests a second.
+    pub requests_per_s: Option<NonZeroU32>,
+    /// Anticipation window, in microseconds.
+    #[serde(deserialize_with = "duration")]
+    pub window: Option<u64>,
+    /// Time between the predicted end of a grant and the next grant, in microseconds.
+    #[serde(deserialize_with = "duration")]
+    pub predict: Option<u64>,
+    /// Lease of a grant, in microseconds.
+    #[serde(deserialize_with = "duration")]
+    pub lease: Option<u64>,
+}
+
+/// A job class.
+#[derive(Clone, Debug, PartialEq)]
+struct Class {
+    name: String,
+    qos: ClassQos,
+}
+
+/// A job class as it is written in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassFields {
+    #[serde(default, deserialize_with = "rate")]
+    reservation: Option<u64>,
+    #[serde(default, deserialize_with = "rate")]
+    limit: Option<u64>,
+    weight: Option<NonZeroU32>,
+}
+
+impl Rules {
+    /// Loads the rules from a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is invalid.
+    pub fn load(path: &Path) -> Result<Rules, RulesError> {
+        let text = fs::read_to_string(path).map_err(|error| RulesError::Unreadable { path: path.into(), error })?;
+        toml::from_str(&text).map_err(|e| RulesError::Malformed { path: path.into(), error: Box::new(e) })
+    }
+
+    /// Configuration of the storage with this name.
+    pub(crate) fn of(&self, name: &str) -> Config {
+        let classes = self.classes.iter().map(|(id, class)| (*id, class.qos)).collect();
+        let mut config = Config { classes, ..Config::default() };
+        self.default.apply(&mut config);
+        if is_object_store(name) {
+            config.budget.concurrency = config.budget.concurrency.max(Some(OBJECT_STORE_CONCURRENCY));
+        }
+        if let Some(named) = self.storages.get(name) {
+            named.apply(&mut config);
+        }
+        config
+    }
+
+    /// Whether the storage with this name must never be bypassed: rates and classes can only be kept in order.
+    pub(crate) fn must_order(&self, name: &str) -> bool {
+        let treatments = [Some(&self.default), self.storages.get(name)];
+        let has_rates = |said: &StorageRules| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
+        !self.classes.is_empty() || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
+    }
+
+    /// Names of the classes.
+    pub(crate) fn class_names(&self) -> BTreeMap<ClassId, String> {
+        let named = self.classes.iter().map(|(id, class)| (*id, class.name.clone()));
+        named.chain([(ClassId::default(), DEFAULT_CLASS.to_owned())]).collect()
+    }
+}
+
+impl StorageRules {
+    fn apply(&self, config: &mut Config) {
+        let StorageRules {
+            always: _,
+            policy,
+            max_run,
+            concurrency,
+            bandwidth,
+            bytes_per_s,
+            requests_per_s,
+            window,
+            predict,
+            lease,
+        } = *self;
+        config.policy = policy.unwrap_or(config.policy);
+        config.max_run_bytes = max_run.unwrap_or(config.max_run_bytes);
+        config.bandwidth_bytes_per_s = bandwidth.unwrap_or(config.bandwidth_bytes_per_s);
+        config.window_us = window.unwrap_or(config.window_us);
+        config.margin_us = predict.or(config.margin_us);
+        config.lease_us = lease.unwrap_or(config.lease_us);
+        let budget = &mut config.budget;
+        budget.concurrency = concurrency.map(NonZeroU32::get).or(budget.concurrency);
+        budget.bytes_per_s = bytes_per_s.or(budget.bytes_per_s);
+        budget.requests_per_s = requests_per_s.map(|per_s| per_s.get().into()).or(budget.requests_per_s);
+    }
+}
+
+/// Name of the class of requests without a class.
+pub(crate) const DEFAULT_CLASS: &str = "default";
+
+/// Number of a class in messages: the 32-bit FNV-1a hash of its name.
+pub fn class_id(name: &str) -> ClassId {
+    if name == DEFAULT_CLASS {
+        return ClassId::default();
+    }
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    ClassId(hash.max(1))
+}
+
+/// The policy with this name.
+///
+/// # Errors
+/// If there is none; the error lists all policies.
+pub fn parse_policy(name: &str) -> Result<Policy, UnknownPolicy> {
+    Policy::named(name).ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+}
+
+/// A policy that does not exist.
+#[derive(Debug, Error)]
+#[error("`{name}` is not a policy; use one of: {}", policy_names())]
+pub struct UnknownPolicy {
+    name: String,
+}
+
+fn policy_names() -> String {
+    POLICIES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn is_object_store(name: &str) -> bool {
+    ["s3://", "http://", "https://"].iter().any(|scheme| name.starts_with(scheme))
+}
+
+fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClassId, Class>, D::Error> {
+    let mut classes = BTreeMap::new();
+    for (name, fields) in BTreeMap::<String, ClassFields>::deserialize(from)? {
+        let ClassFields { reservation: reservation_bytes_per_s, limit: limit_bytes_per_s, weight } = fields;
+        if reservation_bytes_per_s.zip(limit_bytes_per_s).is_some_and(|(reserved, limit)| reserved > limit) {
+            return Err(D::Error::custom(format!("the reservation of class `{name}` is higher than its limit")));
+        }
+        let weight = weight.map_or(ClassQos::default().weight, NonZeroU32::get);
+        let qos = ClassQos { reservation_bytes_per_s, limit_bytes_per_s, weight };
+        if let Some(Class { name: other, .. }) = classes.insert(class_id(&name), Class { name: name.clone(), qos }) {
+            return Err(D::Error::custom(format!("classes `{name}` and `{other}` have the same number: rename one")));
+        }
+    }
+    Ok(classes)
+}
+
+fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
+    parse_policy(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    units::parse_bytes(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    units::parse_rate(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    units::parse_duration_us(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_ioq::Mlf;
+
+    use super::*;
+
+    fn rules(text: &str) -> Rules {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn rules_of_one_storage_override_the_default() {
+        let rules = rules(
+            r#"
+            [default]
+            policy = "mlf"
+            max_run = "4MiB"
+            window = "2ms"
+
+            [storage."nfs1:/export"]
+            policy = "fifo"
+            concurrency = 4
+            bandwidth = "900 MB/s"
+            requests_per_s = 500
+            bytes_per_s = "100 MB/s"
+            predict = "200us"
+            lease = "3s"
+            "#,
+        );
+        let named = rules.of("nfs1:/export");
+        assert_eq!((named.policy, named.max_run_bytes, named.window_us), (Policy::Fifo, 4 << 20, 2_000));
+        assert_eq!((named.bandwidth_bytes_per_s, named.margin_us), (900_000_000, Some(200)));
+        assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, Some(4)));
+        assert_eq!((named.budget.requests_per_s, named.budget.bytes_per_s), (Some(500), Some(100_000_000)));
+        let other = rules.of("nfs2:/export");
+        let policy = Policy::Mlf(Mlf::DEFAULT);
+        assert_eq!(other, Config { policy, max_run_bytes: 4 << 20, window_us: 2_000, ..Config::default() });
+    }
+
+    #[test]
+    fn object_stores_are_not_serialised_unless_configured() {
+        let rules = rules("default.concurrency = 2\nstorage.'s3://small'.concurrency = 3");
+        let concurrency = |name| rules.of(name).budget.concurrency;
+        assert_eq!(
+            ["nfs1:/export", "s3://big", "s3://small"].map(concurrency),
+            [2, OBJECT_STORE_CONCURRENCY, 3].map(Some)
+        );
+        assert_eq!(Rules::default().of("nfs1:/export").budget.concurrency, None, "found by trial");
+    }
+
+    #[test]
+    fn classes_are_known_by_their_numbers() {
+        let rules = rules("[class.night]\nlimit = '20 MB/s'\n[class.urgent]\nreservation = '50 MB/s'\nweight = 5");
+        let config = rules.of("nfs1:/export");
+        let limited = ClassQos { limit_bytes_per_s: Some(20_000_000), ..ClassQos::default() };
+        assert_eq!(config.classes[&class_id("night")], limited);
+        assert_eq!((config.classes[&class_id("urgent")].weight, config.classes.len()), (5, 2));
+        assert_eq!(rules.class_names()[&class_id("night")], "night");
+        // From the test vectors of the function's authors.
+        assert_eq!((class_id("foobar").0, class_id(DEFAULT_CLASS)), (0xbf9c_f968, ClassId::default()));
+    }
+
+    #[test]
+    fn the_example_of_the_guide_is_valid() {
+        let guide = include_str!("../../../docs/guides/io.md");
+        let (_, text) = guide.split_once("```toml\n").expect("there are some");
+        let rules = rules(text.split("```").next().expect("there is a first part"));
+        assert_eq!((rules.storages.len(), rules.classes.len()), (2, 2));
+    }
+
+    #[test]
+    fn errors_are_reported_with_their_line() {
+        let cases = [
+            ("[default]\npolicy = 'best'", "line 2", "`best` is not a policy; use one of: fifo, sjf"),
+            ("[default]\nspeed = 1", "line 2", "unknown field `speed`"),
+            ("[storage.a]\nconcurrency = 0", "line 2", "nonzero"),
+            ("[storage.a]\nbytes_per_s = '0 MB/s'", "line 2", "is not a rate"),
+            ("[storage.a]\nwindow = 5", "line 2", "expected a string"),
+            ("[class.a]\nweight = 0", "line 2", "nonzero"),
+            ("[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'", "line 1", "the reservation of class `a` is higher"),
+            ("[class.costarring]\n[class.liquid]", "line 1", "have the same number"),
+            ("garbage", "line 1", "key"),
+        ];
+        for (text, line, why) in cases {
+            let said = toml::from_str::<Rules>(text).unwrap_err().to_string();
+            assert!(said.contains(line) && said.contains(why), "{text}: {said}");
+        }
+    }
+}
