@@ -121,7 +121,7 @@ async fn what_was_on_the_disks_survives_power_cuts() {
     };
     fs::write(&log, "").unwrap();
     let mut clients = Command::new(std::env::current_exe().unwrap());
-    clients.args(["--exact", "power::clients_write", "--ignored"]).env(FOLDER, &folder).env(LOG, &log);
+    clients.args(["--exact", "power::clients_write", "--ignored", "--nocapture"]).env(FOLDER, &folder).env(LOG, &log);
     let clients = Running(clients.stdout(Stdio::null()).spawn().unwrap());
     crate::cluster::eventually("files are written", async || fs::read_to_string(&log).unwrap().lines().count() > 20)
         .await;
@@ -198,7 +198,12 @@ impl Running {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).expect("it runs");
         let stat = format!("/proc/{}/stat", self.0.id());
-        while signal == Signal::STOP && !fs::read_to_string(&stat).unwrap().contains(") T ") {
+        let is_frozen = || {
+            let stat = fs::read_to_string(&stat).unwrap();
+            assert!(!stat.contains(") Z "), "the process that writes has ended; above is why");
+            stat.contains(") T ")
+        };
+        while signal == Signal::STOP && !is_frozen() {
             std::thread::yield_now();
         }
     }
