@@ -48,6 +48,6 @@ pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::{Listener, has_spoken};
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, WeakOutbox, outbox};
-pub use ports::{InterfaceError, ListenPlace, PortRange, PortRangeError, interface_address, listen, own_address};
+pub use ports::{BindAddress, InterfaceError, PortRange, PortRangeError, interface_address, listen, own_address};
 pub use relay::Relay;
 pub use sealed::SealedStream;

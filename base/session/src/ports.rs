@@ -42,7 +42,7 @@ pub enum InterfaceError {
 
 /// Addresses and ports on which a process listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListenPlace {
+pub struct BindAddress {
     /// The address.
     pub ip: IpAddr,
     /// The ports; any free port without a range.
@@ -73,7 +73,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-impl ListenPlace {
+impl BindAddress {
     /// Calls `bind` with one address after the other until one is free.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl ListenPlace {
     /// Listens on a TCP port.
     ///
     /// # Errors
-    /// As [`bind`](ListenPlace::bind).
+    /// As [`bind`](BindAddress::bind).
     pub fn tcp(self) -> io::Result<TcpListener> {
         self.bind(listen)
     }
@@ -172,7 +172,7 @@ mod tests {
     fn listeners_share_a_range_until_it_is_full() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
-        let place = ListenPlace { ip: [127, 0, 0, 1].into(), ports: Some(PortRange { first: port, last: port }) };
+        let place = BindAddress { ip: [127, 0, 0, 1].into(), ports: Some(PortRange { first: port, last: port }) };
         let full = place.tcp().unwrap_err();
         assert!(full.to_string().contains(&format!("no port of {port}-{port} is free")), "{full}");
         drop(free);

@@ -157,7 +157,7 @@ pub struct FilesNode {
 
 /// The file system that a node belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FilesPlace {
+pub struct FileSystemMembership {
     /// The cluster's file system.
     pub system: FileSystemId,
     /// Whether this node founds the file system, unless it exists.
@@ -181,7 +181,7 @@ pub enum ToExecutor {
         /// alone does not move its tasks to other executors.
         lease_us: u64,
         /// The file system of its node, if the executor has a node.
-        files: Option<FilesPlace>,
+        files: Option<FileSystemMembership>,
     },
     /// Addresses of some nodes of the file system, for executors that read and write its files. Sent again when there
     /// are more, if there were few.

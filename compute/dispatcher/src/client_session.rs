@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::dispatcher_core::CoreMessage;
 use crate::dispatcher_core::attached::deliveries;
 use crate::expressions::compile;
-use crate::journal::{Journal, JournalError, OutputPlace};
+use crate::journal::{Journal, JournalError, OutputRange};
 use crate::keys::{Keys, KeysError};
 use crate::rights::may_ask;
 
@@ -479,7 +479,7 @@ enum WatchResults {
 }
 
 /// Results of a journal entry, and the places of output that the client reads itself.
-type EntryResults = (Vec<TaskResult>, Vec<OutputPlace>);
+type EntryResults = (Vec<TaskResult>, Vec<OutputRange>);
 
 /// Reads results for a watch.
 fn read_entries(

@@ -14,7 +14,7 @@ use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Resources};
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
-use eyas_wire::executor::{FilesNode, FilesPlace, FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{FileSystemMembership, FilesNode, FromExecutor, Registration, ToExecutor};
 use eyas_wire::view::PushView;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -304,12 +304,14 @@ impl DispatcherCore {
     // ---- executors
 
     /// The file system to which an executor's node belongs. The first node founds it, or says which one it is.
-    fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FilesPlace> {
+    fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FileSystemMembership> {
         let own = FileSystemId::founded_by(files.node);
         match self.journal.file_system(files.system.unwrap_or(own)) {
-            Ok(system) => {
-                Some(FilesPlace { system, founds: system == own, nodes: self.executors.files_nodes(Some(id)) })
-            }
+            Ok(system) => Some(FileSystemMembership {
+                system,
+                founds: system == own,
+                nodes: self.executors.files_nodes(Some(id)),
+            }),
             Err(why) => {
                 tracing::error!("cannot tell which the cluster's file system is: {why}");
                 None
@@ -330,7 +332,8 @@ impl DispatcherCore {
         // Shorter than it takes to count as lost.
         let lease_us = heartbeat_us * u64::from(MISSED_HEARTBEATS - 1);
         let files = registration.files.as_ref().and_then(|files| self.files_place(id, files));
-        let is_of_another = |files: &FilesNode, place: &FilesPlace| files.system.is_some_and(|own| own != place.system);
+        let is_of_another =
+            |files: &FilesNode, place: &FileSystemMembership| files.system.is_some_and(|own| own != place.system);
         if let (Some(node), Some(place)) = (&registration.files, &files)
             && is_of_another(node, place)
             && let Some(entry) = self.executors.get_mut(id)

@@ -41,7 +41,7 @@ use thiserror::Error;
 pub use self::check::{check_journal, kept_objects};
 use self::mark::{Mark, MarkError};
 use self::output::OutputFiles;
-pub(crate) use self::output::OutputPlace;
+pub(crate) use self::output::OutputRange;
 use self::recent::RecentEntries;
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;

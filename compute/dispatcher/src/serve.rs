@@ -9,7 +9,7 @@ use eyas_pools::{PoolOrder, PoolsConfig, PoolsHandle};
 use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::{
-    Access, ListenPlace, Listener, PortRange, Session, SessionAcceptor, SessionError, listen as listen_at,
+    Access, BindAddress, Listener, PortRange, Session, SessionAcceptor, SessionError, listen as listen_at,
 };
 use eyas_types::access::KeyRole;
 use eyas_wire::view::JobView;
@@ -201,7 +201,7 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
     }
     let cannot = |source| DispatcherError::Listen { address, was_used_before, source };
     let bound = match address.port() {
-        0 => ListenPlace { ip: address.ip(), ports: config.ports }.tcp(),
+        0 => BindAddress { ip: address.ip(), ports: config.ports }.tcp(),
         _ => listen_at(address),
     };
     let bound = bound.and_then(|bound| bound.set_nonblocking(true).map(|()| bound)).map_err(cannot)?;

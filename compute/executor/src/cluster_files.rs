@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, FilesDoor, FilesStorage, NearNode};
+use eyas_dfs::{DfsClient, FilesOrigin, FilesStorage, NearNode};
 use eyas_session::Access;
 use eyas_store::{StorageError, StorageErrorKind};
 
@@ -40,7 +40,7 @@ pub(crate) fn storage(access: Access, nodes: Arc<KnownFilesNodes>, near: Option<
                 return Err(StorageError::new(StorageErrorKind::NotFound, why));
             }
             let files = DfsClient::connect(access, seeds, near, PATIENCE).await?;
-            files.set_door(FilesDoor::Task);
+            files.set_door(FilesOrigin::Task);
             Ok(files)
         }
     })

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use eyas_dfs::{BoxedFuture, ChunkSpace, DfsNode, NodeError, Site, SpaceError};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsNode, NodeError, PreparedNode, SpaceError};
 use eyas_session::Access;
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_wire::executor::{FilesNode, FilesPlace};
+use eyas_wire::executor::{FileSystemMembership, FilesNode};
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 
@@ -18,14 +18,14 @@ use crate::executor_core::CoreHandle;
 /// runs until the executor ends, across sessions.
 pub(crate) struct ExecutorFilesNode {
     announced: FilesNode,
-    site: Mutex<Option<Site>>,
+    site: Mutex<Option<PreparedNode>>,
     room: Arc<StoreRoom>,
     node: OnceCell<DfsNode>,
 }
 
 impl ExecutorFilesNode {
     /// A node at `site` whose chunks are in `store`. `keep_free_bytes` of the store's disk stay free.
-    pub fn new(site: Site, store: ObjectStore, keep_free_bytes: u64) -> Self {
+    pub fn new(site: PreparedNode, store: ObjectStore, keep_free_bytes: u64) -> Self {
         let announced = FilesNode { node: site.node(), address: site.address(), system: site.file_system() };
         let room = Arc::new(StoreRoom { core: Mutex::new(Weak::new()), store, keep_free_bytes });
         ExecutorFilesNode { announced, site: Mutex::new(Some(site)), room, node: OnceCell::new() }
@@ -48,7 +48,7 @@ impl ExecutorFilesNode {
         Ok(chunks)
     }
 
-    fn site(&self) -> MutexGuard<'_, Option<Site>> {
+    fn site(&self) -> MutexGuard<'_, Option<PreparedNode>> {
         // A panic cannot leave it half changed: the value is only taken.
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl ExecutorFilesNode {
     /// The dispatcher has said which file system the node belongs to: starts the node unless it runs.
     pub async fn welcomed(
         &self,
-        place: FilesPlace,
+        place: FileSystemMembership,
         access: &Access,
         (peers, server): (&Peers, &Arc<PeerServer>),
         movers: &Handle,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{NearNode, NodeError, Site};
+use eyas_dfs::{NearNode, NodeError, PreparedNode};
 use eyas_session::private::PrivateError;
-use eyas_session::{Access, DataKeys, ListenPlace, SessionError};
+use eyas_session::{Access, BindAddress, DataKeys, SessionError};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use thiserror::Error;
@@ -151,7 +151,7 @@ async fn live(
         _ = stop.wait() => return Ok(()),
     };
     let keys = DataKeys::of(&access);
-    let place = ListenPlace { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
+    let place = BindAddress { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
     let listener = place.tcp().map_err(io("cannot listen for other executors"))?;
     let server = PeerServer::start(
         listener,
@@ -176,7 +176,7 @@ async fn live(
     }
     let files = if config.has_files {
         make_inner_private(&config.files_folder())?;
-        let site = Site::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
+        let site = PreparedNode::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
         Some(ExecutorFilesNode::new(site, store.clone(), config.limits.floor_bytes))
     } else {
         // Every damaged object can be fetched again.

@@ -217,32 +217,32 @@ impl Exchange {
     }
 
     fn pass_from_scheduler(&mut self, now_us: u64, effect: sched::Effect, jobs: &mut Jobs) {
-        use sched::Effect as Said;
+        use sched::Effect as SchedulerEffect;
         let effect = match effect {
-            Said::Assign { executor, task, attempt, hints } => {
+            SchedulerEffect::Assign { executor, task, attempt, hints } => {
                 jobs.handle(now_us, jobs::Event::Assigned { task, executor }, &mut self.jobs_effects);
                 self.to_pass.extend(self.jobs_effects.drain(..).map(ToPass::Effect));
                 Effect::Assign { executor, task, attempt, hints }
             }
-            Said::Recall { executor, task } => Effect::Recall { executor, task },
-            Said::Cancel { executor, task } => Effect::Cancel { executor, task },
-            Said::Hold { executor, object, holders } => Effect::Hold { executor, object, holders },
-            Said::Release { executor, object } => Effect::Release { executor, object },
-            Said::Verify { executor, object } => Effect::Verify { executor, object },
-            Said::Pushed { push } => Effect::Pushed { push },
-            Said::Lost { object } => return self.tell_jobs(jobs::Event::ObjectLost { object }),
-            Said::Found { object } => return self.tell_jobs(jobs::Event::ObjectFound { object }),
-            Said::Unplaceable { task } => return self.tell_jobs(jobs::Event::Unplaceable { task }),
+            SchedulerEffect::Recall { executor, task } => Effect::Recall { executor, task },
+            SchedulerEffect::Cancel { executor, task } => Effect::Cancel { executor, task },
+            SchedulerEffect::Hold { executor, object, holders } => Effect::Hold { executor, object, holders },
+            SchedulerEffect::Release { executor, object } => Effect::Release { executor, object },
+            SchedulerEffect::Verify { executor, object } => Effect::Verify { executor, object },
+            SchedulerEffect::Pushed { push } => Effect::Pushed { push },
+            SchedulerEffect::Lost { object } => return self.tell_jobs(jobs::Event::ObjectLost { object }),
+            SchedulerEffect::Found { object } => return self.tell_jobs(jobs::Event::ObjectFound { object }),
+            SchedulerEffect::Unplaceable { task } => return self.tell_jobs(jobs::Event::Unplaceable { task }),
         };
         self.to_shell.push_back(effect);
     }
 
     fn pass_from_jobs(&mut self, now_us: u64, effect: jobs::Effect, jobs: &mut Jobs, scheduler: &mut Scheduler) {
-        use jobs::Effect as Said;
+        use jobs::Effect as JobsEffect;
         use sched::Event;
         let mut tell = |event| self.tell_scheduler(now_us, event, jobs, scheduler);
         let effect = match effect {
-            Said::Name { job } => {
+            JobsEffect::Name { job } => {
                 // `core/sched` gets only names that are not empty.
                 let Some(name) = jobs.get(job).map(|job| &job.spec.name).filter(|name| !name.is_empty()) else {
                     return;
@@ -250,47 +250,49 @@ impl Exchange {
                 let name = name.as_str().into();
                 return self.tell_scheduler(now_us, Event::JobNamed { job, name }, jobs, scheduler);
             }
-            Said::Withdraw { tasks } => return tell(Event::TasksWithdrawn { tasks: tasks.into() }),
-            Said::Cancel { task } => return tell(Event::TaskCancelled { task }),
-            Said::Drop { task } => return tell(Event::TaskDropped { task }),
-            Said::Done { executor, task, ended, ran_us } => {
+            JobsEffect::Withdraw { tasks } => return tell(Event::TasksWithdrawn { tasks: tasks.into() }),
+            JobsEffect::Cancel { task } => return tell(Event::TaskCancelled { task }),
+            JobsEffect::Drop { task } => return tell(Event::TaskDropped { task }),
+            JobsEffect::Done { executor, task, ended, ran_us } => {
                 return tell(Event::TaskEnded { executor, task, ended, ran_us });
             }
-            Said::Drain { executor } => return tell(Event::ExecutorDraining { executor }),
-            Said::Evacuate => return tell(Event::Evacuate),
-            Said::Left { executor } => return tell(Event::ExecutorLeft { executor }),
-            Said::Keep { object, replicas, on } => return tell(Event::Keep { object, replicas, executor: on }),
-            Said::Release { object } => return tell(Event::Release { object }),
-            Said::Verify { object } => return tell(Event::Doubted { object }),
-            Said::HoldAgain => return tell(Event::HoldAgain),
-            Said::Locate { objects } => {
+            JobsEffect::Drain { executor } => return tell(Event::ExecutorDraining { executor }),
+            JobsEffect::Evacuate => return tell(Event::Evacuate),
+            JobsEffect::Left { executor } => return tell(Event::ExecutorLeft { executor }),
+            JobsEffect::Keep { object, replicas, on } => {
+                return tell(Event::Keep { object, replicas, executor: on });
+            }
+            JobsEffect::Release { object } => return tell(Event::Release { object }),
+            JobsEffect::Verify { object } => return tell(Event::Doubted { object }),
+            JobsEffect::HoldAgain => return tell(Event::HoldAgain),
+            JobsEffect::Locate { objects } => {
                 let (moving, nowhere) = objects.into_iter().partition(|object| scheduler.is_moving(*object));
                 return self.tell_jobs(jobs::Event::Located { moving, nowhere });
             }
-            Said::SetAside { executor } => {
+            JobsEffect::SetAside { executor } => {
                 tell(Event::ExecutorSetAside { executor });
                 Effect::SetAside { executor }
             }
-            Said::TakeBack { executor } => {
+            JobsEffect::TakeBack { executor } => {
                 tell(Event::ExecutorTakenBack { executor });
                 Effect::TakenBack { executor }
             }
-            Said::Forget { job } => {
+            JobsEffect::Forget { job } => {
                 scheduler.forget_job(job);
                 Effect::Forget { job }
             }
-            Said::Queue { task, inputs, need } => Effect::Queue { task, inputs, need },
-            Said::Stop { executor } => Effect::Stop { executor },
-            Said::Write(record) => Effect::Write(record),
-            Said::Deliver { job, results } => Effect::Deliver { job, results },
-            Said::NotExtended { job, why } => Effect::NotExtended { job, why },
-            Said::Detached { summary } => Effect::Detached { summary },
-            Said::Show { job } => Effect::Show { job },
-            Said::Broadcast { job } => Effect::Broadcast { job },
-            Said::EndBroadcast { job } => Effect::EndBroadcast { job },
-            Said::ReadResult { task, earlier } => Effect::ReadResult { task, earlier },
-            Said::Claimed { executor, task, by_other } => Effect::Claimed { executor, task, by_other },
-            Said::Check { executor, task, objects } => Effect::Check { executor, task, objects },
+            JobsEffect::Queue { task, inputs, need } => Effect::Queue { task, inputs, need },
+            JobsEffect::Stop { executor } => Effect::Stop { executor },
+            JobsEffect::Write(record) => Effect::Write(record),
+            JobsEffect::Deliver { job, results } => Effect::Deliver { job, results },
+            JobsEffect::NotExtended { job, why } => Effect::NotExtended { job, why },
+            JobsEffect::Detached { summary } => Effect::Detached { summary },
+            JobsEffect::Show { job } => Effect::Show { job },
+            JobsEffect::Broadcast { job } => Effect::Broadcast { job },
+            JobsEffect::EndBroadcast { job } => Effect::EndBroadcast { job },
+            JobsEffect::ReadResult { task, earlier } => Effect::ReadResult { task, earlier },
+            JobsEffect::Claimed { executor, task, by_other } => Effect::Claimed { executor, task, by_other },
+            JobsEffect::Check { executor, task, objects } => Effect::Check { executor, task, objects },
         };
         self.to_shell.push_back(effect);
     }

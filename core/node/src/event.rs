@@ -83,14 +83,14 @@ pub enum Event {
     },
     /// Another process offers an object, which this node is to hold. It may send the object after
     /// [`Expected`](Effect::Expected).
-    Expect {
+    Offered {
         /// The object.
         object: ObjectId,
         /// Size of the object.
         size_bytes: u64,
     },
     /// The transfer of an expected object has ended.
-    Given {
+    TransferEnded {
         /// The object.
         object: ObjectId,
         /// Whether the object is in the store. If not, the transfer failed.
@@ -162,7 +162,7 @@ pub enum Effect {
         /// wants the object held.
         task: Option<TaskId>,
     },
-    /// There is space for an object that another process offers. [`Given`](Event::Given) follows.
+    /// There is space for an object that another process offers. [`TransferEnded`](Event::TransferEnded) follows.
     Expected {
         /// The object.
         object: ObjectId,

@@ -10,8 +10,8 @@ use crate::cores::Core;
 use crate::event::{Effect, Event, FetchFailure};
 use crate::overlap::{self, Awaited, Overlap};
 use crate::slots::{Slots, TakenSlot};
-use crate::space::{Room, Space, StoreLimits};
-use crate::turns::Standing;
+use crate::space::{Space, StoreAmount, StoreLimits};
+use crate::turns::SuspensionKey;
 
 mod admission;
 mod full_disk;
@@ -147,7 +147,7 @@ pub struct Node {
     room_changes: u64,
     /// Tasks in `Ready`, in the order in which they start.
     pub(crate) ready: VecDeque<TaskId>,
-    pub(crate) running: BTreeSet<Standing>,
+    pub(crate) running: BTreeSet<SuspensionKey>,
     /// Tasks in `Suspended`, in the order in which they were suspended.
     pub(crate) suspended: Vec<TaskId>,
     /// Number of tasks that became ready so far.
@@ -234,8 +234,8 @@ impl Node {
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
             Event::Lost { object } => self.lost(object, effects),
             Event::Hold { object, size_bytes } => self.hold(object, size_bytes, effects),
-            Event::Expect { object, size_bytes } => self.expect(object, size_bytes, effects),
-            Event::Given { object, is_here } => self.given(object, is_here, effects),
+            Event::Offered { object, size_bytes } => self.expect(object, size_bytes, effects),
+            Event::TransferEnded { object, is_here } => self.given(object, is_here, effects),
             Event::FoundHeld { object, size_bytes } => self.found_held(object, size_bytes),
             Event::Release { object } => self.release(object, effects),
             Event::Discard { object } => {
@@ -500,7 +500,7 @@ impl Node {
 
     /// Subtracts the space for fetches that wait for their turn. The shell has subtracted that for fetches under way.
     fn free_space(&mut self, bytes: u64, inodes: u64) {
-        let mut free = Room { bytes, objects: inodes };
+        let mut free = StoreAmount { bytes, objects: inodes };
         for fetch in self.fetches.values().filter(|fetch| !fetch.under_way) {
             free.bytes = free.bytes.saturating_sub(fetch.size_bytes);
             free.objects = free.objects.saturating_sub(1);

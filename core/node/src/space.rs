@@ -48,12 +48,12 @@ impl Entry {
 
 /// An amount of space in the store: bytes and number of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct StoreAmount {
     pub bytes: u64,
     pub objects: u64,
 }
 
-impl Room {
+impl StoreAmount {
     fn add(&mut self, entry: &Entry) {
         self.bytes += entry.size_bytes;
         self.objects += 1;
@@ -68,14 +68,14 @@ impl Room {
 pub(crate) struct Space {
     limits: StoreLimits,
     /// Last reported free space of the disk, less the space that was reserved since.
-    free: Room,
+    free: StoreAmount,
     entries: HashMap<ObjectId, Entry, IdHash>,
     /// Sum of all entries.
-    used: Room,
+    used: StoreAmount,
     /// Sum of idle entries, which may be evicted.
-    idle: Room,
+    idle: StoreAmount,
     /// Sum of entries that stay only because they are held.
-    staying: Room,
+    staying: StoreAmount,
     policy: Box<dyn Eviction>,
 }
 
@@ -83,17 +83,17 @@ impl Space {
     pub fn new(limits: StoreLimits, policy: EvictionPolicy, seed: u64) -> Self {
         Space {
             limits,
-            free: Room { bytes: u64::MAX, objects: u64::MAX },
+            free: StoreAmount { bytes: u64::MAX, objects: u64::MAX },
             entries: HashMap::default(),
-            used: Room::default(),
-            idle: Room::default(),
-            staying: Room::default(),
+            used: StoreAmount::default(),
+            idle: StoreAmount::default(),
+            staying: StoreAmount::default(),
             policy: eviction::of(policy, seed),
         }
     }
 
     /// Sets the free space of the disk, less space that is reserved but not used on the disk yet.
-    pub fn set_free(&mut self, free: Room) {
+    pub fn set_free(&mut self, free: StoreAmount) {
         self.free = free;
     }
 
@@ -136,27 +136,27 @@ impl Space {
 
     /// Makes room for `more`, within the limits and on the disk. Evicts idle objects if needed, and adds them to
     /// `evicted`. If evicting all idle objects would not suffice, evicts none and returns false.
-    pub fn make_room(&mut self, more: Room, evicted: &mut Vec<ObjectId>) -> bool {
+    pub fn make_room(&mut self, more: StoreAmount, evicted: &mut Vec<ObjectId>) -> bool {
         self.make_room_beside(more, 0, evicted)
     }
 
     /// The same, and leaves further bytes of the disk free for other users.
-    pub fn make_room_beside(&mut self, more: Room, free_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
-        let nothing = more == Room::default() && free_bytes == 0;
-        let on_disk = Room { bytes: more.bytes.saturating_add(free_bytes), ..more };
+    pub fn make_room_beside(&mut self, more: StoreAmount, free_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
+        let nothing = more == StoreAmount::default() && free_bytes == 0;
+        let on_disk = StoreAmount { bytes: more.bytes.saturating_add(free_bytes), ..more };
         self.evict_until(|space, less| nothing || space.is_within(more, less) && space.is_free(on_disk, less), evicted)
     }
 
     /// Evicts idle objects until this much of the disk is free beside the floor, or all of them have left.
     pub fn free_up(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) {
-        let wanted = Room { bytes, objects: 0 };
-        self.evict_until(|space, less| space.idle == less || space.is_free(wanted, Room::default()), evicted);
+        let wanted = StoreAmount { bytes, objects: 0 };
+        self.evict_until(|space, less| space.idle == less || space.is_free(wanted, StoreAmount::default()), evicted);
     }
 
     /// Makes room as [`make_room`](Self::make_room) does, for an object that has an account already but did not fit on
     /// the disk.
     pub fn free_disk(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
-        let has_room = self.evict_until(|space, less| space.is_free(Room { bytes, objects: 0 }, less), evicted);
+        let has_room = self.evict_until(|space, less| space.is_free(StoreAmount { bytes, objects: 0 }, less), evicted);
         if has_room {
             self.free.bytes = self.free.bytes.saturating_sub(bytes);
         }
@@ -164,11 +164,11 @@ impl Space {
     }
 
     /// Evicts idle objects until there is room. `fits(self, less)` tells whether there is room after `less` has left.
-    fn evict_until(&mut self, fits: impl Fn(&Self, Room) -> bool, evicted: &mut Vec<ObjectId>) -> bool {
+    fn evict_until(&mut self, fits: impl Fn(&Self, StoreAmount) -> bool, evicted: &mut Vec<ObjectId>) -> bool {
         if !fits(self, self.idle) {
             return false;
         }
-        while !fits(self, Room::default()) {
+        while !fits(self, StoreAmount::default()) {
             let entries = &self.entries;
             let may_leave = |object| entries.get(&object).is_some_and(Entry::is_idle);
             let victim = self.policy.victim(&may_leave).expect("there is room after all idle objects have left");
@@ -178,12 +178,12 @@ impl Space {
         true
     }
 
-    fn is_within(&self, more: Room, less: Room) -> bool {
+    fn is_within(&self, more: StoreAmount, less: StoreAmount) -> bool {
         (self.used.bytes - less.bytes).saturating_add(more.bytes) <= self.limits.bytes
             && (self.used.objects - less.objects).saturating_add(more.objects) <= self.limits.inodes
     }
 
-    fn is_free(&self, more: Room, less: Room) -> bool {
+    fn is_free(&self, more: StoreAmount, less: StoreAmount) -> bool {
         self.free.bytes.saturating_add(less.bytes) >= self.limits.floor_bytes.saturating_add(more.bytes)
             && self.free.objects.saturating_add(less.objects) >= self.limits.floor_inodes.saturating_add(more.objects)
     }
@@ -191,7 +191,7 @@ impl Space {
     /// Adds an object that was in the store when it was opened, so it does not reduce the free space of the disk.
     /// Returns false if the object exceeds the limits.
     pub fn found(&mut self, object: ObjectId, size_bytes: u64) -> bool {
-        let fits = self.is_within(Room { bytes: size_bytes, objects: 1 }, Room::default());
+        let fits = self.is_within(StoreAmount { bytes: size_bytes, objects: 1 }, StoreAmount::default());
         if fits {
             self.enter(object, Entry { size_bytes, pins: 0, here: true, held: false });
             self.policy.stored(object);
@@ -202,7 +202,7 @@ impl Space {
     /// Adds and holds an output of a task. The output was on the disk already, so only the limits count. Evicts idle
     /// objects as [`make_room`](Self::make_room) does; returns false if there is no room.
     pub fn produced(&mut self, object: ObjectId, size_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
-        let more = Room { bytes: size_bytes, objects: 1 };
+        let more = StoreAmount { bytes: size_bytes, objects: 1 };
         let fits = self.evict_until(|space, less| space.is_within(more, less), evicted);
         if fits {
             self.enter(object, Entry { size_bytes, pins: 0, here: true, held: true });
@@ -316,11 +316,11 @@ impl Space {
 
     #[cfg(test)]
     pub fn validate(&self) {
-        let (mut used, mut idle) = (Room::default(), Room::default());
+        let (mut used, mut idle) = (StoreAmount::default(), StoreAmount::default());
         self.entries.values().for_each(|entry| used.add(entry));
         self.entries.values().filter(|entry| entry.is_idle()).for_each(|entry| idle.add(entry));
         assert_eq!((used, idle), (self.used, self.idle));
-        let mut staying = Room::default();
+        let mut staying = StoreAmount::default();
         self.entries.values().filter(|entry| entry.stays()).for_each(|entry| staying.add(entry));
         assert_eq!(staying, self.staying);
         // Objects that were held before the limits became smaller may exceed the limits; then nothing else is added.

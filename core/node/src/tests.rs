@@ -68,7 +68,7 @@ enum Step {
     Free { bytes: u8 },
     Lose { which: u8 },
     Hold { n: u8 },
-    Expect { n: u8 },
+    Offered { n: u8 },
     Give { which: u8, is_here: bool },
     Release { n: u8, is_wanted: bool },
     Produce { which: u8, n: u8 },
@@ -88,7 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..).prop_map(|bytes| Step::Free { bytes }),
         2 => any::<u8>().prop_map(|which| Step::Lose { which }),
         2 => (0u8..10).prop_map(|n| Step::Hold { n }),
-        2 => (0u8..10).prop_map(|n| Step::Expect { n }),
+        2 => (0u8..10).prop_map(|n| Step::Offered { n }),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, is_here)| Step::Give { which, is_here }),
         1 => (0u8..12, any::<bool>()).prop_map(|(n, is_wanted)| Step::Release { n, is_wanted }),
         2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
@@ -272,9 +272,9 @@ impl World {
                 self.held.insert(id(*n));
                 self.run(Event::Hold { object: id(*n), size_bytes: size_bytes(*n) });
             }
-            Step::Expect { n } => {
+            Step::Offered { n } => {
                 self.held.insert(id(*n));
-                self.run(Event::Expect { object: id(*n), size_bytes: size_bytes(*n) });
+                self.run(Event::Offered { object: id(*n), size_bytes: size_bytes(*n) });
             }
             Step::Give { which, is_here } => {
                 let count = self.giving.len().max(1);
@@ -313,7 +313,7 @@ impl World {
         if is_here {
             self.store.insert(object);
         }
-        self.run(Event::Given { object, is_here });
+        self.run(Event::TransferEnded { object, is_here });
     }
 
     /// Opens the store with these objects in it.

@@ -31,7 +31,7 @@ pub(crate) const MAX_SUSPENSIONS: u32 = 4;
 pub(crate) const MAX_SUSPENDED: usize = 64;
 
 /// Key of a running task. In this order tasks are suspended, the smallest key first.
-pub(crate) type Standing = (i32, Reverse<u64>, TaskId);
+pub(crate) type SuspensionKey = (i32, Reverse<u64>, TaskId);
 
 impl NodeTask {
     fn is_due(&self) -> bool {
@@ -52,7 +52,7 @@ impl NodeTask {
         self.suspensions < MAX_SUSPENSIONS && !self.is_due()
     }
 
-    pub(crate) fn standing(&self, task: TaskId) -> Standing {
+    pub(crate) fn suspension_key(&self, task: TaskId) -> SuspensionKey {
         (self.priority, Reverse(self.number), task)
     }
 }
@@ -118,8 +118,8 @@ impl Node {
         let (number, gpus) = (slot.number, slot.gpus.clone());
         let cores = slot.cores.iter().map(|share| share.number).collect();
         entry.slot = slot;
-        let standing = entry.standing(task);
-        self.running.insert(standing);
+        let key = entry.suspension_key(task);
+        self.running.insert(key);
         effects.push(Effect::Start { task, slot: number, reads, gpus, cores });
         true
     }
@@ -157,44 +157,44 @@ impl Node {
             return;
         }
         let Some(lacks_milli) = self.slots.lacks_cpus_milli(&entry.need) else { return };
-        let has_milli = |standing: &Standing| self.tasks[&standing.2].need.cpus_milli;
+        let has_milli = |key: &SuspensionKey| self.tasks[&key.2].need.cpus_milli;
         let (mut victims, mut freed_milli) = (Vec::new(), 0);
         let lower = self.running.iter().take_while(|(other, ..)| *other < priority);
-        for standing in lower.filter(|(.., other)| self.tasks[other].may_be_suspended()) {
-            freed_milli += has_milli(standing);
-            victims.push(*standing);
+        for key in lower.filter(|(.., other)| self.tasks[other].may_be_suspended()) {
+            freed_milli += has_milli(key);
+            victims.push(*key);
             if freed_milli >= lacks_milli {
                 break;
             }
         }
         // A small task that was chosen first may not be needed beside a larger one that was chosen later.
-        victims.retain(|standing| {
-            let is_needed = freed_milli - has_milli(standing) < lacks_milli;
-            freed_milli -= if is_needed { 0 } else { has_milli(standing) };
+        victims.retain(|key| {
+            let is_needed = freed_milli - has_milli(key) < lacks_milli;
+            freed_milli -= if is_needed { 0 } else { has_milli(key) };
             is_needed
         });
         if freed_milli < lacks_milli || self.suspended.len() + victims.len() > MAX_SUSPENDED {
             return;
         }
-        for standing in victims {
-            self.suspend(standing, effects);
+        for key in victims {
+            self.suspend(key, effects);
         }
     }
 
-    fn suspend(&mut self, standing: Standing, effects: &mut Vec<Effect>) {
-        let task = standing.2;
+    fn suspend(&mut self, key: SuspensionKey, effects: &mut Vec<Effect>) {
+        let task = key.2;
         let entry = self.tasks.get_mut(&task).expect("running tasks are known");
         (entry.suspensions, entry.passed) = (entry.suspensions + 1, 0);
-        self.leave_processors(standing);
+        self.leave_processors(key);
         effects.push(Effect::Suspend { task });
     }
 
-    fn leave_processors(&mut self, standing: Standing) {
-        let task = standing.2;
+    fn leave_processors(&mut self, key: SuspensionKey) {
+        let task = key.2;
         let entry = &self.tasks[&task];
         assert!(entry.state == State::Running, "task {task} is to be suspended, but its state is {:?}", entry.state);
         self.slots.lend_cpus(&entry.slot, &entry.need);
-        self.running.remove(&standing);
+        self.running.remove(&key);
         self.suspended.push(task);
         self.enter(task, State::Suspended);
     }
@@ -204,7 +204,7 @@ impl Node {
     pub(crate) fn lend(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
         let Some(entry) = self.tasks.get(&task) else { return };
         match entry.state {
-            State::Running if self.suspended.len() < MAX_SUSPENDED => self.leave_processors(entry.standing(task)),
+            State::Running if self.suspended.len() < MAX_SUSPENDED => self.leave_processors(entry.suspension_key(task)),
             State::Suspended => {}
             _ => return,
         }
@@ -256,7 +256,7 @@ impl Node {
         if !self.slots.reclaim_cpus(&entry.slot, &entry.need) {
             return false;
         }
-        self.running.insert(entry.standing(task));
+        self.running.insert(entry.suspension_key(task));
         self.suspended.retain(|other| *other != task);
         self.enter(task, State::Running);
         effects.push(Effect::Resume { task });
@@ -270,7 +270,7 @@ impl Node {
     pub(crate) fn leave_slot(&mut self, task: TaskId, entry: &NodeTask) {
         match entry.state {
             State::Running => {
-                self.running.remove(&entry.standing(task));
+                self.running.remove(&entry.suspension_key(task));
                 self.slots.give_back(&entry.slot, &entry.need);
             }
             State::Suspended => {

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use eyas_ring::FileOperation;
 use eyas_types::dfs::{FileKind, FileName};
 
-use crate::protocol::{ChangeEntry, FilesDoor, LogPosition};
+use crate::protocol::{ChangeEntry, FilesOrigin, LogPosition};
 
 /// Default of the maximum size of the log, which is in two files. When the newer one has half of this size, it replaces
 /// the older one.
@@ -115,7 +115,7 @@ impl ChangeLog {
     }
 
     /// Logs an acknowledged change. Never waits.
-    pub fn add(&self, holder: &str, door: FilesDoor, change: LoggedChange) {
+    pub fn add(&self, holder: &str, door: FilesOrigin, change: LoggedChange) {
         if self.lines.is_none() {
             return;
         }
@@ -131,7 +131,7 @@ impl ChangeLog {
     fn put(
         &self,
         holder: &str,
-        door: FilesDoor,
+        door: FilesOrigin,
         (operation, name, to, size): (&str, Option<FileName>, Option<FileName>, Option<u64>),
         lines: u64,
     ) {
@@ -300,10 +300,10 @@ mod tests {
     fn lines_are_found_by_folder_and_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
-        log.add("key k1", FilesDoor::Dfs, change("/a/1\n2", 5));
-        log.add("key k1", FilesDoor::Task, change("/b/1", 6));
+        log.add("key k1", FilesOrigin::Dfs, change("/a/1\n2", 5));
+        log.add("key k1", FilesOrigin::Task, change("/b/1", 6));
         let renamed = LoggedChange { operation: "rename", to: Some("/a/2".parse().unwrap()), ..change("/c", 0) };
-        log.add("key k2", FilesDoor::Mount, renamed);
+        log.add("key k2", FilesOrigin::Mount, renamed);
         drop(log);
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
         let names = |of: &str, since_us| {
@@ -322,7 +322,7 @@ mod tests {
         let path = folder.path().join("audit.log");
         let log = ChangeLog::open(folder.path(), 10_000).unwrap();
         for number in 0..500 {
-            log.add("key k1", FilesDoor::Dfs, change("/a", number));
+            log.add("key k1", FilesOrigin::Dfs, change("/a", number));
         }
         drop(log);
         let longest = 200;
@@ -340,12 +340,12 @@ mod tests {
         drop(log);
         // Without a log, what was logged before can still be read.
         let log = ChangeLog::open(folder.path(), 0).unwrap();
-        log.add("key k1", FilesDoor::Dfs, change("/a", 500));
+        log.add("key k1", FilesOrigin::Dfs, change("/a", 500));
         assert_eq!(sizes(&log), left);
         drop(log);
         let empty = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(empty.path(), 0).unwrap();
-        log.add("key k1", FilesDoor::Dfs, change("/a", 1));
+        log.add("key k1", FilesOrigin::Dfs, change("/a", 1));
         assert!(sizes(&log).is_empty() && fs::read_dir(empty.path()).unwrap().next().is_none());
     }
 
@@ -354,7 +354,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
         for number in 0..2 * MAX_ENTRIES as u64 + 7 {
-            log.add("key k1", FilesDoor::Map, change("/a", number));
+            log.add("key k1", FilesOrigin::Map, change("/a", number));
         }
         drop(log);
         let path = folder.path().join("audit.log");
@@ -390,7 +390,7 @@ mod tests {
 
     fn entry(number: u64) -> ChangeEntry {
         let (holder, operation, name) = ("key k1".to_owned(), "create".to_owned(), Some("/a".parse().unwrap()));
-        ChangeEntry { time_us: 1, holder, door: FilesDoor::Dfs, operation, name, to: None, size: Some(number) }
+        ChangeEntry { time_us: 1, holder, door: FilesOrigin::Dfs, operation, name, to: None, size: Some(number) }
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub use client::{
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
-pub use node::{DfsNode, NodeError, Site};
-pub use protocol::{ChangeEntry, DfsMembership, FilesDoor, Member, Usage};
+pub use node::{DfsNode, NodeError, PreparedNode};
+pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
 pub use record_index::{RecordsError, bytes_of_records};
 pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
 pub use space::{BoxedFuture, ChunkSpace, SpaceError};

@@ -12,13 +12,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, RecordVersion, RingMessage, View};
-use eyas_session::{Access, Credentials, DataKeys, ListenPlace, Listener, SessionAcceptor, listen};
+use eyas_session::{Access, BindAddress, Credentials, DataKeys, Listener, SessionAcceptor, listen};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use eyas_wire::Role;
-use eyas_wire::executor::FilesPlace;
+use eyas_wire::executor::FileSystemMembership;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -49,7 +49,7 @@ const MAX_QUEUED_INPUTS: usize = 1 << 12;
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// A node that is not started yet, but has its id and its address.
-pub struct Site {
+pub struct PreparedNode {
     folder: PathBuf,
     database: Database,
     node: NodeId,
@@ -126,25 +126,25 @@ pub(crate) struct NodeShared {
     pub audit_soon: Notify,
 }
 
-impl Site {
+impl PreparedNode {
     /// Opens the state of a node in its own `folder`, and creates it if it does not exist. Other nodes reach the node
     /// at `address`.
     ///
     /// # Errors
     /// If the database cannot be opened, or the network cannot be used.
-    pub fn open(folder: &Path, place: ListenPlace) -> Result<Self, NodeError> {
+    pub fn open(folder: &Path, place: BindAddress) -> Result<Self, NodeError> {
         std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
         let database = Database::open(&folder.join("files.redb"))?;
         let (node, system) = (database.node()?, database.file_system()?);
         let (listener, socket) = bind(place).map_err(failed("listen"))?;
         let address = listener.local_addr().map_err(failed("listen"))?;
         let (folder, audit_bytes) = (folder.to_owned(), DEFAULT_AUDIT_BYTES);
-        Ok(Site { folder, database, node, system, listener, socket, address, audit_bytes })
+        Ok(PreparedNode { folder, database, node, system, listener, socket, address, audit_bytes })
     }
 
     /// Sets the maximum size of the audit log; with 0, there is none.
     pub fn with_audit_bytes(self, audit_bytes: u64) -> Self {
-        Site { audit_bytes, ..self }
+        PreparedNode { audit_bytes, ..self }
     }
 
     /// The id of the node.
@@ -178,13 +178,13 @@ impl DfsNode {
     /// # Errors
     /// If the folder belongs to another file system, the database cannot be read, or the network cannot be used.
     pub async fn start(
-        site: Site,
-        place: &FilesPlace,
+        site: PreparedNode,
+        place: &FileSystemMembership,
         access: Access,
         (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
-        let Site { folder, database, node, system, listener, socket, address, audit_bytes } = site;
+        let PreparedNode { folder, database, node, system, listener, socket, address, audit_bytes } = site;
         let changes = ChangeLog::open(&folder, audit_bytes).map_err(failed("open the audit log"))?;
         let identity = Identity { folder, system: system.unwrap_or(place.system) };
         identity.may_be_of(place.system)?;
@@ -493,7 +493,7 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {
 }
 
 /// Binds one port for both TCP and UDP.
-fn bind(place: ListenPlace) -> io::Result<(TcpListener, UdpSocket)> {
+fn bind(place: BindAddress) -> io::Result<(TcpListener, UdpSocket)> {
     let both = |address| {
         let listener = listen(address)?;
         let socket = UdpSocket::bind(listener.local_addr()?)?;

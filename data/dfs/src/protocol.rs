@@ -55,7 +55,7 @@ impl DfsMembership {
 /// The door through which a client uses files. The audit log shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FilesDoor {
+pub enum FilesOrigin {
     /// A command such as `eyas dfs`.
     Dfs,
     /// Inputs and outputs of tasks.
@@ -74,7 +74,7 @@ pub struct ChangeEntry {
     /// The key or the job whose session has asked for it.
     pub holder: String,
     /// The door through which the change came. Each client states its door itself.
-    pub door: FilesDoor,
+    pub door: FilesOrigin,
     /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for changes that were not
     /// logged.
     pub operation: String,
@@ -90,7 +90,7 @@ pub struct ChangeEntry {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeRequest {
     pub number: u64,
-    pub door: FilesDoor,
+    pub door: FilesOrigin,
     pub what: RequestBody,
 }
 

@@ -20,7 +20,9 @@ use crate::change_log::LoggedChange;
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks, failure};
 use crate::client::StoreFolder;
 use crate::node::NodeShared;
-use crate::protocol::{ChunkPresence, FilesDoor, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
+use crate::protocol::{
+    ChunkPresence, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage,
+};
 use crate::rights::is_allowed;
 use crate::ring_thread::RingInput;
 use crate::runs::{self, BlockRunId, RunRequest};
@@ -186,7 +188,7 @@ struct Client {
     shared: Arc<NodeShared>,
     outbox: Outbox<NodeResponse>,
     number: u64,
-    door: FilesDoor,
+    door: FilesOrigin,
     /// The key or the job of the session, for the audit log.
     holder: Arc<str>,
     stored: Arc<StoredChunks>,

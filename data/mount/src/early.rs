@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 const MAX_FILES: usize = 8;
 
 /// The places for files that are stored early.
-pub(crate) struct EarlyPlaces(Arc<Semaphore>);
+pub(crate) struct EarlyUploads(Arc<Semaphore>);
 
 /// A file that is stored while it is written. Dropping it ends that.
 #[derive(Debug)]
@@ -53,13 +53,13 @@ struct WrittenBytes {
     at: u64,
 }
 
-impl Default for EarlyPlaces {
+impl Default for EarlyUploads {
     fn default() -> Self {
-        EarlyPlaces(Arc::new(Semaphore::new(MAX_FILES)))
+        EarlyUploads(Arc::new(Semaphore::new(MAX_FILES)))
     }
 }
 
-impl EarlyPlaces {
+impl EarlyUploads {
     /// Begins to store a scratch file: its first `bytes`, and then what is appended. The content replaces
     /// `replaced_bytes` in the cluster. `None` if too many files are being stored.
     pub fn begin(

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 
 use crate::draft::ContentDraft;
-use crate::early::EarlyPlaces;
+use crate::early::EarlyUploads;
 use crate::failure::{MountFailure, shown};
 use crate::handles::OpenHandle;
 use crate::namespace::{Namespace, file_name};
@@ -42,7 +42,7 @@ pub(crate) struct Mounted {
     /// Number of threads that wait for a disk, of those that take the kernel's requests.
     pub waiting_for_disk: AtomicUsize,
     pub unpublished_files: UnpublishedFiles,
-    pub early: EarlyPlaces,
+    pub early: EarlyUploads,
     /// Held while an entry is renamed. An entry that was not found meanwhile is looked for again.
     pub naming: RwLock<()>,
 }
@@ -74,7 +74,7 @@ impl Mounted {
             chunks: ChunkCache::default(),
             waiting_for_disk: AtomicUsize::new(0),
             unpublished_files: UnpublishedFiles::default(),
-            early: EarlyPlaces::default(),
+            early: EarlyUploads::default(),
             naming: RwLock::default(),
         }
     }

@@ -127,7 +127,7 @@ impl Mounted {
             return None;
         }
         let end = end.min(chunk_end);
-        let waiting = Waiting::begin(&self.waiting_for_disk);
+        let waiting = DiskWaitPermit::begin(&self.waiting_for_disk);
         let read = self.namespace.dfs.part_at_hand(chunk, offset - start..end - start, waiting.is_some())?;
         if node.is_read_on(offset, end) {
             self.read_ahead(node, &file, place + 1);
@@ -232,17 +232,17 @@ impl Inode {
 }
 
 /// A thread that takes the kernel's requests, while it waits for a disk.
-struct Waiting<'a>(&'a AtomicUsize);
+struct DiskWaitPermit<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> DiskWaitPermit<'a> {
     /// `None` if not enough threads would be left for other requests.
     fn begin(threads: &'a AtomicUsize) -> Option<Self> {
         let more = |waiting| (waiting < MAX_WAITING).then_some(waiting + 1);
-        threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Waiting(threads))
+        threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| DiskWaitPermit(threads))
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for DiskWaitPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn eyas_make_symbolic_link(
 ) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (name, target) = unsafe { (file_name(path)?, pointers::text(target, "the target of the link")?) };
         client
             .on_files(&format!("making {name}"), async |files| {
@@ -65,13 +65,13 @@ pub unsafe extern "C" fn eyas_read_symbolic_link(
     call(|| {
         pointers::check(target)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
         let file = client.on_files(&format!("looking up {name}"), async |files| files.lookup(&name).await)?;
         let FileKind::SymbolicLink(text) = file.record.kind else {
             return Err(CallError::invalid(format!("{name} is not a symbolic link")));
         };
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(target, pointers::c_text(text).into_raw()) }
     })
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn eyas_set_mode(client: *mut EyasClient, path: *const c_c
         let bits = u16::try_from(mode).ok().filter(|bits| bits & !MODE_BITS == 0);
         let bits =
             bits.ok_or_else(|| CallError::invalid(format!("{mode:#o} are not permission bits: pass 0 to 07777")))?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         unsafe { change(client, path, AttributeChange { mode: Some(bits), ..AttributeChange::default() }) }
     })
 }
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn eyas_set_owner(
 ) -> EyasStatus {
     call(|| {
         let changed = |id: u32| (id != EYAS_UNCHANGED).then_some(id);
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         unsafe {
             change(client, path, AttributeChange { uid: changed(uid), gid: changed(gid), ..AttributeChange::default() })
         }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn eyas_set_modified(
     path: *const c_char,
     modified_ns: u64,
 ) -> EyasStatus {
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
     call(|| unsafe {
         change(client, path, AttributeChange { modified_ns: Some(modified_ns), ..AttributeChange::default() })
     })
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn eyas_set_modified(
 /// As [`pointers::text`], for the path.
 unsafe fn change(client: *mut EyasClient, path: *const c_char, change: AttributeChange) -> Result<(), CallError> {
     let client = handles::get(client)?;
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
     let name = unsafe { file_name(path) }?;
     client.on_files(&format!("changing {name}"), async |files| files.set_attributes(&name, &change).await).map(drop)
 }
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn eyas_set_quota(
 ) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(folder) }?;
         let limit = |limit: u64| (limit != EYAS_NO_LIMIT).then_some(limit);
         let quota = Quota { bytes: limit(bytes), files: limit(files) };
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn eyas_get_quota(
     call(|| {
         pointers::check(quota)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name: FileName = unsafe { file_name(folder) }?;
         let (limits, used) = client.on_files(&format!("asking for the quota of {name}"), async |files| {
             let found = files.lookup(&name).await?;
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn eyas_get_quota(
         let FolderUsage { bytes: used_bytes, files: used_files } = used;
         let limit = |limit: Option<u64>| limit.unwrap_or(EYAS_NO_LIMIT);
         let found = EyasQuota { bytes: limit(limits.bytes), files: limit(limits.files), used_bytes, used_files };
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(quota, size, EyasQuota::FIRST_SIZE, found) }
     })
 }

@@ -144,9 +144,9 @@ pub unsafe extern "C" fn eyas_run_open(
     call(|| {
         pointers::check(run)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes an array of texts that end with NUL, with its length.
         unsafe { pointers::texts(paths, count, "the path of a file") }?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let names = (0..count).map(|index| unsafe { file_name(*paths.add(index)) });
         let names = names.collect::<Result<Vec<FileName>, _>>()?;
         let term_ms = if term_ms == 0 { DEFAULT_TERM_MS } else { term_ms };
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn eyas_run_open(
         }
         let opened = client
             .on_files("opening the run", async |files| BlockRun::open(files, &names, workers, term_ms * 1000).await)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(run, handle(client, opened)) }
     })
 }
@@ -172,11 +172,11 @@ pub unsafe extern "C" fn eyas_run_join(
     call(|| {
         pointers::check(run)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let address = unsafe { pointers::text(address, "the address of the run") }?;
         let address = address.parse().map_err(CallError::invalid)?;
         let joined = client.on_files("joining the run", async |files| BlockRun::join(files, address).await)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(run, handle(client, joined)) }
     })
 }
@@ -191,7 +191,7 @@ fn handle(client: ClientOwner, run: BlockRun) -> *mut EyasRun {
 pub unsafe extern "C" fn eyas_run_address(run: *mut EyasRun, address: *mut *const c_char) -> EyasStatus {
     call(|| {
         let run = handles::get(run)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(address, run.address.as_ptr()) }
     })
 }
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn eyas_run_status(run: *mut EyasRun, info: *mut EyasRunIn
     call(|| {
         let run = handles::get(run)?;
         let status = run.client.wait("asking for the run", run.run.status())?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasRunInfo::FIRST_SIZE, run.info(&status)) }
     })
 }
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn eyas_run_wait(
                 }
             }
         })?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasRunInfo::FIRST_SIZE, run.info(&status)) }
     })
 }
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn eyas_run_output(run: *mut EyasRun, number: u32, path: *
         let name = names.get(number as usize).ok_or_else(CallError::end)?;
         let mut outputs = run.outputs();
         let text = outputs.texts.entry(name.clone()).or_insert_with(|| pointers::c_text(name.as_str()));
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(path, text.as_ptr()) }
     })
 }
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn eyas_block_open(run: *mut EyasRun, block: *mut *mut Eya
         let worker = run.client.wait("beginning a block", run.run.begin())?;
         let worker = tokio::sync::Mutex::new(Some(worker));
         let opened = handles::open::<EyasBlock>(OpenBlock { run, worker, last: Mutex::default() });
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(block, opened) }
     })
 }
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn eyas_block_next(
         let shown = last.insert(ShownPiece { file: pointers::c_text(next.file.as_str()), content });
         let found =
             EyasPiece { file: shown.file.as_ptr(), offset: next.offset, bytes: shown.content.as_ptr().cast(), length };
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(piece, size, EyasPiece::FIRST_SIZE, found) }
     })
 }
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn eyas_block_next(
 pub unsafe extern "C" fn eyas_block_commit(block: *mut EyasBlock, output: *const c_void, length: usize) -> EyasStatus {
     call(|| {
         let block = handles::get(block)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes as many bytes as it says.
         let output = unsafe { pointers::bytes(output, length, "the output") }?.to_vec();
         let counts = block.run.client.wait("committing the block", async {
             let worker = block.worker.lock().await.take().ok_or_else(committed)?;

@@ -207,13 +207,13 @@ impl Drop for ClientState {
 pub unsafe extern "C" fn eyas_connect(name: *const c_char, client: *mut *mut EyasClient) -> EyasStatus {
     call(|| {
         pointers::check(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let cluster = match unsafe { pointers::optional_text(name, "the name of the cluster") }? {
             Some(name) => Cluster::named(name)?,
             None => Cluster::implied()?,
         };
         let connected = handles::open::<EyasClient>(ClientState::new(cluster)?);
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(client, connected) }
     })
 }
@@ -224,11 +224,11 @@ pub unsafe extern "C" fn eyas_connect(name: *const c_char, client: *mut *mut Eya
 pub unsafe extern "C" fn eyas_connect_access(path: *const c_char, client: *mut *mut EyasClient) -> EyasStatus {
     call(|| {
         pointers::check(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let path = unsafe { pointers::text(path, "the path of the access file") }?;
         let connection = ClientState::new(Cluster::with_access(Path::new(path)))?;
         let connected = handles::open::<EyasClient>(connection);
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(client, connected) }
     })
 }

@@ -93,7 +93,7 @@ pub struct OpenListing {
 /// # Safety
 /// As [`pointers::text`].
 pub(crate) unsafe fn file_name(path: *const c_char) -> Result<FileName, CallError> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
     let path = unsafe { pointers::text(path, "the path of the file") }?;
     absolute(path)?.parse().map_err(CallError::invalid)
 }
@@ -115,10 +115,10 @@ pub unsafe extern "C" fn eyas_stat(
 ) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         let name = unsafe { file_name(path) }?;
         let file = client.on_files(&format!("looking up {name}"), async |files| files.lookup(&name).await)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, EyasFileInfo::of_file(&file)) }
     })
 }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn eyas_stat(
 pub unsafe extern "C" fn eyas_rename(client: *mut EyasClient, from: *const c_char, to: *const c_char) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (from, to) = unsafe { (file_name(from)?, file_name(to)?) };
         client.on_files(&format!("renaming {from}"), async |files| {
             let options = RenameOptions { replaces: false, makes_parents: true, keeps_format: false };
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn eyas_rename(client: *mut EyasClient, from: *const c_cha
 pub unsafe extern "C" fn eyas_make_folder(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
         let made = async |files: DfsClient| files.make_folder(&name, Creation::of_process(0o777)).await;
         client.on_files(&format!("making {name}"), made).map(drop)
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn eyas_make_folder(client: *mut EyasClient, path: *const 
 pub unsafe extern "C" fn eyas_remove_folder(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
         client.on_files(&format!("removing {name}"), async |files| files.remove_folder(&name).await)
     })
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn eyas_remove_folder(client: *mut EyasClient, path: *cons
 pub unsafe extern "C" fn eyas_remove(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
         client.on_files(&format!("removing {name}"), async |files| files.remove(&name).await)
     })
@@ -185,13 +185,13 @@ pub unsafe extern "C" fn eyas_list(
     call(|| {
         pointers::check(listing)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let folder = absolute(unsafe { pointers::text(folder, "the folder") }?)?;
         let found =
             client.on_files(&format!("listing {folder}"), async |files| list(&files, folder, recursive != 0).await)?;
         let state = OpenListing { rest: found.into_iter(), last: CString::default() };
         let opened = handles::open::<EyasListing>(Mutex::new(state));
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(listing, opened) }
     })
 }
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn eyas_listing_next(
         let next = listing.rest.next().ok_or_else(CallError::end)?;
         listing.last = pointers::c_text(next.name.as_str());
         let found = EyasFileInfo::of(next.size_bytes, &next.kind, &next.attributes);
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe {
             pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, found)?;
             pointers::put(name, listing.last.as_ptr())

@@ -102,10 +102,10 @@ impl EyasJobInfo {
 pub unsafe extern "C" fn eyas_job_open(name: *const c_char, job: *mut *mut EyasJob) -> EyasStatus {
     call(|| {
         pointers::check(job)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         let name = unsafe { pointers::text(name, "the name of the job") }?.to_owned();
         let opened = handles::open::<EyasJob>(JobTasks { name, tasks: Mutex::default() });
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(job, opened) }
     })
 }
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn eyas_job_submit(client: *mut EyasClient, job: *mut Eyas
         let tasks = job.tasks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let draft = async |cluster: &Cluster| draft_job(&job.name, &tasks, cluster).await.map_err(CallError::invalid);
         let submitted = submit(&client, draft)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(id, submitted) }
     })
 }
@@ -148,14 +148,14 @@ pub unsafe extern "C" fn eyas_submit_text(
     call(|| {
         pointers::check(id)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes as many bytes as it says.
         let text = unsafe { pointers::bytes(text.cast(), length, "the text of the job") }?;
         let text = str::from_utf8(text).map_err(|e| CallError::invalid(format!("the text of the job: {e}")))?;
         let draft = async |cluster: &Cluster| {
             read_job_text("job.toml", text, None, cluster, |_| {}).await.map_err(CallError::invalid)
         };
         let submitted = submit(&client, draft)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(id, submitted) }
     })
 }
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn eyas_job_status(
             _ => return Err(unexpected()),
         };
         let view = view.ok_or_else(|| CallError::new(EyasStatus::NotFound, format!("there is no job {job}")))?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasJobInfo::FIRST_SIZE, EyasJobInfo::of(&view)) }
     })
 }
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn eyas_job_wait(
         if info.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasJobInfo::FIRST_SIZE, EyasJobInfo::of(&view)) }
     })
 }
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn eyas_task_explain(
         };
         let version = eyas_client::view::SCHEMA_VERSION;
         let json = serde_json::json!({ "schema_version": version, "explanation": explanation });
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(text, pointers::c_text(json.to_string()).into_raw()) }
     })
 }
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn eyas_task_explain(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_text_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: the text comes from `CString::into_raw` and is freed once: the caller's.
+        // SAFETY: the caller passes text that came from `CString::into_raw`, once.
         drop(unsafe { CString::from_raw(text) });
     }
 }

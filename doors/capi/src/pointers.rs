@@ -10,7 +10,7 @@ use crate::status::CallError;
 /// # Safety
 /// `text` is NULL, or points to bytes that end with NUL and do not change during the call of the library.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, CallError> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
     unsafe { optional_text(text, what) }?.ok_or_else(|| CallError::invalid(format!("{what} is NULL")))
 }
 
@@ -22,7 +22,7 @@ pub(crate) unsafe fn optional_text<'a>(text: *const c_char, what: &str) -> Resul
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null; the caller's.
+    // SAFETY: not null, so it points to text that ends with NUL.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| CallError::invalid(format!("{what} is not UTF-8: {text:?}")))
 }
@@ -35,7 +35,7 @@ pub(crate) unsafe fn bytes<'a>(bytes: *const c_void, length: usize, what: &str) 
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(CallError::invalid(format!("{what} is NULL"))),
-        // SAFETY: not null; the caller's.
+        // SAFETY: not null, so it points to `length` bytes.
         (false, _) if length <= isize::MAX as usize => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), length) }),
         (false, _) => Err(CallError::invalid(format!("{what} has {length} bytes"))),
     }
@@ -49,7 +49,7 @@ pub(crate) unsafe fn buffer<'a>(buffer: *mut c_void, length: usize) -> Result<&'
     match (buffer.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(no_place()),
-        // SAFETY: not null; the caller's.
+        // SAFETY: not null, so `length` bytes at it can be written to.
         (false, _) if length <= isize::MAX as usize => {
             Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), length) })
         }
@@ -69,7 +69,7 @@ pub(crate) unsafe fn texts<'a>(
     if texts.is_null() && count > 0 {
         return Err(CallError::invalid(format!("{what} is NULL")));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
     (0..count).map(|index| unsafe { text(*texts.add(index), what) }).collect()
 }
 
@@ -81,7 +81,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CallError> {
     if place.is_null() {
         return Err(no_place());
     }
-    // SAFETY: not null; the caller's.
+    // SAFETY: not null, so it can be written to.
     unsafe { place.write(value) };
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(crate) unsafe fn get_struct<T: Copy>(
         )));
     }
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: at most the size of both is copied, and zeros are valid: the caller's.
+    // SAFETY: at most the size of both is copied, and the caller chooses a `T` of which zeros are valid.
     unsafe {
         value.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(place.cast::<u8>(), size.min(size_of::<T>()));
         Ok(Some(value.assume_init()))

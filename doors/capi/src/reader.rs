@@ -37,11 +37,11 @@ pub unsafe extern "C" fn eyas_open(
     call(|| {
         pointers::check(reader)?;
         let client = handles::get(client)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
         let open = client.on_files(&format!("opening {name}"), async |files| OpenFile::open(files, &name).await)?;
         let opened = handles::open::<EyasReader>(FileReader { client, open });
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(reader, opened) }
     })
 }
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn eyas_open(
 pub unsafe extern "C" fn eyas_reader_info(reader: *mut EyasReader, info: *mut EyasFileInfo, size: usize) -> EyasStatus {
     call(|| {
         let found = EyasFileInfo::of_file(handles::get(reader)?.open.file());
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, found) }
     })
 }
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn eyas_read(
 ) -> EyasStatus {
     call(|| {
         pointers::check(count)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes room for as many bytes as it says.
         let buffer = unsafe { pointers::buffer(buffer, length) }?;
         let reader = handles::get(reader)?;
         let read = match reader.open.read_at_hand(offset, buffer) {
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn eyas_read(
                 reader.client.wait(&what, reader.open.read(offset, buffer))?
             }
         };
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(count, read) }
     })
 }

@@ -140,7 +140,7 @@ pub unsafe extern "C" fn eyas_results_open(
         });
         let (arriving, watching) = (AsyncMutex::new(arriving), watching.abort_handle());
         let opened = handles::open::<EyasResults>(Results { client, job, arriving, last: Mutex::default(), watching });
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(results, opened) }
     })
 }
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn eyas_results_next(
         let arrived = results.client.wait_for(timeout_of(timeout_ms), &what, next)?.ok_or_else(CallError::end)?;
         let mut last = results.last.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = show(arrived, &mut last);
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(result, size, EyasTaskResult::FIRST_SIZE, shown) }
     })
 }

@@ -43,11 +43,11 @@ pub unsafe extern "C" fn eyas_task_open(
     call(|| {
         pointers::check(task)?;
         let mut fields = TaskFields::default();
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes an array of texts that end with NUL, with its length.
         fields.command.0 =
             unsafe { pointers::texts(words, count, "a word of the command") }?.into_iter().map(Name::from).collect();
         let opened = handles::open::<EyasTask>(Mutex::new(fields));
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(task, opened) }
     })
 }
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn eyas_task_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_set_id(task: *mut EyasTask, id: *const c_char) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.id = Some(unsafe { pointers::text(id, "the id") }?.into());
         Ok(())
     })
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn eyas_task_add_item(
     count: usize,
 ) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes an array of texts that end with NUL, with its length.
         let columns: Vec<_> =
             unsafe { pointers::texts(columns, count, "a column of the item") }?.into_iter().map(Name::from).collect();
         if columns.is_empty() {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn eyas_task_add_item(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_each(task: *mut EyasTask, pattern: *const c_char) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.each.0.push(unsafe { pointers::text(pattern, "the pattern") }?.into());
         Ok(())
     })
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn eyas_task_add_each(task: *mut EyasTask, pattern: *const
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_each_block(task: *mut EyasTask, pattern: *const c_char) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.each_block.0.push(unsafe { pointers::text(pattern, "the pattern") }?.into());
         Ok(())
     })
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn eyas_task_add_each_block(task: *mut EyasTask, pattern: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_set_array(task: *mut EyasTask, range: *const c_char) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.array = Some(unsafe { pointers::text(range, "the range") }?.into());
         Ok(())
     })
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn eyas_task_add_input(
     name: *const c_char,
 ) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (path, name) = unsafe {
             (pointers::text(path, "the input")?.into(), pointers::optional_text(name, "the name of the input")?)
         };
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn eyas_task_add_input_of(
     id: *const c_char,
     file: *const c_char,
 ) -> EyasStatus {
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
     unsafe { eyas_task_add_input_into(task, id, file, ptr::null()) }
 }
 
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn eyas_task_add_input_into(
     into: *const c_char,
 ) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (id, file, into) = unsafe {
             (
                 pointers::text(id, "the id")?.into(),
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn eyas_task_add_output(
     replicas: u8,
 ) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (file, to) = unsafe {
             (
                 pointers::text(file, "the output")?.into(),
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn eyas_task_set_env(
     value: *const c_char,
 ) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (name, value) =
             unsafe { (pointers::text(name, "the variable")?.into(), pointers::text(value, "the value")?.into()) };
         fields.env.insert(name, value);
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn eyas_task_set_env(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_set_folder(task: *mut EyasTask, folder: *const c_char) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.folder = Some(unsafe { pointers::text(folder, "the folder") }?.into());
         Ok(())
     })
@@ -256,7 +256,7 @@ pub extern "C" fn eyas_task_set_disk(task: *mut EyasTask, bytes: u64) -> EyasSta
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_set_resource(task: *mut EyasTask, name: *const c_char, amount: u64) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { pointers::text(name, "the name of the resource") }?;
         fields.resources.insert(name.into(), amount);
         Ok(())
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn eyas_task_set_resource(task: *mut EyasTask, name: *cons
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_set_requirements(task: *mut EyasTask, expression: *const c_char) -> EyasStatus {
     change(task, |fields| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.requirements = Some(unsafe { pointers::text(expression, "the expression") }?.into());
         Ok(())
     })

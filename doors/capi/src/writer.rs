@@ -65,7 +65,7 @@ pub unsafe extern "C" fn eyas_create(
 ) -> EyasStatus {
     call(|| {
         pointers::check(writer)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a struct of as many bytes as it says.
         let (client, name, options) = unsafe {
             let first_size = EyasWriteOptions::FIRST_SIZE;
             (handles::get(client)?, file_name(path)?, pointers::get_struct(options, size, first_size)?)
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn eyas_create(
         let mut write = WriteOptions::of(RecordFormat::of_name(name.as_str()));
         let mut replaces = false;
         if let Some(options) = options {
-            // SAFETY: the caller's.
+            // SAFETY: the caller passes NULL, or text that ends with NUL.
             if let Some(format) = unsafe { pointers::optional_text(options.format, "the format") }? {
                 write.format = format.parse::<Format>().map_err(CallError::invalid)?.into();
             }
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn eyas_create(
             replaces = options.replaces != 0;
         }
         let opened = begin(client, name.clone(), async |files| FileWriter::create(files, name, write, replaces).await)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(writer, opened) }
     })
 }
@@ -103,10 +103,10 @@ pub unsafe extern "C" fn eyas_append(
 ) -> EyasStatus {
     call(|| {
         pointers::check(writer)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         let (client, name) = unsafe { (handles::get(client)?, file_name(path)?) };
         let opened = begin(client, name.clone(), async |files| FileWriter::append(files, name).await)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(writer, opened) }
     })
 }
@@ -127,7 +127,7 @@ fn begin(
 pub unsafe extern "C" fn eyas_write(writer: *mut EyasWriter, bytes: *const c_void, length: usize) -> EyasStatus {
     call(|| {
         let writer = handles::get(writer)?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller passes as many bytes as it says.
         let bytes = unsafe { pointers::bytes(bytes, length, "the content") }?;
         let mut state = writer.open.lock().unwrap_or_else(PoisonError::into_inner);
         let open = state.as_mut().ok_or_else(|| writer.failed_before())?;

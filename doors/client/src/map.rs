@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
 use eyas_dfs::{
-    BlockRunId, DfsClient, File, FilesDoor, FilesError, FilesErrorKind, RenameOptions, RunAddress, RunSpec, RunStatus,
+    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, RenameOptions, RunAddress, RunSpec, RunStatus,
 };
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
@@ -228,7 +228,7 @@ impl MapJob {
     pub async fn begin(self, access: &Access) -> Result<MapRun, MapError> {
         let mut client = Client::connect(access).await?;
         let files = client.files().await?;
-        files.set_door(FilesDoor::Map);
+        files.set_door(FilesOrigin::Map);
         self.begin_with(client, files).await
     }
 

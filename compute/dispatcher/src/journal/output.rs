@@ -25,7 +25,7 @@ pub(super) const OUTPUT_BESIDE_BYTES: u64 = 64 << 10;
 
 /// The place of a result's captured output in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OutputPlace {
+pub(crate) struct OutputRange {
     /// Index of the result in its entry.
     pub(super) end: u32,
     offset: u64,
@@ -35,15 +35,15 @@ pub(crate) struct OutputPlace {
     checksum: [u8; 16],
 }
 
-impl OutputPlace {
+impl OutputRange {
     /// The same output, of the result at another index in its entry.
     pub(super) fn of_end(self, end: u32) -> Self {
-        OutputPlace { end, ..self }
+        OutputRange { end, ..self }
     }
 
     /// The place for a client that reads the file itself, unless the result is one of the first `skipped` in its entry.
     pub fn for_client(self, skipped: u32) -> Option<OutputInFile> {
-        let OutputPlace { end, offset, stdout_bytes, stderr_bytes, checksum } = self;
+        let OutputRange { end, offset, stdout_bytes, stderr_bytes, checksum } = self;
         let result = end.checked_sub(skipped)?;
         Some(OutputInFile { result, offset, stdout_bytes, stderr_bytes, checksum })
     }
@@ -130,7 +130,7 @@ impl OutputFiles {
     }
 
     /// Puts the output of an entry's results back to them.
-    pub fn restore(&self, job: JobId, entry: &mut Entry, places: &[OutputPlace]) -> Result<(), JournalProblem> {
+    pub fn restore(&self, job: JobId, entry: &mut Entry, places: &[OutputRange]) -> Result<(), JournalProblem> {
         let Entry::Results { ends, .. } = entry else { return Ok(()) };
         if places.is_empty() {
             return Ok(());
@@ -147,7 +147,7 @@ impl OutputFiles {
         &self,
         job: JobId,
         file: &File,
-        place: &OutputPlace,
+        place: &OutputRange,
         outcome: &mut Outcome,
     ) -> Result<(), JournalProblem> {
         let bytes = place.stdout_bytes.saturating_add(place.stderr_bytes);
@@ -177,7 +177,7 @@ impl Appending<'_> {
         job: JobId,
         entry: &Entry,
         lengths: &mut Table<'_, u32, u64>,
-    ) -> Result<Option<(Entry, Vec<OutputPlace>)>, JournalProblem> {
+    ) -> Result<Option<(Entry, Vec<OutputRange>)>, JournalProblem> {
         let Entry::Results { ends, samples } = entry else { return Ok(None) };
         if !ends.iter().any(is_large) {
             return Ok(None);
@@ -195,7 +195,7 @@ impl Appending<'_> {
             file.write_all_at(&outcome.stdout, offset)?;
             file.write_all_at(&outcome.stderr, offset + stdout_bytes)?;
             let (end_index, checksum) = (index as u32, checksum(outcome));
-            places.push(OutputPlace { end: end_index, offset, stdout_bytes, stderr_bytes, checksum });
+            places.push(OutputRange { end: end_index, offset, stdout_bytes, stderr_bytes, checksum });
             offset += stdout_bytes + stderr_bytes;
             others.push(without_output(end));
         }

@@ -9,7 +9,7 @@ use eyas_wire::client::OutputFile;
 use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
-use super::output::OutputPlace;
+use super::output::OutputRange;
 use super::{CHUNKS, ENTRIES, JOBS, Journal, JournalError, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
 use crate::expressions::compile;
 
@@ -18,7 +18,7 @@ use crate::expressions::compile;
 pub(super) struct StoredEntry {
     /// The entry, without output that is in the job's file.
     pub entry: Entry,
-    pub outputs: Vec<OutputPlace>,
+    pub outputs: Vec<OutputRange>,
 }
 
 impl StoredEntry {
@@ -110,7 +110,7 @@ impl Journal {
         job: JobId,
         from: u64,
         to: u64,
-    ) -> Result<Vec<(Entry, Vec<OutputPlace>)>, JournalError> {
+    ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalError> {
         let read = || -> Result<_, JournalProblem> {
             let results = self.database.begin_read()?.open_table(RESULTS)?;
             let rows = results.range((job.0, from)..(job.0, to))?;

@@ -9,7 +9,7 @@ use eyas_types::JobId;
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 
 use super::mark::Mark;
-use super::output::{Appending, OutputFiles, OutputPlace};
+use super::output::{Appending, OutputFiles, OutputRange};
 use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
 use super::{
     CHUNKS, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, SUMMARIES, TRANSACTIONS,
@@ -144,7 +144,7 @@ pub(super) fn put_entry(
     job: JobId,
     number: u64,
     entry: &Entry,
-    places: &[OutputPlace],
+    places: &[OutputRange],
 ) -> Result<(), JournalProblem> {
     let table = if matches!(entry, Entry::Results { .. }) { RESULTS } else { ENTRIES };
     write.open_table(table)?.insert((job.0, number), &encode(&(entry, places))[..])?;

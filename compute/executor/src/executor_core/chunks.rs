@@ -35,7 +35,7 @@ impl ExecutorCore {
     ) {
         self.chunks.insert(object);
         self.reservations.entry(object).or_default().push(ChunkReservation { size_bytes, reserved });
-        self.events.push_back(Event::Expect { object, size_bytes });
+        self.events.push_back(Event::Offered { object, size_bytes });
         self.settle();
     }
 
@@ -55,7 +55,7 @@ impl ExecutorCore {
             }
             let waiting = self.reservations.remove(&object).unwrap_or_default();
             others.extend(waiting.into_iter().map(|waiting| (object, waiting)));
-            self.events.push_back(Event::Given { object, is_here });
+            self.events.push_back(Event::TransferEnded { object, is_here });
         }
         self.settle();
         for (object, ChunkReservation { size_bytes, reserved }) in others {
@@ -88,7 +88,7 @@ impl ExecutorCore {
         // Without a requester the chunk does not come.
         if reserved.send(Ok(())).is_err() {
             self.fetching.remove(&object);
-            self.events.push_back(Event::Given { object, is_here: false });
+            self.events.push_back(Event::TransferEnded { object, is_here: false });
         }
     }
 

@@ -8,7 +8,7 @@ use eyas_types::{TaskId, units};
 
 use super::{Input, MAX_OVERTAKEN, Node, NodeTask, State};
 use crate::event::Effect;
-use crate::space::Room;
+use crate::space::StoreAmount;
 
 impl Node {
     /// Whether the task's resources are free after those of staged and ready tasks are taken. Without overlap of
@@ -84,7 +84,7 @@ impl Node {
         let will_change = self.space.is_busy() || (scratch_bytes > 0 && self.admitted() > 0);
         let inputs = &self.tasks[&task].inputs;
         // Pins known inputs first, so that they are not evicted to make room for the others.
-        let (mut known, mut missing) = (Vec::new(), Room::default());
+        let (mut known, mut missing) = (Vec::new(), StoreAmount::default());
         for input in inputs {
             if self.space.is_known(input.object) {
                 self.space.pin(input.object);

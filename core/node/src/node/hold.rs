@@ -8,7 +8,7 @@ use eyas_types::{ObjectId, Origin, TaskId, units};
 
 use super::{Fetch, Node};
 use crate::event::{Effect, FetchFailure};
-use crate::space::Room;
+use crate::space::StoreAmount;
 
 impl Node {
     /// Whether at least one object is held, in the store or being fetched.
@@ -78,7 +78,7 @@ impl Node {
             return false;
         }
         let mut evicted = Vec::new();
-        let has_room = self.space.make_room(Room { bytes: size_bytes, objects: 1 }, &mut evicted);
+        let has_room = self.space.make_room(StoreAmount { bytes: size_bytes, objects: 1 }, &mut evicted);
         if !has_room {
             let reason = format!(
                 "its store has no room for another {}: tasks need the rest, or it is held (--cache, --keep-free)",

@@ -47,7 +47,7 @@ fn what_nothing_will_need_again_is_evicted_as_soon_as_no_task_needs_it() {
 fn what_another_process_wants_here_is_held_when_a_task_has_fetched_it() {
     let mut node = node(EvictionPolicy::Lru, true);
     assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
-    assert_eq!(node.run(Event::Expect { object: id(1), size_bytes: 10 }), []);
+    assert_eq!(node.run(Event::Offered { object: id(1), size_bytes: 10 }), []);
     let effects = node.fetched_here(1);
     assert!(effects.contains(&Effect::Held { object: id(1) }), "{effects:?}");
 }
@@ -55,10 +55,10 @@ fn what_another_process_wants_here_is_held_when_a_task_has_fetched_it() {
 #[test]
 fn tasks_fetch_what_another_process_does_not_send() {
     let mut node = node(EvictionPolicy::Lru, true);
-    let expected = node.run(Event::Expect { object: id(1), size_bytes: 10 });
+    let expected = node.run(Event::Offered { object: id(1), size_bytes: 10 });
     assert_eq!(expected, [Effect::Expected { object: id(1) }]);
     assert_eq!(node.assign(0, &[(1, 10)]), []);
-    let effects = node.run(Event::Given { object: id(1), is_here: false });
+    let effects = node.run(Event::TransferEnded { object: id(1), is_here: false });
     let [Effect::NotHeld { .. }, Effect::Fetch { object, task: Some(by) }] = effects[..] else { panic!("{effects:?}") };
     assert_eq!((object, by), (id(1), task(0)));
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::protocol::{FilesDoor, NodeRequest, NodeResponse, RequestBody, ResponseBody};
+use crate::protocol::{FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody};
 
 /// Timeout of answers of a node.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections to nodes.
 pub(crate) struct Calls {
     access: Access,
-    door: Mutex<FilesDoor>,
+    door: Mutex<FilesOrigin>,
     /// At most one connection to each node.
     nodes: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<Option<Call>>>>>,
 }
@@ -45,7 +45,7 @@ struct Pending {
 /// The replies to a request, as they come.
 pub(crate) struct Replies {
     address: SocketAddr,
-    door: FilesDoor,
+    door: FilesOrigin,
     number: u64,
     call: Call,
     replies: mpsc::UnboundedReceiver<ResponseBody>,
@@ -58,11 +58,11 @@ impl Calls {
     }
 
     pub fn new(access: Access) -> Self {
-        Calls { access, door: Mutex::new(FilesDoor::Dfs), nodes: Mutex::default() }
+        Calls { access, door: Mutex::new(FilesOrigin::Dfs), nodes: Mutex::default() }
     }
 
     /// All further requests come through this door.
-    pub fn set_door(&self, door: FilesDoor) {
+    pub fn set_door(&self, door: FilesOrigin) {
         *lock(&self.door) = door;
     }
 
@@ -127,7 +127,7 @@ impl Calls {
 }
 
 impl Call {
-    async fn ask(self, address: SocketAddr, door: FilesDoor, what: RequestBody) -> Result<Replies, FilesError> {
+    async fn ask(self, address: SocketAddr, door: FilesOrigin, what: RequestBody) -> Result<Replies, FilesError> {
         let (reply, replies) = mpsc::unbounded_channel();
         let number = {
             let mut pending = lock(&self.pending);
@@ -144,7 +144,7 @@ impl Call {
     }
 
     /// Ends all requests on this connection if the node does not answer a simple one.
-    async fn check(&self, address: SocketAddr, door: FilesDoor) {
+    async fn check(&self, address: SocketAddr, door: FilesOrigin) {
         let answered = async {
             let mut probe = self.clone().ask(address, door, RequestBody::Membership).await?;
             Ok::<_, FilesError>(probe.replies.recv().await)

@@ -6,7 +6,7 @@ use eyas_types::dfs::NodeId;
 
 use crate::client::error::FilesError;
 use crate::client::{DfsClient, unexpected};
-use crate::protocol::{ChangeEntry, DfsMembership, FilesDoor, LogPosition, Member, RequestBody, ResponseBody};
+use crate::protocol::{ChangeEntry, DfsMembership, FilesOrigin, LogPosition, Member, RequestBody, ResponseBody};
 
 /// A reader of the audit logs of all nodes that are alive.
 pub struct Changes {
@@ -29,7 +29,7 @@ struct NodeLog {
 
 impl DfsClient {
     /// States the door through which this process uses the files, for the audit log.
-    pub fn set_door(&self, door: FilesDoor) {
+    pub fn set_door(&self, door: FilesOrigin) {
         self.0.calls.set_door(door);
     }
 

@@ -8,7 +8,7 @@ use eyas_types::dfs::NodeId;
 use tokio::sync::mpsc::Receiver;
 
 use crate::client::{DfsClient, FilesError, FilesErrorKind, NearNode};
-use crate::protocol::FilesDoor;
+use crate::protocol::FilesOrigin;
 use crate::runs::BlockRunId;
 
 /// Files that cannot be removed within this time stay.
@@ -26,7 +26,7 @@ pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr)
 async fn empty(access: &Access, node: NodeId, address: SocketAddr, run: BlockRunId) -> Result<(), FilesError> {
     let files =
         DfsClient::connect(access.clone(), vec![address], Some(NearNode { node, store: None }), PATIENCE).await?;
-    files.set_door(FilesDoor::Map);
+    files.set_door(FilesOrigin::Map);
     for listing in files.list(&run.folder()).await? {
         match files.remove(&listing.name).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => {}

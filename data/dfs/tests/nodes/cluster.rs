@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_dfs::{
-    BoxedFuture, ChunkSpace, Creation, DfsClient, DfsNode, FilesError, NearNode, Site, SpaceError, WriteOptions,
+    BoxedFuture, ChunkSpace, Creation, DfsClient, DfsNode, FilesError, NearNode, PreparedNode, SpaceError, WriteOptions,
 };
-use eyas_session::{Access, DataKeys, ListenPlace};
+use eyas_session::{Access, BindAddress, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, Format, RecordFormat};
-use eyas_wire::executor::FilesPlace;
+use eyas_wire::executor::FileSystemMembership;
 use tempfile::TempDir;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -121,7 +121,7 @@ impl Cluster {
         eventually("the folder is free", async || {
             let both = (
                 ObjectStore::open(folder.join("store")),
-                Site::open(&folder.join("files"), ListenPlace { ip: LOCALHOST, ports: None }),
+                PreparedNode::open(&folder.join("files"), BindAddress { ip: LOCALHOST, ports: None }),
             );
             opened = if let (Ok((store, _)), Ok(site)) = both { Some((store, site)) } else { None };
             opened.is_some()
@@ -136,7 +136,7 @@ impl Cluster {
         let peers = Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
         let room = Arc::new(Disk { store: store.clone(), bytes });
         let parts = (store.clone(), peers, server.clone());
-        let belongs = FilesPlace { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
+        let belongs = FileSystemMembership { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
         let node = DfsNode::start(site, &belongs, self.access.clone(), parts, room).await;
         self.nodes.push(Node { node: node.unwrap(), store, server, place });
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use eyas_client::files::FilesDoor;
+use eyas_client::files::FilesOrigin;
 use eyas_client::types::dfs::{DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION};
 use eyas_client::types::units;
 use eyas_mount::{Mount, MountOptions};
@@ -57,7 +57,7 @@ pub(crate) async fn mount(args: MountArgs, global: &GlobalArgs) -> Result<ExitCo
     let mut client = connect(global).await?;
     let waits = || say!("the dispatcher has just started; waiting for an executor that keeps files");
     let files = client.files_within(timeout, waits).await?;
-    files.set_door(FilesDoor::Mount);
+    files.set_door(FilesOrigin::Mount);
     let options = MountOptions {
         cluster: global.cluster_name(),
         scratch: args.scratch.unwrap_or_else(std::env::temp_dir),

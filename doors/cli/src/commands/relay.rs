@@ -11,7 +11,7 @@ use eyas_client::messages::{FromClient, KeysRequest, ToClient};
 use eyas_client::types::access::KeyRole;
 use eyas_relay::{Targets, TargetsTeller, serve};
 use eyas_session::private::PrivateFolder;
-use eyas_session::{Access, ListenPlace, Relay, listen};
+use eyas_session::{Access, BindAddress, Relay, listen};
 use eyas_wire::trust::SecretText;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::time::{sleep, timeout};
@@ -58,7 +58,7 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
         None => args.inside.unwrap_or_else(host_name),
     };
     let outside = args.outside.unwrap_or_else(|| inside.clone());
-    let place = ListenPlace { ip: Ipv4Addr::UNSPECIFIED.into(), ports: args.network.ports };
+    let place = BindAddress { ip: Ipv4Addr::UNSPECIFIED.into(), ports: args.network.ports };
     // Executors that have an earlier access file of this relay come back to its port.
     let port_before =
         Access::load(&args.output).ok().and_then(|access| access.relay()).map(|relay| relay.inside.port());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use eyas_client::files::{FilesDoor, RunAddress};
+use eyas_client::files::{FilesOrigin, RunAddress};
 use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
 use eyas_session::private::temporary_folder;
 
@@ -49,7 +49,7 @@ pub(crate) enum WorkerCommand {
 
 pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let files = connect(global).await?.files().await?;
-    files.set_door(FilesDoor::Map);
+    files.set_door(FilesOrigin::Map);
     let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(temporary_folder, PathBuf::from);
     match what {
         WorkerCommand::Map { place, partitions, combine, by_file, repeat_header, program } => {

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{ChangeEntry, FilesDoor};
+use eyas_client::files::{ChangeEntry, FilesOrigin};
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::ChangeView;
 
@@ -41,10 +41,10 @@ impl DfsSession {
 fn view(entry: ChangeEntry) -> ChangeView {
     let ChangeEntry { time_us, holder, door, operation, name, to, size } = entry;
     let door = match door {
-        FilesDoor::Dfs => "dfs",
-        FilesDoor::Task => "task",
-        FilesDoor::Map => "map",
-        FilesDoor::Mount => "mount",
+        FilesOrigin::Dfs => "dfs",
+        FilesOrigin::Task => "task",
+        FilesOrigin::Map => "map",
+        FilesOrigin::Mount => "mount",
     };
     ChangeView { time_us, holder, door: door.into(), operation, name, to, size }
 }
