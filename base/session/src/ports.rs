@@ -1,6 +1,7 @@
 //! Where a process listens: the address of a network interface, and ports that a firewall lets through.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
@@ -49,7 +50,20 @@ pub struct BindAddress {
     pub ports: Option<PortRange>,
 }
 
+/// Where the kernel says which ports it gives to connections: the first and the last.
+const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+/// Below it are ports of well-known services.
+const LOWEST_LASTING: u16 = 20_000;
+
 impl PortRange {
+    /// Ports that the kernel gives to no connection; `None` if it does not leave any of the higher ones.
+    pub fn below_ephemeral() -> Option<Self> {
+        let text = fs::read_to_string(EPHEMERAL).ok()?;
+        let first: u16 = text.split_whitespace().next()?.parse().ok()?;
+        let last = first.checked_sub(1).filter(|last| *last >= LOWEST_LASTING)?;
+        Some(PortRange { first: LOWEST_LASTING, last })
+    }
+
     fn ports(self) -> RangeInclusive<u16> {
         self.first..=self.last
     }
@@ -157,6 +171,8 @@ pub fn own_address() -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
     use super::*;
 
     #[test]
@@ -166,6 +182,15 @@ mod tests {
         for wrong in ["", "0-7", "9-8", "1-70000", "a-b", "1-2-3"] {
             assert_eq!(wrong.parse::<PortRange>(), Err(PortRangeError(wrong.into())));
         }
+    }
+
+    #[test]
+    fn no_connection_has_a_lasting_port() {
+        let Some(lasting) = PortRange::below_ephemeral() else { return };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let port = connection.local_addr().unwrap().port();
+        assert!(lasting.first <= lasting.last && !lasting.ports().contains(&port), "{lasting} has {port}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A dispatcher's life: opens its folder, listens, and works until it is stopped.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +202,7 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
     }
     let cannot = |source| DispatcherError::Listen { address, was_used_before, source };
     let bound = match address.port() {
-        0 => BindAddress { ip: address.ip(), ports: config.ports }.tcp(),
+        0 => listen_somewhere(address.ip(), config.ports),
         _ => listen_at(address),
     };
     let bound = bound.and_then(|bound| bound.set_nonblocking(true).map(|()| bound)).map_err(cannot)?;
@@ -215,6 +216,17 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
     };
     let dispatcher = format!("{host}:{}", bound.port());
     Ok((listener, Arc::new(keys.at(&config.cluster, &dispatcher, config.data)?)))
+}
+
+/// Listens on a free port of a new cluster. Without a range, it is one that the system gives to no connection, so that
+/// it is free when the cluster starts again; if there is none, any port.
+fn listen_somewhere(ip: IpAddr, ports: Option<PortRange>) -> io::Result<std::net::TcpListener> {
+    let lasting = PortRange::below_ephemeral().filter(|_| ports.is_none());
+    let bound = lasting.map(|ports| BindAddress { ip, ports: Some(ports) }.tcp());
+    match bound {
+        Some(Ok(listener)) => Ok(listener),
+        _ => BindAddress { ip, ports }.tcp(),
+    }
 }
 
 /// Accepts connections until the core has ended, then waits for their sessions.
