@@ -34,6 +34,7 @@ pub use client::{
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
+pub use eyas_store::is_hole;
 pub use node::{DfsNode, NodeError, PreparedNode};
 pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
 pub use record_index::{RecordsError, bytes_of_records};

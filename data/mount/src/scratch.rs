@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 /// Largest draft in memory, bytes.
 const MAX_IN_MEMORY: usize = 64 << 10;
@@ -131,10 +131,7 @@ impl ScratchBytes {
     pub fn is_hole(&self, range: Range<u64>) -> bool {
         match self {
             ScratchBytes::Memory(CountedBytes(bytes)) => range.start >= bytes.len() as u64,
-            ScratchBytes::File(file) => match rustix::fs::seek(file, SeekFrom::Data(range.start)) {
-                Ok(data) => data >= range.end,
-                Err(errno) => errno == rustix::io::Errno::NXIO,
-            },
+            ScratchBytes::File(file) => eyas_dfs::is_hole(file, range),
         }
     }
 }

@@ -100,6 +100,17 @@ impl Iterator for Segments<'_> {
     }
 }
 
+/// Whether a range of a file is a hole, as far as the file system tells it. The position of the file changes.
+pub fn is_hole(file: &File, range: Range<u64>) -> bool {
+    let end = range.end;
+    matches!(Segments::of(file, range).next(), Some(Segment::Hole(hole)) if hole.end == end)
+}
+
+/// Whether all bytes are zeros.
+pub fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.chunks(ZERO_BLOCK_BYTES).all(|some| some.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
 /// Whether a file may have holes: it takes less space than its length.
 pub(crate) fn is_sparse(file: &File, metadata: &Metadata) -> bool {
     metadata.blocks().saturating_mul(BLOCK_BYTES) < metadata.len()
@@ -112,10 +123,9 @@ const ZERO_BLOCK_BYTES: usize = 4096;
 
 /// Content as runs of blocks that are zeros and of others.
 pub(crate) fn without_zeros(mut bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
-    let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
     std::iter::from_fn(move || {
-        let zeros = is_zero(bytes.chunks(ZERO_BLOCK_BYTES).next()?);
-        let blocks = bytes.chunks(ZERO_BLOCK_BYTES).take_while(|block| is_zero(block) == zeros);
+        let zeros = is_zeros(bytes.chunks(ZERO_BLOCK_BYTES).next()?);
+        let blocks = bytes.chunks(ZERO_BLOCK_BYTES).take_while(|block| is_zeros(block) == zeros);
         let (run, rest) = bytes.split_at(blocks.map(<[u8]>::len).sum());
         bytes = rest;
         Some(if zeros { Part::Hole(run.len() as u64) } else { Part::Data(run) })
@@ -216,6 +226,30 @@ mod tests {
         let mut full = tempfile::tempfile().unwrap();
         full.write_all(&[0; 5000]).unwrap();
         assert_eq!(Segments::of(&full, 1..5000).collect::<Vec<_>>(), [Data(1..5000)]);
+    }
+
+    #[test]
+    fn a_hole_is_told_from_data_and_from_the_end() {
+        const M: u64 = 1 << 20;
+        let Some(file) = sparse(&[M..2 * M], 3 * M) else { return };
+        for (range, expected) in
+            [(0..M, true), (0..M + 1, false), (M..M + 1, false), (2 * M..3 * M, true), (M - 1..3 * M, false)]
+        {
+            assert_eq!(is_hole(&file, range.clone()), expected, "{range:?}");
+        }
+        let full = tempfile::tempfile().unwrap();
+        full.write_all_at(&[0; 5000], 0).unwrap();
+        assert!(!is_hole(&full, 0..5000), "written zeros");
+    }
+
+    #[test]
+    fn one_other_byte_is_noticed_wherever_it_is() {
+        for length in [1, ZERO_BLOCK_BYTES - 1, ZERO_BLOCK_BYTES, 3 * ZERO_BLOCK_BYTES + 5] {
+            let mut bytes = vec![0; length];
+            assert!(is_zeros(&bytes));
+            bytes[length - 1] = 1;
+            assert!(!is_zeros(&bytes));
+        }
     }
 
     #[test]

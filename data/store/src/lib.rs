@@ -41,7 +41,7 @@ pub use emulation::{Emulation, EmulationError, Limits};
 pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};
 pub use glob::{Glob, GlobError, name_of, path_of};
 pub use handed_over::HandedOver;
-pub use holes::{Segment, Segments};
+pub use holes::{Segment, Segments, is_hole, is_zeros};
 pub use incoming::Incoming;
 pub use index::object_path;
 pub use limiter::Limiter;

@@ -23,7 +23,7 @@ from ._futures import Future
 from ._options import Options, check, options_of, refuse_excess
 from ._seeing import SeenExecutor
 from ._shared import Shared
-from ._state import State, receivers
+from ._state import State, join, receivers
 from ._value_files import NO_FOLDER, ValueFiles
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ class Executor(SeenExecutor):
             state.session.cancel_waiting()
         state.shut()
         if wait and threading.current_thread() is not self._receiver:
-            self._receiver.join()
+            join(self._receiver)
 
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
         """Wait for all calls; after an interrupt, cancel them before."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from . import _html
 from ._errors import ClusterError
+from ._state import join
 from ._views import reads_of
 
 __all__ = ["JobProgress", "progress"]
@@ -252,7 +253,7 @@ class JobProgress:
         """Show the last counts."""
         self._is_over.set()
         if self._thread is not None:
-            self._thread.join()
+            join(self._thread)
 
     def _follow(self, display: _Display) -> None:
         is_over = False

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _WAIT_S = 60.0
 #: Seconds that the first call of a kind has to end, before the dispatcher is asked whether any node can run it.
 _ASK_S = 4.0
+#: Seconds of one wait for a thread. A signal that a wait has lost is noticed by the next one.
+_SLICE_S = 0.5
 #: Reasons for which a call waits, as the dispatcher tells them, that do not pass while nodes work.
 _HOPELESS = (
     "It waits because no executor has as much as it needs",
@@ -319,6 +321,12 @@ def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> o
 receivers: weakref.WeakKeyDictionary[threading.Thread, State] = weakref.WeakKeyDictionary()
 
 
+def join(thread: threading.Thread) -> None:
+    """Wait for a thread in slices: CPython 3.13 loses a signal that comes just before a ``join`` without a timeout."""
+    while thread.is_alive():
+        thread.join(_SLICE_S)
+
+
 def _end_all() -> None:
     # After an interrupt, nobody waits for results. In interactive sessions it was one of an earlier statement, perhaps.
     if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1"):
@@ -334,7 +342,7 @@ def _end_all() -> None:
 def _wait_for_all() -> None:
     for thread, state in list(receivers.items()):
         state.shut()
-        thread.join()
+        join(thread)
 
 
 def _cancel_all() -> None:

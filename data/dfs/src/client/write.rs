@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending, WHOLE_CHUNK_BYTES};
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_store::Checksum;
+use eyas_store::{Checksum, is_zeros};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
     Attributes, Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS,
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::publish::HiddenFile;
 use crate::client::replicas::OutgoingChunk;
-use crate::client::source::{ContentSource, checksum_of_zeros, is_zeros};
+use crate::client::source::{ContentSource, checksum_of_zeros};
 use crate::client::{Creation, DfsClient, File, FolderUsage, unexpected};
 use crate::protocol::RequestBody;
 
