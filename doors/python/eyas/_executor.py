@@ -23,7 +23,8 @@ from ._futures import Future
 from ._options import Options, check, options_of, refuse_excess
 from ._seeing import SeenExecutor
 from ._shared import Shared
-from ._state import State, join, receivers
+from ._state import State, receivers
+from ._threads import join
 from ._value_files import NO_FOLDER, ValueFiles
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from . import _html
 from ._errors import ClusterError
-from ._state import join
+from ._threads import join
 from ._views import reads_of
 
 __all__ = ["JobProgress", "progress"]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import _eyas, _sides, _starts, _worker
 from ._errors import CallFailed, ClusterLost
 from ._futures import Fetching, Future, KeptFile, Outputs
+from ._threads import join
 from ._value_files import ValueFiles
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _WAIT_S = 60.0
 #: Seconds that the first call of a kind has to end, before the dispatcher is asked whether any node can run it.
 _ASK_S = 4.0
-#: Seconds of one wait for a thread. A signal that a wait has lost is noticed by the next one.
-_SLICE_S = 0.5
 #: Reasons for which a call waits, as the dispatcher tells them, that do not pass while nodes work.
 _HOPELESS = (
     "It waits because no executor has as much as it needs",
@@ -319,12 +318,6 @@ def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> o
 
 #: The threads of executors, to be waited for at the end of the interpreter.
 receivers: weakref.WeakKeyDictionary[threading.Thread, State] = weakref.WeakKeyDictionary()
-
-
-def join(thread: threading.Thread) -> None:
-    """Wait for a thread in slices: CPython 3.13 loses a signal that comes just before a ``join`` without a timeout."""
-    while thread.is_alive():
-        thread.join(_SLICE_S)
 
 
 def _end_all() -> None:
