@@ -47,7 +47,7 @@ pub use descriptors::{descriptor_limit_of_caller, raise_descriptor_limit};
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::{Listener, has_spoken};
-pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, WeakOutbox, outbox};
+pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, OutboxReader, WeakOutbox, outbox};
 pub use ports::{BindAddress, InterfaceError, PortRange, PortRangeError, interface_address, listen, own_address};
 pub use relay::Relay;
 pub use sealed::SealedStream;

@@ -1,4 +1,4 @@
-//! An outbox: any thread puts in batches of messages, and one task sends the gathered messages in frames.
+//! An outbox: any thread puts in batches of messages, and one task takes them out, in most cases to send them in frames.
 
 use std::sync::Arc;
 
@@ -30,19 +30,36 @@ pub enum OutboxError {
     Ended,
 }
 
-/// An outbox, and the future that sends its messages until all handles are dropped or the connection ends.
+/// Where the messages of an outbox come out.
+pub struct OutboxReader<M> {
+    batches: mpsc::UnboundedReceiver<Vec<M>>,
+    room: Arc<Semaphore>,
+}
+
+/// An outbox whose messages are sent over a connection, and the future that does so until all handles are dropped or
+/// the connection ends.
 pub fn outbox<M: Serialize + Send + 'static>(
-    mut writer: FrameWriter,
+    writer: FrameWriter,
 ) -> (Outbox<M>, impl Future<Output = Result<(), SessionError>> + Send) {
-    let (sender, mut receiver) = mpsc::unbounded_channel::<Vec<M>>();
-    let room = Arc::new(Semaphore::new(OUTBOX_MESSAGES));
-    let outbox = Outbox { sender, room: room.clone() };
-    let send = async move {
-        // However this ends, no caller waits for space any longer.
-        let _closed = CloseOnDrop(room.clone());
+    let (outbox, reader) = Outbox::with_reader();
+    (outbox, reader.send(writer))
+}
+
+impl<M> OutboxReader<M> {
+    /// The next batch; `None` if there is none at the moment, or all handles were dropped.
+    pub fn try_next(&mut self) -> Option<Vec<M>> {
+        let batch = self.batches.try_recv().ok()?;
+        self.room.add_permits(permits(&batch) as usize);
+        Some(batch)
+    }
+}
+
+impl<M: Serialize> OutboxReader<M> {
+    async fn send(mut self, mut writer: FrameWriter) -> Result<(), SessionError> {
         let mut frame = Frame::default();
-        while let Some(mut batch) = receiver.recv().await {
+        while let Some(mut batch) = self.batches.recv().await {
             loop {
+                // Messages take up room until they are sent.
                 let sent = permits(&batch) as usize;
                 for message in batch {
                     frame.push(&message);
@@ -50,8 +67,8 @@ pub fn outbox<M: Serialize + Send + 'static>(
                         writer.send_frame(&mut frame).await?;
                     }
                 }
-                room.add_permits(sent);
-                match receiver.try_recv() {
+                self.room.add_permits(sent);
+                match self.batches.try_recv() {
                     Ok(next) => batch = next,
                     Err(_) => break,
                 }
@@ -62,8 +79,14 @@ pub fn outbox<M: Serialize + Send + 'static>(
         }
         writer.close().await;
         Ok(())
-    };
-    (outbox, send)
+    }
+}
+
+impl<M> Drop for OutboxReader<M> {
+    /// However it ends, no caller waits for room any longer.
+    fn drop(&mut self) {
+        self.room.close();
+    }
 }
 
 /// A handle that does not keep an outbox open.
@@ -84,6 +107,13 @@ impl<M> WeakOutbox<M> {
 }
 
 impl<M> Outbox<M> {
+    /// An outbox whose messages are read in this process.
+    pub fn with_reader() -> (Self, OutboxReader<M>) {
+        let (sender, batches) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(OUTBOX_MESSAGES));
+        (Outbox { sender, room: room.clone() }, OutboxReader { batches, room })
+    }
+
     /// A handle that does not keep the outbox open.
     pub fn downgrade(&self) -> WeakOutbox<M> {
         WeakOutbox { sender: self.sender.downgrade(), room: self.room.clone() }
@@ -125,13 +155,5 @@ impl From<TryAcquireError> for OutboxError {
 impl From<AcquireError> for OutboxError {
     fn from(_: AcquireError) -> Self {
         OutboxError::Ended
-    }
-}
-
-struct CloseOnDrop(Arc<Semaphore>);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }

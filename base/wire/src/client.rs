@@ -13,7 +13,7 @@ use crate::pool::PoolsRequest;
 use crate::trust::SecretText;
 use crate::view::pool::PoolView;
 use crate::view::{
-    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
+    EventView, ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
 };
 
 /// Items or objects in one message of a submission.
@@ -211,6 +211,12 @@ pub enum FromClient {
     CancelWaiting,
     /// The attached job gets no more tasks.
     Close,
+    /// Sends what happens in the cluster until the connection ends. Answered by `Events`: at once what has happened
+    /// after the position, or all that is remembered, then what happens.
+    Events {
+        /// The position of the last part that the client has.
+        after: Option<EventPosition>,
+    },
 }
 
 impl FromClient {
@@ -324,6 +330,31 @@ pub enum ToClient {
         /// The job's id.
         job: JobId,
     },
+    /// Events of the cluster.
+    Events(EventsPart),
+}
+
+/// Where a stream of events goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPosition {
+    /// The dispatcher that has numbered the events. One that starts again numbers from 1.
+    pub epoch: u64,
+    /// Number of the last event.
+    pub number: u64,
+}
+
+/// Events of a cluster, in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventsPart {
+    /// Whether events between the position that the client has and these are no longer remembered. What it shows may be
+    /// out of date: load it again.
+    pub is_gap: bool,
+    /// The events.
+    pub events: Vec<EventView>,
+    /// The position after these events.
+    pub position: EventPosition,
+    /// Whether these were the last ones when they were sent.
+    pub is_current: bool,
 }
 
 /// Results with captured output in a file of the dispatcher's host.

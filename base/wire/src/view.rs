@@ -50,6 +50,24 @@ pub struct JobView {
     pub warnings: Vec<String>,
 }
 
+/// Something that has happened in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Events are numbered from 1 by the dispatcher that runs.
+    pub number: u64,
+    /// When it happened, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// `job-submitted`, `job-ended`, `job-cancelled`, `job-retried`, `job-forgotten`, `executor-joined`,
+    /// `executor-left`, `executor-lost`, `executor-set-aside`, `executor-returned` or `cluster-stopping`.
+    pub kind: String,
+    /// The job that it is about.
+    pub job: Option<JobId>,
+    /// Name of the executor that it is about.
+    pub executor: Option<String>,
+    /// The event in words.
+    pub text: String,
+}
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskView {

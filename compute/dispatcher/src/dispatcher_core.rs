@@ -1,32 +1,32 @@
 //! The one owner of the dispatcher's state. Sessions and the journal send it messages; it never waits for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_dispatch::Exchange;
-use eyas_jobs::{self as jobs, Entry, Extension, Job, JobSpec, Jobs};
+use eyas_jobs::{self as jobs, Entry, Job, Jobs};
 use eyas_pools::PoolOrder;
 use eyas_sched::{Event, ExecutorProfile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Resources};
-use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use eyas_wire::executor::{FileSystemMembership, FilesNode, FromExecutor, Registration, ToExecutor};
-use eyas_wire::view::PushView;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::answers::is_of_jobs;
 use crate::clock::Clock;
-use crate::durable_replies::{DurableReplies, JobProgress};
+use crate::durable_replies::DurableReplies;
+use crate::events::{ClusterEvents, Happening};
 use crate::executors::ConnectedExecutors;
-use crate::journal::{Journal, WrittenRecord};
+use crate::log::{Log, RecordNumber};
+use crate::service::Call;
 use crate::sign_of_life::SignOfLife;
-use attached::{AttachedClients, DeliveryQueue};
+use attached::AttachedClients;
+use durable::OnceDurable;
 use pools::CorePools;
-use push::{ActivePushes, PushError};
+use push::ActivePushes;
 
 /// Messages that are handled before results are written and deadlines are checked.
 const HANDLED_AT_ONCE: usize = 256;
@@ -41,11 +41,11 @@ const SHOW_PUSHES_EVERY_US: u64 = 100_000;
 /// Shortest time between two calls of `tick`, microseconds, so that messages are handled in between.
 const MIN_PAUSE_US: u64 = 1000;
 
-pub(crate) mod attached;
+mod attached;
 mod deciders;
 mod durable;
 mod pools;
-mod push;
+pub(crate) mod push;
 #[cfg(test)]
 mod tests;
 
@@ -65,52 +65,8 @@ pub(crate) enum CoreMessage {
     Gone {
         executor: ExecutorId,
     },
-    Submitted {
-        spec: Box<JobSpec>,
-        reply: oneshot::Sender<ToClient>,
-    },
-    /// A client attaches a job to its connection.
-    Attach {
-        /// The job's name for people.
-        name: String,
-        /// Where its results go.
-        deliveries: DeliveryQueue,
-        reply: oneshot::Sender<Result<JobId, String>>,
-    },
-    /// A client adds to its attached job.
-    Extend {
-        job: JobId,
-        extension: Box<Extension>,
-    },
-    /// The client of an attached job needs no outputs of these tasks any more.
-    Unneeded {
-        job: JobId,
-        tasks: Vec<u32>,
-    },
-    /// The client of an attached job cancels the tasks that no executor has.
-    CancelWaiting {
-        job: JobId,
-    },
-    /// A client adds nothing more to its attached job.
-    Close {
-        job: JobId,
-    },
-    /// The client of an attached job is gone.
-    Detach {
-        job: JobId,
-    },
-    Asked {
-        request: FromClient,
-        reply: oneshot::Sender<ToClient>,
-    },
-    Watched {
-        job: JobId,
-        reply: oneshot::Sender<Option<watch::Receiver<JobProgress>>>,
-    },
-    Push {
-        request: PushRequest,
-        reply: oneshot::Sender<Result<watch::Receiver<PushView>, PushError>>,
-    },
+    /// A caller of the service asks for something.
+    Call(Call),
 }
 
 pub(crate) struct DispatcherCore {
@@ -127,11 +83,14 @@ pub(crate) struct DispatcherCore {
     pub(crate) executors: ConnectedExecutors,
     /// Names of this process and of its owner.
     pub(crate) processes: Vec<String>,
-    pub(crate) journal: Journal,
+    pub(crate) log: Arc<dyn Log>,
     replies: DurableReplies,
-    /// Entries that the journal has received and that are not on disk yet.
+    pub(crate) events: Arc<ClusterEvents>,
+    /// What is done once records are on disk, in their order.
+    once_durable: VecDeque<(RecordNumber, OnceDurable)>,
+    /// Entries that were appended and that are not on disk yet.
     unwritten: BTreeMap<(JobId, u64), Arc<Entry>>,
-    /// Whether the journal is writing results.
+    /// Whether results are being written.
     writing: bool,
     /// Clients with attached jobs.
     attached: AttachedClients,
@@ -148,13 +107,14 @@ pub(crate) struct DispatcherCore {
 }
 
 impl DispatcherCore {
-    pub fn new(scheduler: Scheduler, policy: String, caching: bool, heartbeat: Duration, journal: Journal) -> Self {
+    pub fn new(scheduler: Scheduler, policy: String, caching: bool, heartbeat: Duration, log: Arc<dyn Log>) -> Self {
         let clock = Clock::new();
         DispatcherCore {
             jobs: Jobs::new(jobs::Config::default(), clock.now_us()),
             ticked_us: clock.now_us(),
             loaded: None,
             check_journal: None,
+            events: Arc::new(ClusterEvents::new(clock)),
             clock,
             scheduler,
             exchange: Exchange::default(),
@@ -164,8 +124,9 @@ impl DispatcherCore {
             heartbeat,
             executors: ConnectedExecutors::default(),
             processes: Vec::new(),
-            journal,
+            log,
             replies: DurableReplies::default(),
+            once_durable: VecDeque::new(),
             unwritten: BTreeMap::new(),
             writing: false,
             pushes: ActivePushes::default(),
@@ -179,7 +140,7 @@ impl DispatcherCore {
     pub async fn run(
         mut self,
         mut inbox: mpsc::Receiver<CoreMessage>,
-        mut on_disk: mpsc::UnboundedReceiver<Vec<WrittenRecord>>,
+        mut durable: watch::Receiver<RecordNumber>,
         mut orders: mpsc::Receiver<PoolOrder>,
         mut stop: watch::Receiver<bool>,
     ) {
@@ -196,7 +157,7 @@ impl DispatcherCore {
                 biased;
                 () = due => self.tick(due_us.unwrap_or_default()),
                 Ok(()) = stop.changed(), if self.stopping_us.is_none() => self.begin_to_stop(),
-                Some(written) = on_disk.recv() => self.written(&written),
+                Ok(()) = durable.changed() => self.durable(*durable.borrow_and_update()),
                 Some(order) = orders.recv() => self.obey(order),
                 message = inbox.recv() => match message {
                     Some(message) => self.handle(message),
@@ -231,21 +192,18 @@ impl DispatcherCore {
             }
         }
         if let Some(told_in) = self.check_journal.take() {
-            self.check_journal(&told_in, on_disk).await;
+            self.check_journal(&told_in, durable).await;
         }
     }
 
     /// Waits until everything is on disk, then compares memory with the journal.
-    async fn check_journal(
-        &mut self,
-        told_in: &std::path::Path,
-        mut on_disk: mpsc::UnboundedReceiver<Vec<WrittenRecord>>,
-    ) {
+    async fn check_journal(&mut self, told_in: &std::path::Path, mut durable: watch::Receiver<RecordNumber>) {
         self.write_results();
         while self.replies.is_behind() {
             // If it cannot be written, that was told before.
-            let Some(written) = on_disk.recv().await else { return };
-            self.written(&written);
+            let Ok(()) = durable.changed().await else { return };
+            let number = *durable.borrow_and_update();
+            self.durable(number);
         }
         if let Err(e) = self.compare_with_journal(told_in) {
             tracing::error!("{e}");
@@ -266,39 +224,33 @@ impl DispatcherCore {
                 }
             }
             CoreMessage::Gone { executor } => self.lost(executor, true),
-            CoreMessage::Submitted { spec, reply } => self.submitted(*spec, reply),
-            CoreMessage::Attach { name, deliveries, reply } => self.attach(name, deliveries, reply),
-            CoreMessage::Extend { job, extension } => self.tell_jobs(jobs::Event::Extended { job, extension }),
-            CoreMessage::Unneeded { job, tasks } => self.tell_jobs(jobs::Event::Unneeded { job, tasks }),
-            CoreMessage::CancelWaiting { job } => self.cancel_waiting(job),
-            CoreMessage::Close { job } => self.tell_jobs(jobs::Event::Closed { job }),
-            CoreMessage::Detach { job } => self.detach(job),
-            CoreMessage::Asked { request, reply } => {
-                let is_of_jobs = is_of_jobs(&request);
-                let answer = self.answer(request);
-                if is_of_jobs {
-                    // Results that an answer shows must not be lost.
-                    self.write_results();
-                    self.replies.answer(answer, reply);
-                } else {
-                    // The client may have gone away.
-                    let _ = reply.send(answer);
-                }
-            }
-            CoreMessage::Watched { job, reply } => {
-                self.write_results();
-                self.show(job);
-                self.tell_jobs(jobs::Event::Watched { job });
-                let _ = reply.send(self.replies.watch(job));
-            }
-            CoreMessage::Push { request, reply } => {
-                // The client may have gone away.
-                let _ = reply.send(self.push(request));
-            }
+            CoreMessage::Call(call) => call(self),
         }
         self.let_leave_those_that_may();
         self.finish_pushes();
         self.executors.flush();
+    }
+
+    // ---- events
+
+    /// Adds to the events of the cluster, once everything so far is on disk.
+    fn tell(&mut self, happening: Happening) {
+        let events = self.events.clone();
+        self.replies.then(move || events.add(happening));
+    }
+
+    fn tell_of_executor(&mut self, id: ExecutorId, kind: &'static str, what: &str) {
+        let name = self.executors.name(id);
+        let text = format!("executor {name} {what}");
+        self.tell(Happening { kind, job: None, executor: Some(name), text });
+    }
+
+    /// Tells of a job, which `what` follows: "job 3 (stack) has ended".
+    pub(crate) fn tell_of_job(&mut self, id: JobId, kind: &'static str, what: &str) {
+        let loaded = || self.loaded.as_ref().filter(|job| job.id == id);
+        let name = self.jobs.get(id).or_else(loaded).map(|job| job.spec.name.clone()).unwrap_or_default();
+        let text = if name.is_empty() { format!("job {id} {what}") } else { format!("job {id} ({name}) {what}") };
+        self.tell(Happening { kind, job: Some(id), executor: None, text });
     }
 
     // ---- executors
@@ -306,7 +258,7 @@ impl DispatcherCore {
     /// The file system to which an executor's node belongs. The first node founds it, or says which one it is.
     fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FileSystemMembership> {
         let own = FileSystemId::founded_by(files.node);
-        match self.journal.file_system(files.system.unwrap_or(own)) {
+        match self.log.file_system(files.system.unwrap_or(own)) {
             Ok(system) => Some(FileSystemMembership {
                 system,
                 founds: system == own,
@@ -341,6 +293,7 @@ impl DispatcherCore {
             // Other nodes must not find it. Its welcome tells it why.
             entry.files = None;
         }
+        self.tell_of_executor(id, "executor-joined", "has joined");
         let caching = self.caching;
         let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files };
         self.executors.send(id, welcome);
@@ -437,6 +390,9 @@ impl DispatcherCore {
     /// Removes an executor. If it was lost (`is_loss`), one of its tasks may be the cause.
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
+        let (kind, what) = if is_loss { ("executor-lost", "was lost") } else { ("executor-left", "has left") };
+        let text = format!("executor {} {what}", gone.name);
+        self.tell(Happening { kind, job: None, executor: Some(gone.name.clone()), text });
         if is_loss {
             self.executors.lost(&gone);
         }
@@ -501,6 +457,8 @@ impl DispatcherCore {
 
     pub(crate) fn begin_to_stop(&mut self) {
         self.stopping_us = Some(self.clock.now_us());
+        let text = "the cluster is stopping".into();
+        self.tell(Happening { kind: "cluster-stopping", job: None, executor: None, text });
         self.pools.stop();
         self.tell_jobs(jobs::Event::Stopping);
         let executors: Vec<_> = self.executors.iter().map(|(id, _)| id).collect();

@@ -1,12 +1,13 @@
-//! Replies to clients about jobs: answers, and the states of watched jobs. Each is held back until everything that it
+//! Replies to callers about jobs: answers, and the states of watched jobs. Each is held back until everything that it
 //! follows from is on disk, so that `kill -9` makes none of them untrue.
 
 use std::collections::{HashMap, VecDeque};
 
 use eyas_types::JobId;
-use eyas_wire::client::ToClient;
 use eyas_wire::view::JobView;
 use tokio::sync::{oneshot, watch};
+
+use crate::log::RecordNumber;
 
 /// The state of a job for clients that watch it. Everything that the view counts is on disk.
 #[derive(Clone, Debug)]
@@ -22,63 +23,68 @@ pub(crate) struct JobProgress {
 
 #[derive(Default)]
 pub(crate) struct DurableReplies {
-    /// Number of writes given to the journal, and number of these that are on disk.
-    put: u64,
-    on_disk: u64,
-    /// Replies that wait, in order, each with the number of writes that must be on disk first.
-    held: VecDeque<(u64, Held)>,
+    /// The last record that was appended, and the last one that is on disk.
+    appended: RecordNumber,
+    durable: RecordNumber,
+    /// Replies that wait, in order, each with the record that must be on disk first.
+    held: VecDeque<(RecordNumber, Held)>,
     watched: HashMap<JobId, watch::Sender<JobProgress>>,
 }
 
 enum Held {
-    Answer(ToClient, oneshot::Sender<ToClient>),
+    Then(Box<dyn FnOnce() + Send>),
     JobProgress(JobId, Box<JobProgress>),
     /// The last reply about a job.
     Forget(JobId),
 }
 
 impl DurableReplies {
-    /// Counts a write that was given to the journal. Replies from now on wait for it.
-    pub fn put(&mut self) {
-        self.put += 1;
+    /// Notes the last record that was appended. Replies from now on wait for it.
+    pub fn appended(&mut self, record: RecordNumber) {
+        self.appended = record;
     }
 
-    /// `writes` more writes are on disk.
-    pub fn on_disk(&mut self, writes: usize) {
-        self.on_disk += writes as u64;
-        assert!(self.on_disk <= self.put, "more is on disk than was written");
+    /// All records up to this one are on disk.
+    pub fn durable(&mut self, record: RecordNumber) {
+        assert!(record <= self.appended, "more is on disk than was appended");
+        self.durable = record;
         self.tell();
     }
 
-    /// Whether some write is not on disk yet.
+    /// Whether some record is not on disk yet.
     pub fn is_behind(&self) -> bool {
-        self.on_disk < self.put
+        self.durable < self.appended
     }
 
-    /// Sends an answer once all writes so far are on disk.
-    pub fn answer(&mut self, answer: ToClient, reply: oneshot::Sender<ToClient>) {
-        self.held.push_back((self.put, Held::Answer(answer, reply)));
+    /// Sends an answer once all records so far are on disk.
+    pub fn answer<T: Send + 'static>(&mut self, answer: T, reply: oneshot::Sender<T>) {
+        // The caller may have gone away.
+        self.then(move || drop(reply.send(answer)));
+    }
+
+    /// Does something once all records so far are on disk.
+    pub fn then(&mut self, act: impl FnOnce() + Send + 'static) {
+        self.held.push_back((self.appended, Held::Then(Box::new(act))));
         self.tell();
     }
 
-    /// Shows a job to its watchers once all writes so far are on disk.
+    /// Shows a job to its watchers once all records so far are on disk.
     pub fn show(&mut self, job: JobId, standing: JobProgress) {
-        self.held.push_back((self.put, Held::JobProgress(job, Box::new(standing))));
+        self.held.push_back((self.appended, Held::JobProgress(job, Box::new(standing))));
         self.tell();
     }
 
-    /// Shows a job to its watchers for the last time once all writes so far are on disk.
+    /// Shows a job to its watchers for the last time once all records so far are on disk.
     pub fn show_last(&mut self, job: JobId, standing: JobProgress) {
         self.show(job, standing);
-        self.held.push_back((self.put, Held::Forget(job)));
+        self.held.push_back((self.appended, Held::Forget(job)));
         self.tell();
     }
 
     fn tell(&mut self) {
-        while let Some((_, held)) = self.held.pop_front_if(|(writes, _)| *writes <= self.on_disk) {
+        while let Some((_, held)) = self.held.pop_front_if(|(record, _)| *record <= self.durable) {
             match held {
-                // The client may have gone away.
-                Held::Answer(answer, reply) => _ = reply.send(answer),
+                Held::Then(act) => act(),
                 Held::Forget(job) => self.forget(job),
                 Held::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {

@@ -61,7 +61,7 @@ pub(crate) struct ConnectedExecutor {
 /// No executor has this name or id.
 #[derive(Debug, Error)]
 #[error("there is no executor `{0}`: see `eyas executor list`")]
-pub(crate) struct NoSuchExecutor(String);
+pub struct NoSuchExecutor(String);
 
 #[derive(Default)]
 pub(crate) struct ConnectedExecutors {

@@ -1,4 +1,4 @@
-//! The journal: what must survive the dispatcher. One thread writes it, all that has gathered in one transaction, and
+//! The journal: the log of the dispatcher on its disk. One thread writes it, all that has gathered in one transaction, and
 //! tells what is on disk; what is on disk can be read by anyone. Transactions are counted, and the count is marked in a
 //! second file before anything of them is acknowledged, so that a journal which has lost some is noticed.
 //!
@@ -26,14 +26,17 @@ mod write;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eyas_jobs::JournalRecord;
+use eyas_jobs::{Entry, JobSummary, JournalRecord, Replay};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
+use eyas_wire::client::OutputFile;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::Serialize;
 use thiserror::Error;
@@ -46,6 +49,7 @@ use self::recent::RecentEntries;
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
 use crate::clock::Clock;
+use crate::log::{Captured, Log, RecordNumber};
 
 /// Jobs as they were submitted, in parts that follow each other: a value is written, read and cached as a whole.
 const JOBS: Parts = TableDefinition::new("jobs");
@@ -131,17 +135,6 @@ macro_rules! database_errors {
 }
 database_errors!(DatabaseError TransactionError TableError StorageError CommitError CompactionError);
 
-/// A record that is now on disk; one for each [`JournalRecord`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrittenRecord {
-    Job(JobId),
-    /// All entries of the job before this number.
-    Entries(JobId, u64),
-    Objects(JobId),
-    Snapshot(JobId),
-    Forgotten(JobId),
-}
-
 /// How a journal is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalOptions {
@@ -158,16 +151,17 @@ pub(crate) struct Journal {
     database: Arc<Database>,
     outputs: OutputFiles,
     recent: RecentEntries,
-    records: mpsc::SyncSender<JournalRecord>,
+    records: mpsc::SyncSender<(RecordNumber, JournalRecord)>,
+    appended: Arc<AtomicU64>,
 }
 
 impl Journal {
-    /// Opens the journal, or makes a new one. `written` is called from its thread for all that gets on disk; when
-    /// writing fails, `failed` is, and nothing is written any longer.
+    /// Opens the journal, or makes a new one. `durable` is called from its thread with the number of the last record
+    /// that is on disk; when writing fails, `failed` is, and nothing is written any longer.
     pub fn open(
         path: &Path,
         options: JournalOptions,
-        written: impl Fn(Vec<WrittenRecord>) + Send + 'static,
+        durable: impl Fn(RecordNumber) + Send + 'static,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> Result<Self, JournalError> {
         let in_words: Arc<str> = path.display().to_string().into();
@@ -180,26 +174,54 @@ impl Journal {
         let recent = RecentEntries::default();
         let for_watchers = recent.clone();
         let write = move || {
-            if let Err(problem) = keep_writing(written, &waiting, &for_watchers, writer) {
+            if let Err(problem) = keep_writing(durable, &waiting, &for_watchers, writer) {
                 failed(error(JournalProblem::Unwritten(Box::new(problem))));
             }
         };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(write);
         thread.map_err(|e| JournalError { path: in_words.to_string(), problem: e.into() })?;
-        Ok(Journal { path: in_words, database, outputs, recent, records })
-    }
-
-    /// Puts something to be written. Writing that has failed was told of before.
-    pub fn write(&self, record: JournalRecord) {
-        let _ = self.records.send(record);
+        Ok(Journal { path: in_words, database, outputs, recent, records, appended: Arc::default() })
     }
 
     fn error(&self, problem: JournalProblem) -> JournalError {
         JournalError { path: self.path.to_string(), problem }
     }
+}
 
-    /// Id of the cluster's file system: the first candidate that was passed. It is on disk when this returns.
-    pub fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError> {
+impl Log for Journal {
+    fn append(&self, record: JournalRecord) -> RecordNumber {
+        let number = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
+        // Writing that has failed was told of before.
+        let _ = self.records.send((number, record));
+        number
+    }
+
+    fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError> {
+        self.read_jobs().map_err(|problem| self.error(problem))
+    }
+
+    fn replay(&self, job: JobId) -> Result<Replay, JournalError> {
+        self.load_written(job).map_err(|problem| self.error(problem))
+    }
+
+    fn results(
+        &self,
+        job: JobId,
+        entries: Range<u64>,
+        captured: Captured,
+    ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalError> {
+        let read = match captured {
+            Captured::New => self.read_new_results(job, entries),
+            _ => self.read_results(job, entries, captured),
+        };
+        read.map_err(|problem| self.error(problem))
+    }
+
+    fn output_file(&self, job: JobId) -> Result<OutputFile, JournalError> {
+        self.outputs.for_client(job).map_err(|problem| self.error(problem))
+    }
+
+    fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError> {
         let file_system = || -> Result<FileSystemId, JournalProblem> {
             let write = self.database.begin_write()?;
             let known = write.open_table(META)?.get(FILE_SYSTEM)?.map(|system| FileSystemId(system.value()));
@@ -212,16 +234,14 @@ impl Journal {
         file_system().map_err(|problem| self.error(problem))
     }
 
-    /// Whether the cluster has one.
-    pub fn has_file_system(&self) -> Result<bool, JournalError> {
+    fn has_file_system(&self) -> Result<bool, JournalError> {
         let has = || -> Result<bool, JournalProblem> {
             Ok(self.database.begin_read()?.open_table(META)?.get(FILE_SYSTEM)?.is_some())
         };
         has().map_err(|problem| self.error(problem))
     }
 
-    /// Forgets it. On disk when it returns.
-    pub fn forget_file_system(&self) -> Result<(), JournalError> {
+    fn forget_file_system(&self) -> Result<(), JournalError> {
         let forget = || -> Result<(), JournalProblem> {
             let write = self.database.begin_write()?;
             write.open_table(META)?.remove(FILE_SYSTEM)?;
@@ -253,21 +273,23 @@ fn open(path: &Path, options: JournalOptions, outputs: OutputFiles) -> Result<Jo
 /// Writes what comes, all that has gathered at a time, until no more can come.
 fn keep_writing(
     // Dropped after the writer, so that the file is free when this is.
-    written: impl Fn(Vec<WrittenRecord>),
-    waiting: &mpsc::Receiver<JournalRecord>,
+    durable: impl Fn(RecordNumber),
+    waiting: &mpsc::Receiver<(RecordNumber, JournalRecord)>,
     recent: &RecentEntries,
     mut writer: JournalWriter,
 ) -> Result<(), JournalProblem> {
     let (clock, mut earliest_us) = (Clock::new(), 0);
     while let Ok(first) = waiting.recv() {
         std::thread::sleep(Duration::from_micros(clock.until_us(earliest_us)));
-        let batch: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
+        let mut last = first.0;
+        let batch = std::iter::once(first).chain(waiting.try_iter());
+        let batch: Vec<_> = batch.inspect(|(number, _)| last = *number).map(|(_, record)| record).collect();
         if batch.iter().any(|record| matches!(record, JournalRecord::Entry { .. })) {
             earliest_us = clock.now_us() + PACE_US;
         }
-        let done = writer.write(&batch)?;
+        writer.write(&batch)?;
         recent.add(batch);
-        written(done);
+        durable(last);
     }
     Ok(())
 }

@@ -1,28 +1,35 @@
-//! Which requests the key or token of a session allows.
+//! Which calls of the service the key or token of a caller permits.
 
 use eyas_types::JobId;
 use eyas_types::access::{KeyRole, Principal};
-use eyas_wire::client::FromClient;
-use eyas_wire::pool::PoolsRequest;
 use thiserror::Error;
 
-/// A request that the session's key or token does not allow.
+/// A call that the key or token of the caller does not permit.
 #[derive(Debug, Error)]
-pub(crate) enum NotAllowed {
+pub enum NotAllowed {
+    /// The token of a job.
     #[error(
         "the token of job {0} is good for that job and its files alone; to do more, name an access file with --access"
     )]
     Token(JobId),
+    /// A key.
     #[error(
         "{holder} is not permitted to {what}: an admin can make an access file for that with \
          `eyas access show --role {role} -o FILE`"
     )]
-    Key { holder: Principal, what: &'static str, role: &'static str },
+    Key {
+        /// Who has called.
+        holder: Principal,
+        /// What the key does not permit.
+        what: &'static str,
+        /// The role of keys that permit it.
+        role: &'static str,
+    },
 }
 
-/// Requests, by what they need.
+/// Calls, by what they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Need {
+pub(crate) enum Need {
     /// Looks at one job.
     Job(JobId),
     /// Looks for nodes of the file system, which have rules of their own.
@@ -35,18 +42,17 @@ enum Need {
     Admin,
 }
 
-/// Whether a holder may ask that; for the token of a job, whether that `has_files` is part of it.
+/// Whether a holder may do what needs this. `has_files` says of a job whether its token is for files, too.
 ///
 /// # Errors
 /// Why not, for a person.
-pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) -> Result<(), NotAllowed> {
-    let need = need(request);
+pub(crate) fn check(holder: Principal, need: Need, has_files: impl Fn(JobId) -> bool) -> Result<(), NotAllowed> {
     let may = match holder {
         Principal::Key(_, KeyRole::Admin) => true,
         Principal::Key(_, KeyRole::Submit) => need <= Need::Submit,
         Principal::Key(_, KeyRole::Read) => need <= Need::Read,
         Principal::Key(_, KeyRole::Executor) | Principal::Dispatcher => false,
-        Principal::Job(own) => need == Need::Job(own) || need == Need::Files && has_files,
+        Principal::Job(own) => need == Need::Job(own) || need == Need::Files && has_files(own),
     };
     if may {
         return Ok(());
@@ -59,89 +65,36 @@ pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) 
     })
 }
 
-fn need(request: &FromClient) -> Need {
-    match request {
-        FromClient::Watch { job, .. }
-        | FromClient::WatchHere { job, .. }
-        | FromClient::Jobs { job: Some(job) }
-        | FromClient::Tasks { job, .. }
-        | FromClient::Failures { job, .. }
-        | FromClient::Report { job }
-        | FromClient::Kept { job, .. }
-        | FromClient::Inputs { job, .. }
-        | FromClient::Trace { job, .. } => Need::Job(*job),
-        FromClient::Log { task } | FromClient::Explain { task } => Need::Job(task.job),
-        FromClient::FilesNodes => Need::Files,
-        FromClient::Jobs { job: None }
-        | FromClient::Executors
-        | FromClient::Addresses
-        | FromClient::Catalog { .. }
-        | FromClient::Pools(PoolsRequest::Show { .. }) => Need::Read,
-        FromClient::Submit { .. }
-        | FromClient::Objects(_)
-        | FromClient::Chunks(_)
-        | FromClient::Items(_)
-        | FromClient::Numbers { .. }
-        | FromClient::Withdraw
-        | FromClient::Commit
-        | FromClient::Push(_)
-        | FromClient::Cancel { .. }
-        | FromClient::Retry { .. }
-        | FromClient::Release { .. }
-        | FromClient::Forget { .. }
-        | FromClient::Attach { .. }
-        | FromClient::Templates(_)
-        | FromClient::Unneeded { .. }
-        | FromClient::CancelWaiting
-        | FromClient::Close => Need::Submit,
-        FromClient::ForgetFiles
-        | FromClient::Stop
-        | FromClient::StopExecutor { .. }
-        | FromClient::Keys(_)
-        | FromClient::Pools(_) => Need::Admin,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::TaskId;
     use eyas_types::access::KeyId;
-    use eyas_wire::client::KeysRequest;
 
     #[test]
-    fn each_role_may_ask_what_it_is_for() {
-        let job = |job| FromClient::Report { job: JobId(job) };
-        let log = |job| FromClient::Log { task: TaskId { job: JobId(job), index: 0 } };
+    fn each_role_may_do_what_it_is_for() {
         // Admin, submit, read, executor, token of job 7.
-        for (request, may) in [
-            (FromClient::Keys(KeysRequest::List), [true, false, false, false, false]),
-            (FromClient::Stop, [true, false, false, false, false]),
-            (FromClient::Commit, [true, true, false, false, false]),
-            (FromClient::Cancel { job: JobId(7), task: None }, [true, true, false, false, false]),
-            (FromClient::Forget { job: JobId(7) }, [true, true, false, false, false]),
-            (FromClient::Executors, [true, true, true, false, false]),
-            (FromClient::Jobs { job: None }, [true, true, true, false, false]),
-            (job(8), [true, true, true, false, false]),
-            (job(7), [true, true, true, false, true]),
-            (log(8), [true, true, true, false, false]),
-            (log(7), [true, true, true, false, true]),
-            (FromClient::FilesNodes, [true, true, true, false, true]),
+        for (need, may) in [
+            (Need::Admin, [true, false, false, false, false]),
+            (Need::Submit, [true, true, false, false, false]),
+            (Need::Read, [true, true, true, false, false]),
+            (Need::Job(JobId(8)), [true, true, true, false, false]),
+            (Need::Job(JobId(7)), [true, true, true, false, true]),
+            (Need::Files, [true, true, true, false, true]),
         ] {
             let keys = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
             let holders = keys.map(|role| Principal::Key(KeyId(1), role)).into_iter().chain([Principal::Job(JobId(7))]);
-            let answers: Vec<_> = holders.map(|holder| may_ask(holder, true, &request).is_ok()).collect();
-            assert_eq!(answers, may, "{request:?}");
+            let answers: Vec<_> = holders.map(|holder| check(holder, need, |_| true).is_ok()).collect();
+            assert_eq!(answers, may, "{need:?}");
         }
     }
 
     #[test]
     fn who_is_refused_is_told_which_key_would_do() {
         let reader = Principal::Key(KeyId(4), KeyRole::Read);
-        may_ask(Principal::Job(JobId(7)), false, &FromClient::FilesNodes).unwrap_err();
-        let why = may_ask(reader, false, &FromClient::Commit).unwrap_err().to_string();
+        check(Principal::Job(JobId(7)), Need::Files, |_| false).unwrap_err();
+        let why = check(reader, Need::Submit, |_| false).unwrap_err().to_string();
         assert!(why.contains("k4") && why.contains("--role submit"), "{why}");
-        let why = may_ask(Principal::Job(JobId(7)), true, &FromClient::Stop).unwrap_err().to_string();
+        let why = check(Principal::Job(JobId(7)), Need::Admin, |_| true).unwrap_err().to_string();
         assert!(why.contains("job 7"), "{why}");
     }
 }

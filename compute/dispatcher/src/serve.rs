@@ -20,9 +20,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::dispatcher_core::{CoreMessage, DispatcherCore};
+use crate::dispatcher_core::DispatcherCore;
 use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
+use crate::log::Log;
+use crate::service::DispatcherHandle;
 use crate::{client_session, executor_session};
 
 /// Messages that may wait for the core. Sessions with more messages wait, and so do their executors.
@@ -142,22 +144,22 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let (listener, keys) = listen(&config).await?;
     let (core_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
     let (failed_sender, failed) = mpsc::channel(1);
-    // Bounded by what may wait to be written; bounded by itself, core and journal could wait for each other.
-    let (written_sender, written) = mpsc::unbounded_channel();
+    let (durable_sender, durable) = watch::channel(0);
     let journal = Journal::open(
         &folder.join("journal.redb"),
         JournalOptions { is_scratch: config.is_ephemeral, check: config.check_journal.clone() },
-        move |written| drop(written_sender.send(written)),
+        move |number| _ = durable_sender.send_replace(number),
         move |error| drop(failed_sender.blocking_send(error)),
     )?;
     let policy = config.scheduler.policy;
     let caching = eyas_sched::caches(policy);
     let scheduler = Scheduler::new(config.scheduler.clone());
-    let mut core = DispatcherCore::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
+    let log: Arc<dyn Log> = Arc::new(journal);
+    let mut core = DispatcherCore::new(scheduler, policy.name().into(), caching, config.heartbeat, log.clone());
     core.processes = config.processes.clone();
     core.check_journal = config.check_journal.clone();
     core.recover().map_err(|source| DispatcherError::Recovery { folder: folder.clone(), source })?;
-    let unfinished = core.unfinished();
+    let unfinished = core.views().unfinished();
     core.executors.give_tokens(keys.clone());
     keys.begin()?;
     let (access, access_path) = (keys.access().clone(), keys.access_path());
@@ -165,10 +167,12 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let listener = Listener::new(listener, SessionAcceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
     let (pools, orders, closing) = start_pools(&config, &core, keys.clone());
     core.pools.handle = Some(pools.clone());
-    let accepting = tokio::spawn(accept(listener, core_sender, journal, keys.clone(), pools));
+    let dispatcher =
+        DispatcherHandle { core: core_sender, log, keys: keys.clone(), pools, events: core.events.recent() };
+    let accepting = tokio::spawn(accept(listener, dispatcher));
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = core.run(inbox, written, orders, stop) => {}
+            () = core.run(inbox, durable, orders, stop) => {}
             () = keys.keep() => {}
         }
         // Both end when the core has.
@@ -230,23 +234,17 @@ fn listen_somewhere(ip: IpAddr, ports: Option<PortRange>) -> io::Result<std::net
 }
 
 /// Accepts connections until the core has ended, then waits for their sessions.
-async fn accept(
-    listener: Listener,
-    core: mpsc::Sender<CoreMessage>,
-    journal: Journal,
-    keys: Arc<Keys>,
-    pools: PoolsHandle,
-) {
+async fn accept(listener: Listener, dispatcher: DispatcherHandle) {
     let mut sessions = JoinSet::new();
     loop {
         let greeting = tokio::select! {
             greeting = listener.next() => greeting,
             Some(_) = sessions.join_next() => continue,
-            () = core.closed() => break,
+            () = dispatcher.core.closed() => break,
         };
-        let (core, journal, keys, pools) = (core.clone(), journal.clone(), keys.clone(), pools.clone());
+        let dispatcher = dispatcher.clone();
         sessions.spawn(async move {
-            if let Err(e) = serve(greeting, core, journal, keys, pools).await {
+            if let Err(e) = serve(greeting, dispatcher).await {
                 tracing::debug!("{e}");
             }
         });
@@ -259,15 +257,15 @@ async fn accept(
 
 async fn serve(
     greeting: impl Future<Output = Result<(Session, Role), SessionError>>,
-    core: mpsc::Sender<CoreMessage>,
-    journal: Journal,
-    keys: Arc<Keys>,
-    pools: PoolsHandle,
+    dispatcher: DispatcherHandle,
 ) -> Result<(), SessionError> {
     let (session, role) = greeting.await?;
     match role {
-        Role::Executor => executor_session::serve(session, core, &keys).await,
-        Role::Client => client_session::serve(session, core, journal, keys, pools).await,
+        Role::Executor => executor_session::serve(session, dispatcher.core, &dispatcher.keys).await,
+        Role::Client => {
+            let service = dispatcher.for_holder(session.standing.holder());
+            client_session::serve(session, service).await
+        }
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),
     }
 }

@@ -32,4 +32,4 @@ mod systems;
 pub use batch_command::BatchError;
 pub use cluster::{ClusterState, FittingWork, MAX_POOLS, NodeShape, PoolNodeState, PoolOrder};
 pub use lone_job::{LoneCommand, LoneJob, LoneState};
-pub use owner::{PoolsConfig, PoolsError, PoolsHandle};
+pub use owner::{PoolsAnswer, PoolsConfig, PoolsError, PoolsHandle};

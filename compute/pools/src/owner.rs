@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_provision::Event;
-use eyas_wire::client::ToClient;
 use eyas_wire::pool::{PoolOptions, PoolsRequest, RequestFile};
 use eyas_wire::view::pool::PoolView;
 use thiserror::Error;
@@ -107,7 +106,18 @@ pub enum PoolsError {
     Stopping,
 }
 
-type Reply = oneshot::Sender<Result<ToClient, PoolsError>>;
+/// What the owner answers to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PoolsAnswer {
+    /// Pools.
+    Pools(Vec<PoolView>),
+    /// What a node or a batch system has printed, a part of it if it is long.
+    Text(String),
+    /// It is done.
+    Done,
+}
+
+type Reply = oneshot::Sender<Result<PoolsAnswer, PoolsError>>;
 
 /// A connection to the owner.
 #[derive(Clone)]
@@ -151,7 +161,7 @@ impl PoolsHandle {
     ///
     /// # Errors
     /// If it cannot be done.
-    pub async fn ask(&self, request: PoolsRequest) -> Result<ToClient, PoolsError> {
+    pub async fn ask(&self, request: PoolsRequest) -> Result<PoolsAnswer, PoolsError> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send((request, reply)).await.map_err(|_| PoolsError::Stopping)?;
         answer.await.map_err(|_| PoolsError::Stopping)?
@@ -228,7 +238,7 @@ struct Owner {
     /// Names of pools whose options are being tried.
     adding: BTreeSet<String>,
     /// Answers to clients. They are sent when what they say is shown, and the dispatcher was told.
-    answers: Vec<(Reply, Result<ToClient, PoolsError>)>,
+    answers: Vec<(Reply, Result<PoolsAnswer, PoolsError>)>,
 }
 
 impl Owner {

@@ -83,6 +83,7 @@ fn words_of(command: &str) -> Call {
         "relay" => serving(&["-o", "relay.toml", "--inside", "127.0.0.1"]),
         "report" => call(&["1", "-o", "report.html"]),
         "top" => call(&["--once", "--interval", "10ms"]),
+        "events" => call(&[]),
         "start dispatcher" => serving(&["--owned", "--cluster", "other"]),
         "start executor" => call(&["--owned", "--cluster", "nowhere"]),
         "start local" => serving(&["--nodes", "1", "--slots", "1", "--cluster", "third"]),

@@ -138,3 +138,28 @@ fn a_journal_that_has_lost_what_was_acknowledged_is_noticed() {
     assert!(back.is_none());
     assert_eq!(cluster.job("1")["tasks"]["succeeded"], 3);
 }
+
+#[test]
+fn events_are_followed_across_a_restart() {
+    let mut cluster = Cluster::start(&[&["--slots", "1"]]);
+    let mut following = cluster.spawn_on(&["events", "--follow"]);
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut line_with = |words: &str| lines.find(|line| line.contains(words)).expect(words);
+    cluster.run(&["run", "--name", "first", "--", "true"]).exits(0);
+    let line = line_with("was submitted");
+    assert!(line.ends_with("  job 1 (first) was submitted with 1 task") && line.starts_with("20"), "{line}");
+    line_with("job 1 (first) has ended: 1 succeeded");
+    let listed = cluster.ask(&["events"], "events");
+    let kinds: Vec<_> = listed.as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["executor-joined", "job-submitted", "job-ended"]);
+    assert_eq!((&listed[1]["number"], &listed[1]["job"]), (&2.into(), &1.into()));
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    cluster.run(&["run", "--name", "second", "--", "false"]).exits(1);
+    line_with("job 2 (second) has ended: 0 succeeded, 1 failed");
+    cluster.run(&["job", "retry", "2"]).exits(0);
+    line_with("job 2 (second) runs 1 task again");
+    cluster.run(&["stop"]).exits(0);
+    line_with("the cluster is stopping");
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+}

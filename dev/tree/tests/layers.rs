@@ -181,12 +181,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("data/store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),
 ];
 
-/// Most lines of a file.
-const MAX_LINES: usize = 600;
-
-/// Files with more, and why.
-const LONG: &[(&str, &str)] = &[];
-
 type Arrow = (String, String);
 
 /// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FAULTS`] from
@@ -338,7 +332,7 @@ fn apps_in_python_import_nothing_of_the_project() {
 fn every_row_has_a_reason_and_stands_once() {
     let rows: BTreeSet<_> = ARROWS.iter().map(|(from, to, _)| (from, to)).collect();
     assert_eq!(rows.len(), ARROWS.len(), "an arrow stands twice");
-    let reasons = ARROWS.iter().map(|(_, _, why)| why).chain(UNSAFE.iter().chain(LONG).map(|(_, why)| why));
+    let reasons = ARROWS.iter().map(|(_, _, why)| why).chain(UNSAFE.iter().map(|(_, why)| why));
     assert!(reasons.into_iter().all(|why| why.len() > 5));
 }
 
@@ -378,16 +372,6 @@ fn unsafe_code_is_where_the_table_says() {
         }
     }
     assert_none(&wrong);
-}
-
-#[test]
-fn files_are_short_or_have_a_reason() {
-    let long: BTreeSet<_> = files(&["rs", "py", "js", "sh"])
-        .into_iter()
-        .filter(|(_, text)| text.lines().count() > MAX_LINES)
-        .map(|(file, _)| file)
-        .collect();
-    assert_none(&compare(&long, LONG, "has more than 600 lines"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod catalog;
 mod cluster;
 mod completion;
 mod dfs;
+mod events;
 mod executor;
 mod explain;
 mod io;
@@ -93,6 +94,8 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     /// Watch executors, jobs and rates of the cluster
     Top(top::TopArgs),
+    /// Show what has happened in the cluster: jobs that were submitted and have ended, executors that came and went
+    Events(events::EventsArgs),
     /// Start a dispatcher, an executor, or a whole cluster on this machine
     #[command(subcommand)]
     Start(Box<start::StartCommand>),
@@ -159,6 +162,7 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Push(args) => push::push(args, &global).await,
         Command::Report(args) => report::report(args, &global).await,
         Command::Top(args) => top::top(args, &global).await,
+        Command::Events(args) => events::events(args, &global).await,
         Command::Relay(args) => relay::relay(args, &global).await,
         Command::Start(command) => start::start(*command, &global).await,
         Command::Sim(command) => sim::sim(command, &global).await,

@@ -95,8 +95,16 @@ pub(crate) fn path(path: &Path) -> Result<(), PrintError> {
 
 /// Prints a value as JSON. Only strings can have characters that act on a terminal; such characters are escaped.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
+    json_text(serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a value as JSON on one line.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<(), CliError> {
+    json_text(serde_json::to_string(value)?)
+}
+
+fn json_text(mut json: String) -> Result<(), CliError> {
     let acts = |c: char| eyas_client::types::shown::acts(c) && c != '\n';
-    let mut json = serde_json::to_string_pretty(value)?;
     if json.contains(acts) {
         let escaped = |c: char| if acts(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
         json = json.chars().map(escaped).collect();

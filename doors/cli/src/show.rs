@@ -4,7 +4,7 @@ use eyas_client::WatchEvent;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
 use eyas_client::view::{
-    ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView,
+    EventView, ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -69,6 +69,11 @@ impl<T: Serialize + ?Sized> Serialize for NamedAnswer<'_, T> {
         map.serialize_entry(self.name, self.value)?;
         map.end()
     }
+}
+
+/// Prints an event as JSON on one line, with the version of the schema.
+pub(crate) fn event_line(event: &EventView) -> Result<(), CliError> {
+    print::json_line(&NamedAnswer { name: "event", value: event })
 }
 
 /// Prints an object with a `schema_version` before its fields.

@@ -390,7 +390,7 @@ impl Client {
 
     /// Dials the dispatcher until it answers, for up to `patience`. An error that cannot go away with time, such as a
     /// refused key, ends the attempts at once.
-    async fn redial(&mut self, patience: Duration) -> Result<(), SessionError> {
+    pub(crate) async fn redial(&mut self, patience: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + patience;
         let mut wait = REDIAL_FIRST;
         loop {
@@ -415,7 +415,7 @@ impl Client {
     }
 
     /// Sends a request.
-    async fn tell(&mut self, request: FromClient) -> Result<(), ClientError> {
+    pub(crate) async fn tell(&mut self, request: FromClient) -> Result<(), ClientError> {
         match self.session.writer.send(&[request]).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.refusal_or(error.into()).await),
@@ -433,7 +433,7 @@ impl Client {
         }
     }
 
-    async fn next(&mut self) -> Result<ToClient, ClientError> {
+    pub(crate) async fn next(&mut self) -> Result<ToClient, ClientError> {
         next(&mut self.session.reader, &mut self.received).await
     }
 }
@@ -470,7 +470,7 @@ fn too_large(why: SessionError, what: &str) -> ClientError {
 }
 
 /// Whether the dispatcher may be reached later.
-fn can_come_back(why: &SessionError) -> bool {
+pub(crate) fn can_come_back(why: &SessionError) -> bool {
     matches!(why, SessionError::Unreachable { .. } | SessionError::Ended { .. })
 }
 

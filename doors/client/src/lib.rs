@@ -26,6 +26,7 @@ mod clusters;
 mod copy;
 mod draft;
 mod draft_files;
+mod events;
 mod get;
 mod globs;
 mod jobfile;
@@ -41,6 +42,7 @@ pub use client::{Client, ClientError, WatchEvent};
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
+pub use events::Events;
 pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{

@@ -2,23 +2,36 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 
 use eyas_jobs::{Job, MAX_INTERRUPTIONS, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, WaitReason};
 use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
-use super::{AnswerError, MAX_NAMES, ResultReader};
-use crate::dispatcher_core::DispatcherCore;
+use super::{MAX_NAMES, ResultReader, Views};
+use crate::service::Answer;
 
 /// Inputs of a task that an explanation lists.
 const MAX_INPUTS_SHOWN: usize = 1000;
 
-impl DispatcherCore {
-    pub(super) fn explain(&self, task: TaskId) -> Result<Explanation, AnswerError> {
+/// Says why tasks are where they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Explainer<'a>(pub Views<'a>);
+
+impl<'a> Deref for Explainer<'a> {
+    type Target = Views<'a>;
+
+    fn deref(&self) -> &Views<'a> {
+        &self.0
+    }
+}
+
+impl Explainer<'_> {
+    pub(crate) fn explain(&self, task: TaskId) -> Answer<Explanation> {
         self.check_task(task)?;
         let job = self.job(task.job)?;
-        let view = self.task_view(job, task.index, &mut ResultReader::default());
+        let view = self.task(job, task.index, &mut ResultReader::default());
         let mut because = Vec::new();
         let mut inputs = Vec::new();
         if let Some(scheduled) = self.scheduler.explain_task(task, MAX_INPUTS_SHOWN) {
@@ -41,7 +54,7 @@ impl DispatcherCore {
             let is_named = |(id, _): &(ObjectId, _)| shown.contains(id) || job.spec.chunks.contains_key(id);
             let sources: HashMap<_, _> = objects.filter(is_named).map(|(id, object)| (id, &object.source)).collect();
             for input in &scheduled.inputs {
-                inputs.push(self.object_view(input, sources.get(&input.object).copied().cloned()));
+                inputs.push(self.object(input, sources.get(&input.object).copied().cloned()));
             }
             if scheduled.all_inputs > MAX_INPUTS_SHOWN {
                 let all = scheduled.all_inputs;

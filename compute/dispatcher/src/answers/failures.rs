@@ -6,8 +6,8 @@ use eyas_types::{Input, Name, ObjectSpec, Program, Template, Value, units};
 use eyas_wire::view::FailureView;
 
 use super::ResultReader;
+use super::Views;
 use super::views::{item_text, name_of_output};
-use crate::dispatcher_core::DispatcherCore;
 
 /// Failures in one answer.
 const MAX_FAILURES_SHOWN: usize = 100;
@@ -18,9 +18,9 @@ const MAX_STDERR_LINES: usize = 10;
 /// Bytes of standard error that are shown of a failed task.
 const MAX_STDERR_BYTES: usize = 2000;
 
-impl DispatcherCore {
+impl Views<'_> {
     /// The failed tasks among `tasks`; without any, the first tasks of the job that failed.
-    pub(super) fn failures(&self, job: &Job, tasks: &[u32]) -> Vec<FailureView> {
+    pub(crate) fn failures(&self, job: &Job, tasks: &[u32]) -> Vec<FailureView> {
         let first = job.failures.iter().map(|(task, _)| task.index);
         let indices: Vec<u32> = match tasks {
             [] => first.collect(),

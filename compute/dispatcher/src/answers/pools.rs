@@ -4,9 +4,9 @@ use eyas_types::{Need, units};
 use eyas_wire::view::pool::PoolView;
 
 use super::MAX_NAMES;
-use crate::dispatcher_core::DispatcherCore;
+use super::explain::Explainer;
 
-impl DispatcherCore {
+impl Explainer<'_> {
     /// What the pools do for waiting tasks with that need: a sentence for each pool, up to [`MAX_NAMES`].
     pub(super) fn why_no_node_comes(&self, need: &Need) -> Vec<String> {
         let pools = self.pools.views();

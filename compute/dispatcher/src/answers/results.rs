@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use eyas_jobs::{Entry, Job};
+use eyas_jobs::Job;
 use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
 
 use crate::dispatcher_core::DispatcherCore;
 use crate::journal::JournalError;
+use crate::log::Captured;
 
 /// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was read is kept.
 #[derive(Default)]
@@ -36,14 +37,10 @@ impl ResultReader {
         }
         if self.entry != Some((job.id, entry)) {
             self.entry = Some((job.id, entry));
-            let (from, to) = (entry, entry + 1);
-            let read = if self.is_in_full {
-                core.journal.results(job.id, from, to)?
-            } else {
-                core.journal.results_in_short(job.id, from, to)?
-            };
-            self.results =
-                read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();
+            let captured = if self.is_in_full { Captured::Whole } else { Captured::Short };
+            let read = core.log.results(job.id, entry..entry + 1, captured)?;
+            let results = read.into_iter().flat_map(|(entry, _)| entry.into_results());
+            self.results = results.map(|result| (result.index, result)).collect();
         }
         Ok(self.results.get(&index).cloned())
     }

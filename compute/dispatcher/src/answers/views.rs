@@ -1,31 +1,57 @@
 //! Jobs, tasks, executors and objects as clients are shown them.
 
+use std::ops::Deref;
+
 use eyas_jobs::{Job, JobSummary, Phase};
 use eyas_sched::ObjectLocations;
 use eyas_types::{ExecutorId, ExecutorLoad, Input, Name, ObjectId, Resources, TaskItem, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
+use super::explain::Explainer;
 use super::failures::command_of;
 use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
 use crate::executors::ConnectedExecutor;
+use crate::service::TaskQuery;
+
+/// What callers see of the dispatcher's state.
+#[derive(Clone, Copy)]
+pub(crate) struct Views<'a>(&'a DispatcherCore);
+
+impl Deref for Views<'_> {
+    type Target = DispatcherCore;
+
+    fn deref(&self) -> &DispatcherCore {
+        self.0
+    }
+}
 
 impl DispatcherCore {
+    pub(crate) fn views(&self) -> Views<'_> {
+        Views(self)
+    }
+}
+
+impl<'a> Views<'a> {
+    fn explainer(self) -> Explainer<'a> {
+        Explainer(self)
+    }
+
     /// Jobs that have not ended.
     pub(crate) fn unfinished(&self) -> Vec<JobView> {
-        self.jobs.all().filter(|job| !job.has_ended()).map(|job| self.view(job)).collect()
+        self.jobs.all().filter(|job| !job.has_ended()).map(|job| self.of_job(job)).collect()
     }
 
     /// All jobs, the oldest first.
-    pub(super) fn job_views(&self) -> Vec<JobView> {
-        let archived = self.jobs.archived().map(|summary| self.view_of_archived(summary));
-        let mut views: Vec<_> = archived.chain(self.jobs.all().map(|job| self.view(job))).collect();
+    pub(crate) fn jobs(&self) -> Vec<JobView> {
+        let archived = self.jobs.archived().map(|summary| self.of_archived_job(summary));
+        let mut views: Vec<_> = archived.chain(self.jobs.all().map(|job| self.of_job(job))).collect();
         views.sort_by_key(|view| view.job);
         views
     }
 
     /// An ended job that is not in memory.
-    pub(crate) fn view_of_archived(&self, summary: &JobSummary) -> JobView {
+    pub(crate) fn of_archived_job(&self, summary: &JobSummary) -> JobView {
         JobView {
             job: summary.job,
             name: summary.name.clone(),
@@ -53,7 +79,7 @@ impl DispatcherCore {
     }
 
     /// The job with what it does not know itself.
-    pub(crate) fn view(&self, job: &Job) -> JobView {
+    pub(crate) fn of_job(&self, job: &Job) -> JobView {
         let mut view = JobView {
             job: job.id,
             name: job.spec.name.clone(),
@@ -75,14 +101,14 @@ impl DispatcherCore {
             return view;
         }
         view.warnings.extend(self.why_set_aside());
-        if job.spec.needs().all(|need| self.may_get_nodes(&need)) {
+        if job.spec.needs().all(|need| self.explainer().may_get_nodes(&need)) {
             return view;
         }
         if view.executors == 0 {
             view.is_stuck = true;
             view.warnings.push(match self.pools.are_on() {
                 false => "no executor has joined: start some with `eyas start executor`".into(),
-                true => job.spec.needs().flat_map(|need| self.why_no_node_comes(&need)).take(1).collect(),
+                true => job.spec.needs().flat_map(|need| self.explainer().why_no_node_comes(&need)).take(1).collect(),
             });
         } else {
             let executors = self.scheduler.explain_executors();
@@ -143,13 +169,14 @@ impl DispatcherCore {
         is_asked && job.spec.needs().any(|need| self.scheduler.is_unmatched(&need))
     }
 
-    pub(super) fn tasks(&self, job: &Job, from: u32, limit: u32, failed: bool) -> Vec<TaskView> {
+    pub(crate) fn tasks(&self, job: &Job, query: TaskQuery) -> Vec<TaskView> {
+        let TaskQuery { from, limit, failed } = query;
         let indices = from..job.tasks.len() as u32;
         let wanted = indices.filter(|index| !failed || job.tasks[*index as usize].phase == Phase::Failed);
         let mut results = ResultReader::default();
         let (mut views, mut bytes) = (Vec::new(), 0);
         for index in wanted.take(limit.min(MAX_TASKS_SHOWN) as usize) {
-            let view = self.task_view(job, index, &mut results);
+            let view = self.task(job, index, &mut results);
             bytes += view.item.len() + view.command.iter().map(|word| word.len()).sum::<usize>();
             views.push(view);
             if bytes >= MAX_BYTES_SHOWN {
@@ -159,7 +186,7 @@ impl DispatcherCore {
         views
     }
 
-    pub(super) fn task_view(&self, job: &Job, index: u32, results: &mut ResultReader) -> TaskView {
+    pub(super) fn task(&self, job: &Job, index: u32, results: &mut ResultReader) -> TaskView {
         let state = job.tasks[index as usize];
         let task = job.task_id(index);
         let result = results.last(self, job, index).ok().flatten();
@@ -201,7 +228,7 @@ impl DispatcherCore {
         executor.suspended.contains(&job.task_id(index)).then_some(executor)
     }
 
-    pub(super) fn executor_views(&self) -> Vec<ExecutorView> {
+    pub(crate) fn executors(&self) -> Vec<ExecutorView> {
         let views = self.scheduler.explain_executors().into_iter();
         let views = views.filter_map(|view| {
             let executor = self.executors.get(view.executor)?;
@@ -243,7 +270,7 @@ impl DispatcherCore {
         }
     }
 
-    pub(super) fn object_view(&self, view: &ObjectLocations, source: Option<Name>) -> ObjectView {
+    pub(super) fn object(&self, view: &ObjectLocations, source: Option<Name>) -> ObjectView {
         ObjectView {
             object: view.object,
             source,
@@ -255,7 +282,7 @@ impl DispatcherCore {
     }
 
     /// Objects by id, or of a source: all versions that known jobs name.
-    pub(super) fn objects(&self, object: Option<ObjectId>, source: &Name) -> Vec<ObjectView> {
+    pub(crate) fn objects(&self, object: Option<ObjectId>, source: &Name) -> Vec<ObjectView> {
         let mut found: Vec<(ObjectId, Option<Name>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
         for (id, spec) in self.jobs.all().flat_map(Job::objects).chain(self.jobs.kept_objects()) {
             let is_meant = object == Some(id) || (object.is_none() && spec.source == *source);
@@ -265,7 +292,7 @@ impl DispatcherCore {
             }
         }
         let views = found.into_iter().filter_map(|(id, source, size_bytes)| match self.scheduler.explain_object(id) {
-            Some(view) => Some(self.object_view(&view, source)),
+            Some(view) => Some(self.object(&view, source)),
             None if source.is_some() => Some(ObjectView {
                 object: id,
                 source,
@@ -279,9 +306,9 @@ impl DispatcherCore {
         views.collect()
     }
 
-    pub(super) fn report(&self, job: &Job) -> JobReport {
+    pub(crate) fn report(&self, job: &Job) -> JobReport {
         let metrics = job.metrics(self.clock.now_us());
-        let mut view = self.view(job);
+        let mut view = self.of_job(job);
         if metrics.unsampled_us > 0 {
             view.warnings.push(format!(
                 "samples of {} were lost when the dispatcher was restarted: figures that need all samples are left out",

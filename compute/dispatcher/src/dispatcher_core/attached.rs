@@ -1,163 +1,21 @@
-//! Jobs that are attached to connections of clients: their results go to the clients, and not to the journal.
+//! Jobs that are attached to clients: their results go to the clients, and not to the journal.
 //!
 //! Results wait in memory until the client has read them. A client that was stopped reads nothing. Its job ends when
 //! too much waits for it, or for all clients together; what waits for it is dropped then.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
-use eyas_types::outcome::Delivered;
-use eyas_types::{JobId, units};
-use eyas_wire::client::{TaskResult, ToClient};
-use tokio::sync::{Notify, oneshot};
+use eyas_types::{JobId, TaskResult, units};
 
 use super::DispatcherCore;
+use crate::service::deliveries::{Delivery, DeliveryQueue};
+use crate::service::{Answer, ServiceError};
 
 /// Maximum size of the results that a client has not read yet.
 const MAX_UNREAD_BYTES: u64 = 256 << 20;
 /// Maximum size of the results that all clients of attached jobs have not read yet.
 const MAX_UNREAD_BY_ALL_BYTES: u64 = 512 << 20;
-/// Results of about this size are sent at a time. They stay in memory when the rest is dropped.
-const SENT_TOGETHER_BYTES: u64 = 4 << 20;
-/// A client has to read what is being sent within this time after the rest was dropped.
-const DROPPED_PATIENCE: Duration = Duration::from_secs(60);
-
-/// Takes what the client of an attached job is to be sent.
-pub(crate) struct DeliveryQueue(Arc<Shared>);
-
-/// What the client of an attached job is to be sent.
-pub(crate) struct Deliveries(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<QueueState>,
-    changed: Notify,
-    dropped: Notify,
-}
-
-#[derive(Default)]
-struct QueueState {
-    results: VecDeque<TaskResult>,
-    /// What is sent after the results, and ends the session with the job.
-    last: Option<ToClient>,
-    /// Size of the results that wait, or that are being sent.
-    unread_bytes: u64,
-    sending_bytes: u64,
-    /// Nothing is added any more, or nothing is read.
-    is_closed: bool,
-    /// Results were dropped.
-    is_incomplete: bool,
-}
-
-/// A queue of deliveries, and its end.
-pub(crate) fn deliveries() -> (DeliveryQueue, Deliveries) {
-    let shared = Arc::new(Shared::default());
-    (DeliveryQueue(shared.clone()), Deliveries(shared))
-}
-
-/// Memory that a result takes, about.
-fn size_bytes(result: &TaskResult) -> u64 {
-    let outcome = &result.outcome;
-    let outputs = outcome.outputs.len() * size_of::<Delivered>();
-    (size_of::<TaskResult>() + outcome.stdout.len() + outcome.stderr.len() + outputs) as u64
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        // No change can panic half-way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl QueueState {
-    /// Results of about [`SENT_TOGETHER_BYTES`], or what comes after the results.
-    fn next(&mut self) -> Option<ToClient> {
-        let mut together = Vec::new();
-        while self.sending_bytes < SENT_TOGETHER_BYTES
-            && let Some(result) = self.results.pop_front()
-        {
-            self.sending_bytes += size_bytes(&result);
-            together.push(result);
-        }
-        if together.is_empty() { self.last.take() } else { Some(ToClient::Results(together)) }
-    }
-}
-
-impl DeliveryQueue {
-    fn add(&self, results: Vec<TaskResult>) {
-        let mut state = self.0.state();
-        if !state.is_closed {
-            state.unread_bytes += results.iter().map(size_bytes).sum::<u64>();
-            state.results.extend(results);
-            self.0.changed.notify_one();
-        }
-    }
-
-    fn unread_bytes(&self) -> u64 {
-        self.0.state().unread_bytes
-    }
-
-    /// Sends something after all results. The first one counts.
-    fn end_with(&self, last: ToClient) {
-        self.0.state().last.get_or_insert(last);
-        self.0.changed.notify_one();
-    }
-
-    /// Drops the results that are not being sent.
-    fn drop_results(&self) {
-        let mut state = self.0.state();
-        state.unread_bytes = state.sending_bytes;
-        state.is_incomplete = true;
-        drop(take(&mut state.results));
-        self.0.dropped.notify_waiters();
-    }
-}
-
-impl Drop for DeliveryQueue {
-    fn drop(&mut self) {
-        self.0.state().is_closed = true;
-        self.0.changed.notify_one();
-    }
-}
-
-impl Deliveries {
-    /// The next message to the client; the one before has been sent. `None` if there will be no more. Cancelling this
-    /// future loses nothing.
-    pub async fn next(&mut self) -> Option<ToClient> {
-        loop {
-            {
-                let mut state = self.0.state();
-                state.unread_bytes -= take(&mut state.sending_bytes);
-                let next = state.next();
-                if next.is_some() || state.is_closed {
-                    return next;
-                }
-            }
-            self.0.changed.notified().await;
-        }
-    }
-
-    /// Returns when the client has had time to read what is being sent, after the results behind it were dropped.
-    pub async fn patience_ends(&self) {
-        loop {
-            let dropped = self.0.dropped.notified();
-            if self.0.state().is_incomplete {
-                break;
-            }
-            dropped.await;
-        }
-        tokio::time::sleep(DROPPED_PATIENCE).await;
-    }
-}
-
-impl Drop for Deliveries {
-    fn drop(&mut self) {
-        *self.0.state() = QueueState { is_closed: true, ..QueueState::default() };
-    }
-}
 
 /// The attached jobs that have not ended, with the connections of those whose clients are there.
 pub(crate) struct AttachedClients {
@@ -208,12 +66,12 @@ impl AttachedClients {
         tracing::warn!("{why}");
         let client = self.clients.get_mut(&slow)?.take()?;
         client.drop_results();
-        client.end_with(ToClient::Refused(why));
+        client.end_with(Delivery::Refused(why));
         Some(slow)
     }
 
     /// Sends something after all results to the client of a job, if it is there.
-    fn end_with(&self, job: JobId, last: ToClient) {
+    fn end_with(&self, job: JobId, last: Delivery) {
         if let Some(client) = self.client_of(job) {
             client.end_with(last);
         }
@@ -221,15 +79,10 @@ impl AttachedClients {
 }
 
 impl DispatcherCore {
-    pub(super) fn attach(
-        &mut self,
-        name: String,
-        deliveries: DeliveryQueue,
-        reply: oneshot::Sender<Result<JobId, String>>,
-    ) {
+    /// Begins an attached job.
+    pub(crate) fn attach(&mut self, name: String, deliveries: DeliveryQueue) -> Answer<JobId> {
         if self.stopping_us.is_some() {
-            let _ = reply.send(Err("the cluster is stopping".into()));
-            return;
+            return Err(ServiceError::Stopping);
         }
         let job = self.jobs.next_job();
         let spec = JobSpec { name, is_attached: true, ..JobSpec::default() };
@@ -239,13 +92,12 @@ impl DispatcherCore {
             let standing = self.standing(job);
             self.replies.offer(job.id, standing);
         }
-        if reply.send(Ok(job)).is_err() {
-            self.detach(job);
-        }
+        self.tell_of_job(job, "job-submitted", "was begun by a client");
+        Ok(job)
     }
 
     /// Cancels the tasks of an attached job whose client is gone.
-    pub(super) fn detach(&mut self, job: JobId) {
+    pub(crate) fn detach(&mut self, job: JobId) {
         let Some(client) = self.attached.clients.get_mut(&job) else { return };
         *client = None;
         let tasks = 0..self.jobs.get(job).map_or(0, |job| job.tasks.len() as u32);
@@ -254,7 +106,7 @@ impl DispatcherCore {
     }
 
     /// Cancels the tasks of an attached job that no executor has.
-    pub(super) fn cancel_waiting(&mut self, job: JobId) {
+    pub(crate) fn cancel_waiting(&mut self, job: JobId) {
         let phases = self.jobs.get(job).map(|job| job.tasks.iter().map(|task| task.phase).collect::<Vec<_>>());
         let waits = |phase: Phase| matches!(phase, Phase::Waiting | Phase::Blocked);
         let mut first = 0;
@@ -275,12 +127,12 @@ impl DispatcherCore {
     }
 
     pub(super) fn refuse_extension(&self, job: JobId, why: &jobs::SpecError) {
-        self.attached.end_with(job, ToClient::Refused(why.to_string()));
+        self.attached.end_with(job, Delivery::Refused(why.to_string()));
     }
 
-    pub(super) fn detached(&mut self, summary: &JobSummary) {
+    pub(crate) fn detached(&mut self, summary: &JobSummary) {
         let progress = self.progress_of_archived(summary);
-        self.attached.end_with(summary.job, ToClient::Over(Box::new(progress.view.clone())));
+        self.attached.end_with(summary.job, Delivery::Over(Box::new(progress.view.clone())));
         self.attached.clients.remove(&summary.job);
         self.replies.show_last(summary.job, progress);
     }
@@ -288,9 +140,12 @@ impl DispatcherCore {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use eyas_types::{Outcome, Status};
 
     use super::*;
+    use crate::service::deliveries::{Deliveries, deliveries};
 
     fn result(bytes: usize) -> TaskResult {
         let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
@@ -314,8 +169,8 @@ mod tests {
         let mut count = 0;
         loop {
             match deliveries.next().await {
-                Some(ToClient::Results(results)) => count += results.len(),
-                Some(ToClient::Refused(why)) => return (count, Some(why)),
+                Some(Delivery::Results(results)) => count += results.len(),
+                Some(Delivery::Refused(why)) => return (count, Some(why)),
                 Some(other) => panic!("{other:?}"),
                 None => return (count, None),
             }
@@ -328,12 +183,11 @@ mod tests {
         assert_eq!(clients.send(JobId(1), vec![result(60_000)]), None);
         for _ in 0..10 {
             assert_eq!(clients.send(JobId(2), vec![result(60_000)]), None);
-            assert!(matches!(reader.next().await, Some(ToClient::Results(_))));
+            assert!(matches!(reader.next().await, Some(Delivery::Results(_))));
             let more = tokio::time::timeout(Duration::ZERO, reader.next()).await;
             assert!(more.is_err(), "it has read all");
         }
         assert_eq!(clients.send(JobId(1), vec![result(60_000)]), Some(JobId(1)));
-        assert!(stopped.0.state().results.is_empty());
         let (count, why) = read(&mut stopped).await;
         assert!(count == 0 && why.is_some_and(|why| why.contains("more than 100.0 kB")));
         assert_eq!(clients.send(JobId(1), vec![result(60_000)]), None, "it is gone");
@@ -354,19 +208,5 @@ mod tests {
             read_by.push((count, why.is_some()));
         }
         assert_eq!(read_by, [(1, false), (0, true), (2, false)]);
-    }
-
-    #[tokio::test]
-    async fn what_is_being_sent_counts_until_it_is_sent() {
-        let (queue, mut end) = deliveries();
-        queue.add(vec![result(1000), result(SENT_TOGETHER_BYTES as usize), result(10)]);
-        let all = queue.unread_bytes();
-        assert!(matches!(end.next().await, Some(ToClient::Results(results)) if results.len() == 2));
-        assert_eq!(queue.unread_bytes(), all);
-        assert!(matches!(end.next().await, Some(ToClient::Results(results)) if results.len() == 1));
-        assert_eq!(queue.unread_bytes(), size_bytes(&result(10)));
-        drop(end);
-        queue.add(vec![result(1000)]);
-        assert_eq!(queue.unread_bytes(), 0, "no session is there");
     }
 }

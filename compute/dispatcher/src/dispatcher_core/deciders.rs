@@ -19,7 +19,7 @@ impl DispatcherCore {
     }
 
     /// Tells the scheduler what happened, and does what follows.
-    pub(super) fn tell_scheduler(&mut self, event: Event) {
+    pub(crate) fn tell_scheduler(&mut self, event: Event) {
         self.exchange.tell_scheduler(self.clock.now_us(), event, &mut self.jobs, &mut self.scheduler);
         self.work_off();
     }
@@ -57,9 +57,12 @@ impl DispatcherCore {
                     "executor {name} is set aside for {minutes} min: tasks failed on it one after the other that other \
                      executors completed; look at its node's disk, mounts and software"
                 );
+                let what = format!("is set aside for {minutes} min, because tasks failed on it one after the other");
+                self.tell_of_executor(executor, "executor-set-aside", &what);
             }
             Effect::TakenBack { executor } => {
                 tracing::info!("executor {} is given tasks again", self.executors.name(executor));
+                self.tell_of_executor(executor, "executor-returned", "is given tasks again");
             }
             Effect::Write(record) => self.write(record),
             Effect::Deliver { job, results } => self.deliver(job, results),
@@ -68,7 +71,10 @@ impl DispatcherCore {
             Effect::Show { job } => self.show(job),
             Effect::Broadcast { job } => self.broadcast(job),
             Effect::EndBroadcast { job } => self.end_broadcast(job),
-            Effect::Forget { job } => self.executors.forget_job(job),
+            Effect::Forget { job } => {
+                self.tell_of_end(job);
+                self.executors.forget_job(job);
+            }
             Effect::ReadResult { task, earlier } => {
                 let outcome = self.result_of(earlier).map(|result| Box::new(result.outcome));
                 self.exchange.tell_jobs(jobs::Event::EarlierResult { task, earlier, outcome });
@@ -80,6 +86,15 @@ impl DispatcherCore {
                 self.executors.send(executor, ToExecutor::Check { task, objects });
             }
         }
+    }
+
+    /// Tells of the end of a job.
+    fn tell_of_end(&mut self, id: JobId) {
+        let Some(counts) = self.jobs.get(id).map(|job| job.counts) else { return };
+        let ends = [(counts.succeeded, "succeeded"), (counts.failed, "failed"), (counts.cancelled, "cancelled")];
+        let ends = ends.into_iter().filter(|(count, how)| *count > 0 || *how == "succeeded");
+        let ends: Vec<_> = ends.map(|(count, how)| format!("{count} {how}")).collect();
+        self.tell_of_job(id, "job-ended", &format!("has ended: {}", ends.join(", ")));
     }
 
     /// The result of a task that has ended, if it can be read.

@@ -1,32 +1,36 @@
 //! Durability: what the core writes to the journal, reads from it, and shows once it is on disk.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use eyas_jobs::{self as jobs, Entry, JobSpec, JobSummary, JournalRecord, Phase, Replay};
-use eyas_sched::MAX_HINTS;
-use eyas_types::{JobId, ObjectId, ObjectSpec, OutputSpec};
-use eyas_wire::client::{KeptOutput, KeptPart, ToClient};
-use tokio::sync::oneshot;
+use eyas_jobs::{self as jobs, Entry, JobSummary, JournalRecord, Replay};
+use eyas_types::{JobId, ObjectSpec, OutputSpec, units};
+use tokio::sync::{oneshot, watch};
 
 use super::DispatcherCore;
 use crate::durable_replies::JobProgress;
-use crate::journal::{JournalError, WrittenRecord, tell_difference};
+use crate::journal::{JournalError, tell_difference};
+use crate::log::RecordNumber;
+use crate::service::{Answer, CheckedJob, ServiceError};
 
-/// Tasks, and outputs of tasks, in one answer about what a job keeps.
-const TOLD_AT_ONCE: usize = 4096;
+/// What the core does once a record is on disk.
+pub(super) enum OnceDurable {
+    /// The job was accepted.
+    Accept(JobId),
+    /// The log has this entry of the job.
+    Written(JobId, u64),
+}
 
 impl DispatcherCore {
     /// Reads the jobs of the journal. Jobs that had not ended continue.
     pub fn recover(&mut self) -> Result<(), JournalError> {
-        for (id, summary) in self.journal.jobs()? {
+        for (id, summary) in self.log.jobs()? {
             if let Some(summary) = summary {
                 self.replies.offer(id, self.progress_of_archived(&summary));
                 self.tell_jobs(jobs::Event::RecoveredSummary { summary: Box::new(summary) });
                 continue;
             }
-            let replay = self.journal.load(id, std::iter::empty())?;
+            let replay = self.log.replay(id)?;
             self.tell_jobs(jobs::Event::Recovered { replay: Box::new(replay) });
             let Some(job) = self.jobs.get(id) else { continue };
             if !job.has_ended() {
@@ -40,10 +44,9 @@ impl DispatcherCore {
     }
 
     /// Accepts a job; it is queued once it is on disk.
-    pub(super) fn submitted(&mut self, spec: JobSpec, reply: oneshot::Sender<ToClient>) {
+    pub(crate) fn submit(&mut self, CheckedJob(spec): CheckedJob) -> Answer<JobId> {
         if self.stopping_us.is_some() {
-            let _ = reply.send(ToClient::Refused("the cluster is stopping".into()));
-            return;
+            return Err(ServiceError::Stopping);
         }
         // Streams are held until the client has them, also by executors that keep nothing else.
         let is_kept = |output: &OutputSpec| output.replicas > 0 && !output.is_stream();
@@ -51,48 +54,59 @@ impl DispatcherCore {
         let pushes = !spec.pushed().is_empty();
         if (keeps || pushes) && !self.caching {
             let otherwise = if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
-            let why = format!(
-                "policy {} has executors keep nothing: {otherwise}, or start the dispatcher with another policy",
-                self.policy
-            );
-            let _ = reply.send(ToClient::Refused(why));
-            return;
+            return Err(ServiceError::NothingIsKept { policy: self.policy.clone(), otherwise });
         }
         let is_lent = |object: &&ObjectSpec| !object.is_kept() || self.jobs.lends(object.id());
         if let Some(object) = spec.objects.iter().find(|object| !is_lent(object)) {
-            let source = &object.source;
-            let why = format!("`{source}` was released or replaced while the job was submitted: submit the job again");
-            let _ = reply.send(ToClient::Refused(why));
-            return;
+            return Err(ServiceError::NotKept(object.source.clone()));
         }
         let job = self.jobs.next_job();
-        self.tell_jobs(jobs::Event::Submitted { spec: Box::new(spec) });
-        self.replies.answer(ToClient::Accepted { job }, reply);
+        self.tell_jobs(jobs::Event::Submitted { spec });
+        Ok(job)
     }
 
-    /// Gives a record to the journal.
+    /// Has a call answered once all records so far are on disk.
+    pub(crate) fn answer_durably<T: Send + 'static>(&mut self, answer: T, reply: oneshot::Sender<T>) {
+        self.replies.answer(answer, reply);
+    }
+
+    /// The state of a job as it changes; what it counts is on disk.
+    pub(crate) fn watch(&mut self, job: JobId) -> Answer<watch::Receiver<JobProgress>> {
+        self.write_results();
+        self.show(job);
+        self.tell_jobs(jobs::Event::Watched { job });
+        self.replies.watch(job).ok_or(ServiceError::NoSuchJob(job))
+    }
+
+    /// Appends a record to the log.
     pub(super) fn write(&mut self, record: JournalRecord) {
-        match &record {
-            JournalRecord::Job { .. } | JournalRecord::Objects { .. } => {}
+        let consequence = match &record {
+            JournalRecord::Job { job, .. } => Some(OnceDurable::Accept(*job)),
             JournalRecord::Entry { job, number, entry } => {
                 self.unwritten.insert((*job, *number), entry.clone());
                 self.writing = true;
+                Some(OnceDurable::Written(*job, *number))
             }
-            JournalRecord::Snapshot { .. } => {}
             JournalRecord::Forget { job } => {
                 self.replies.forget(*job);
                 self.loaded.take_if(|loaded| loaded.id == *job);
+                None
             }
+            JournalRecord::Objects { .. } | JournalRecord::Snapshot { .. } => None,
+        };
+        // Clients that watch the job again count its results anew, once the record is on disk.
+        let recounted = match &record {
+            JournalRecord::Snapshot { job, summary, drops_results: true, .. } => Some((*job, summary.clone())),
+            _ => None,
+        };
+        let number = self.log.append(record);
+        self.replies.appended(number);
+        self.once_durable.extend(consequence.map(|consequence| (number, consequence)));
+        match recounted {
+            Some((job, Some(summary))) => self.replies.show(job, self.progress_of_archived(&summary)),
+            Some((job, None)) => self.show(job),
+            None => {}
         }
-        self.replies.put();
-        // Clients that watch the job again count its results anew.
-        if let JournalRecord::Snapshot { job, summary, drops_results: true, .. } = &record {
-            match summary {
-                Some(summary) => self.replies.show(*job, self.progress_of_archived(summary)),
-                None => self.show(*job),
-            }
-        }
-        self.journal.write(record);
     }
 
     /// An entry that is not on disk yet.
@@ -100,33 +114,31 @@ impl DispatcherCore {
         self.unwritten.get(&(job, number))
     }
 
-    /// Handles records that are now on disk.
-    pub(super) fn written(&mut self, written: &[WrittenRecord]) {
-        for what in written {
-            match what {
-                WrittenRecord::Job(id) => {
-                    if let Some(job) = self.jobs.get(*id) {
+    /// All records up to this number are on disk.
+    pub(super) fn durable(&mut self, number: RecordNumber) {
+        while let Some((_, consequence)) = self.once_durable.pop_front_if(|(record, _)| *record <= number) {
+            match consequence {
+                OnceDurable::Accept(id) => {
+                    if let Some(job) = self.jobs.get(id) {
                         let standing = self.standing(job);
-                        self.replies.offer(*id, standing);
-                        self.tell_jobs(jobs::Event::Accepted { job: *id });
+                        let tasks = units::format_count(job.tasks.len() as u64, "task");
+                        self.replies.offer(id, standing);
+                        self.tell_of_job(id, "job-submitted", &format!("was submitted with {tasks}"));
+                        self.tell_jobs(jobs::Event::Accepted { job: id });
                         self.finish_pushes();
                     }
                 }
-                WrittenRecord::Entries(id, before) => {
+                OnceDurable::Written(id, entry) => {
                     self.writing = false;
-                    let done = self.unwritten.range((*id, 0)..(*id, *before)).map(|(entry, _)| *entry);
-                    for entry in done.collect::<Vec<_>>() {
-                        self.unwritten.remove(&entry);
-                    }
+                    self.unwritten.remove(&(id, entry));
                 }
-                WrittenRecord::Objects(_) | WrittenRecord::Snapshot(_) | WrittenRecord::Forgotten(_) => {}
             }
         }
-        self.replies.on_disk(written.len());
+        self.replies.durable(number);
     }
 
     /// Writes the results that have gathered.
-    pub(super) fn write_results(&mut self) {
+    pub(crate) fn write_results(&mut self) {
         self.tell_jobs(jobs::Event::Flush);
     }
 
@@ -141,17 +153,22 @@ impl DispatcherCore {
     /// The state of an archived job.
     pub(super) fn progress_of_archived(&self, summary: &JobSummary) -> JobProgress {
         JobProgress {
-            view: self.view_of_archived(summary),
+            view: self.views().of_archived_job(summary),
             entries: summary.entries,
             dropped_results: summary.dropped_results,
             is_over: true,
         }
     }
 
-    /// Reads a job from the journal, with entries that are not on disk yet.
+    /// Replays a job, with entries that are not on disk yet.
     fn read_job(&self, job: JobId) -> Result<Replay, JournalError> {
-        let unwritten = self.unwritten.range((job, 0)..=(job, u64::MAX));
-        self.journal.load(job, unwritten.map(|((_, number), entry)| (*number, entry)))
+        let mut replay = self.log.replay(job)?;
+        for ((_, number), entry) in self.unwritten.range((job, 0)..=(job, u64::MAX)) {
+            if *number == replay.next_entry() {
+                replay.apply((**entry).clone());
+            }
+        }
+        Ok(replay)
     }
 
     /// Reads an archived job to answer requests about it. The job that was read last is kept.
@@ -180,13 +197,13 @@ impl DispatcherCore {
             }
         };
         for job in self.jobs.all().filter(|job| !job.spec.is_attached) {
-            let read = self.journal.load(job.id, std::iter::empty())?;
+            let read = self.log.replay(job.id)?;
             if !read.job().snapshot().agrees_with(&job.snapshot()) {
                 tell(job.id, "it is another in memory than in the journal");
             }
         }
         for summary in self.jobs.archived() {
-            let read = self.journal.load(summary.job, std::iter::empty())?;
+            let read = self.log.replay(summary.job)?;
             if read.job().summary() != *summary {
                 tell(summary.job, "its summary is not what the journal has");
             }
@@ -197,48 +214,6 @@ impl DispatcherCore {
     /// The state of a job.
     pub(super) fn standing(&self, job: &jobs::Job) -> JobProgress {
         let (entries, dropped_results) = (job.entries, job.dropped_results);
-        JobProgress { view: self.view(job), entries, dropped_results, is_over: job.has_ended() }
-    }
-
-    /// The outputs that these tasks of a job keep for its user, or the first of them, and the executors that hold them.
-    /// An output that no executor holds is made again. Executors check the `doubted` objects that they are said to
-    /// hold.
-    pub(crate) fn kept_part(&mut self, id: JobId, tasks: Range<u32>, doubted: &[ObjectId]) -> KeptPart {
-        doubted.iter().for_each(|object| self.tell_scheduler(eyas_sched::Event::Doubted { object: *object }));
-        let mut part = KeptPart::default();
-        let Some(job) = self.jobs.get(id) else { return part };
-        let tasks = tasks.start..tasks.end.min(job.tasks.len() as u32);
-        let mut missing = Vec::new();
-        for (place, index) in tasks.enumerate() {
-            if place >= TOLD_AT_ONCE || part.outputs.len() >= TOLD_AT_ONCE {
-                part.next = Some(index);
-                break;
-            }
-            let state = job.tasks[index as usize];
-            let promises =
-                |output: &OutputSpec| output.replicas > 0 && output.destination.is_none() && !output.until_read;
-            match state.phase {
-                _ if !job.template_at(index).outputs.iter().any(promises) => {}
-                Phase::Blocked | Phase::Waiting | Phase::Assigned => part.unfinished += 1,
-                Phase::Failed | Phase::Cancelled => part.unsuccessful += 1,
-                Phase::Succeeded => {
-                    for (object, left) in job.kept_by(index).filter(|(_, left)| left.is_promised()) {
-                        let holders =
-                            self.scheduler.explain_object(object).map(|view| view.holders).unwrap_or_default();
-                        let holders = holders.iter().filter_map(|holder| Some(self.executors.get(*holder)?.transfer));
-                        let holders: Vec<_> = holders.take(MAX_HINTS).collect();
-                        if holders.is_empty() {
-                            missing.push(object);
-                        }
-                        let may_come = self.jobs.may_come_back(object) || self.scheduler.is_moving(object);
-                        let is_lost = holders.is_empty() && !may_come && state.recomputed >= jobs::MAX_RECOMPUTATIONS;
-                        let (task, object) = (job.task_id(index), left.object.clone());
-                        part.outputs.push(KeptOutput { task, object, holders, is_lost });
-                    }
-                }
-            }
-        }
-        missing.into_iter().for_each(|object| self.tell_jobs(jobs::Event::ObjectWanted { object }));
-        part
+        JobProgress { view: self.views().of_job(job), entries, dropped_results, is_over: job.has_ended() }
     }
 }

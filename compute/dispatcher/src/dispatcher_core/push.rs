@@ -25,19 +25,26 @@ const MAX_PUSH_FAILURES: usize = 100;
 
 /// Why a push cannot begin.
 #[derive(Debug, Error)]
-pub(crate) enum PushError {
+pub enum PushError {
+    /// Executors keep nothing under this policy.
     #[error("with policy {0}, executors store no objects: start the dispatcher with another policy")]
     NoCaching(String),
+    /// Too many pushes go on.
     #[error("{MAX_PUSHES} pushes are under way: wait until one of them is over")]
     TooMany,
+    /// It has no object, or too many.
     #[error("a push has at least one object and at most {MAX_PUSHED}, this one has {0}")]
     Objects(usize),
+    /// The object is not kept.
     #[error("no executor keeps an object `{0}`")]
     NoSuchObject(Name),
+    /// No executor has this label.
     #[error("no executor has the label `{0}`: see `eyas executor list`")]
     NoSuchLabel(String),
+    /// There are no executors.
     #[error("no executor has joined: start some with `eyas start executor`")]
     NoExecutors,
+    /// There is no such executor.
     #[error(transparent)]
     NoSuchExecutor(#[from] NoSuchExecutor),
 }
@@ -112,7 +119,7 @@ impl ForClient {
 
 impl DispatcherCore {
     /// Begins a client's push, and returns its state as it changes.
-    pub(super) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, PushError> {
+    pub(crate) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, PushError> {
         let PushRequest { objects, kept, to, distribution, wait } = request;
         if !self.caching {
             return Err(PushError::NoCaching(self.policy.clone()));

@@ -1,66 +1,93 @@
-//! The core with a journal of its own, told by hand what happens. After a kill, another core takes up the journal.
+//! The core with a journal of its own, told by hand what happens, and asked by way of the service, without a
+//! connection. After a kill, another core takes up the journal.
 
+use std::pin::pin;
 use std::sync::mpsc as std_mpsc;
+use std::task::{Context, Poll, Waker};
 
-use eyas_jobs::{MAX_RECOMPUTATIONS, Phase, RETURN_GRACE_US};
-use eyas_session::{Access, SessionAcceptor, dial, outbox};
+use eyas_jobs::{JobSpec, MAX_RECOMPUTATIONS, Phase, RETURN_GRACE_US};
+use eyas_pools::{PoolsConfig, PoolsHandle};
+use eyas_session::private::PrivateFolder;
+use eyas_session::{Outbox, OutboxReader};
+use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
     Distribution, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy, Program, Resources, Status,
-    TaskId, TaskItem, TaskTemplate, Template, Version,
+    TaskId, TaskItem, TaskResult, TaskTemplate, Template, Version,
 };
-use eyas_wire::Role;
-use eyas_wire::client::{KeptPart, TaskResult};
-use eyas_wire::view::{JobState, JobView};
+use eyas_wire::DataMode;
+use eyas_wire::client::KeptPart;
+use eyas_wire::view::{Explanation, JobState, JobView};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
-use crate::journal::JournalOptions;
+use crate::journal::{Journal, JournalOptions};
+use crate::keys::Keys;
+use crate::service::{Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery};
+
 mod interrupted;
+mod service;
 
 struct Dispatcher {
     core: DispatcherCore,
-    written: std_mpsc::Receiver<Vec<WrittenRecord>>,
+    durable: std_mpsc::Receiver<RecordNumber>,
+    inbox: mpsc::Receiver<CoreMessage>,
+    service: Caller,
+    handle: DispatcherHandle,
     outbox: Outbox<ToExecutor>,
+    sent: OutboxReader<ToExecutor>,
     folder: TempDir,
 }
 
-fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<Vec<WrittenRecord>>) {
-    let (sender, written) = std_mpsc::channel();
+fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<RecordNumber>) {
+    let (sender, durable) = std_mpsc::channel();
     let path = folder.path().join("journal.redb");
     let options = JournalOptions { is_scratch: false, check: Some(folder.path().join("differs")) };
-    let journal = Journal::open(&path, options, move |done| drop(sender.send(done)), |e| panic!("{e}")).unwrap();
+    let journal = Journal::open(&path, options, move |number| _ = sender.send(number), |e| panic!("{e}")).unwrap();
     let config = eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
-    let mut core = DispatcherCore::new(Scheduler::new(config), "fa".into(), false, Duration::from_secs(3), journal);
+    let (scheduler, log) = (Scheduler::new(config), Arc::new(journal));
+    let mut core = DispatcherCore::new(scheduler, "fa".into(), false, Duration::from_secs(3), log);
     core.recover().unwrap();
-    (core, written)
+    (core, durable)
 }
 
+/// Where callers of a core go.
+fn handle_of(core: &DispatcherCore, folder: &TempDir) -> (DispatcherHandle, mpsc::Receiver<CoreMessage>) {
+    let (sender, inbox) = mpsc::channel(64);
+    let place = folder.path().join("keys");
+    let opened = Keys::open(PrivateFolder::make(&place).unwrap(), &place, true).unwrap();
+    let keys = Arc::new(opened.at("test", "127.0.0.1:1", DataMode::Encrypted).unwrap());
+    let issue_access = Arc::new(|| Ok(String::new()));
+    let pools = PoolsConfig { folder: folder.path().join("pools"), eyas: "eyas".into(), issue_access };
+    let (pools, _) = PoolsHandle::start(pools, core.pools.subscribe(), mpsc::channel(1).0);
+    (DispatcherHandle { core: sender, log: core.log.clone(), keys, pools, events: core.events.recent() }, inbox)
+}
+
+const ADMIN: Principal = Principal::Key(KeyId(1), KeyRole::Admin);
+
 impl Dispatcher {
-    async fn start() -> Self {
+    fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (core, written) = core_in(&folder);
-        // No test reads the messages to executors.
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let access = Access::create("test", &listener.local_addr().unwrap().to_string());
-        let accept =
-            async { SessionAcceptor::new(&access, Role::Dispatcher).accept(listener.accept().await.unwrap().0).await };
-        let (accepted, _dialled) = tokio::join!(accept, dial(&access, Role::Executor));
-        let (outbox, _) = outbox(accepted.unwrap().0.writer);
-        Dispatcher { core, written, outbox, folder }
+        let (core, durable) = core_in(&folder);
+        let (handle, inbox) = handle_of(&core, &folder);
+        let (outbox, sent) = Outbox::with_reader();
+        Dispatcher { core, durable, inbox, service: handle.for_holder(ADMIN), handle, outbox, sent, folder }
     }
 
     /// Killed as it is, and started again in the same folder.
     fn restart(&mut self) {
         // The file is free once the journal's thread has ended. Its last writes were not acknowledged.
         let (_, nothing) = std_mpsc::channel();
-        let written = std::mem::replace(&mut self.written, nothing);
+        let durable = std::mem::replace(&mut self.durable, nothing);
         let elsewhere = tempfile::tempdir().unwrap();
-        drop(std::mem::replace(&mut self.core, core_in(&elsewhere).0));
-        while written.recv().is_ok() {}
-        (self.core, self.written) = core_in(&self.folder);
+        let (other, _) = core_in(&elsewhere);
+        (self.handle, self.inbox) = handle_of(&other, &elsewhere);
+        self.service = self.handle.for_holder(ADMIN);
+        drop(std::mem::replace(&mut self.core, other));
+        while durable.recv().is_ok() {}
+        (self.core, self.durable) = core_in(&self.folder);
+        (self.handle, self.inbox) = handle_of(&self.core, &self.folder);
+        self.service = self.handle.for_holder(ADMIN);
         self.settle();
     }
 
@@ -68,11 +95,38 @@ impl Dispatcher {
     fn settle(&mut self) {
         self.core.write_results();
         while self.core.replies.is_behind() {
-            let written = self.written.recv().unwrap();
-            self.core.written(&written);
+            let number = self.durable.recv().unwrap();
+            self.core.durable(number);
         }
         while self.core.jobs.has_more_to_queue() {
             self.core.tell_jobs(QUEUE_MORE);
+        }
+        self.core.executors.flush();
+    }
+
+    /// Handles what callers have sent.
+    fn handle_calls(&mut self) {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.core.handle(message);
+        }
+    }
+
+    /// What the service answers to a call, once everything is on disk.
+    fn ask<T>(&mut self, call: impl AsyncFnOnce(&Caller) -> Answer<T>) -> Answer<T> {
+        let service = self.service.clone();
+        let mut call = pin!(call(&service));
+        let context = &mut Context::from_waker(Waker::noop());
+        if let Poll::Ready(refused) = call.as_mut().poll(context) {
+            return refused;
+        }
+        self.handle_calls();
+        if let Poll::Ready(answer) = call.as_mut().poll(context) {
+            return answer;
+        }
+        self.settle();
+        match call.as_mut().poll(context) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("no answer comes"),
         }
     }
 
@@ -104,14 +158,20 @@ impl Dispatcher {
     fn submit(&mut self, tasks: usize) -> JobId {
         let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
         spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
-        let (reply, mut accepted) = oneshot::channel();
-        self.core.handle(CoreMessage::Submitted { spec: Box::new(spec), reply });
-        assert_eq!(accepted.try_recv(), Err(TryRecvError::Empty), "it is not on disk");
+        self.submit_spec(spec)
+    }
+
+    fn submit_spec(&mut self, spec: JobSpec) -> JobId {
+        let job = CheckedJob::check(Box::new(spec)).unwrap();
+        let service = self.service.clone();
+        let mut submit = pin!(service.submit(job));
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(submit.as_mut().poll(context).is_pending());
+        self.handle_calls();
+        assert!(submit.as_mut().poll(context).is_pending(), "it is not on disk");
         self.settle();
-        match accepted.try_recv() {
-            Ok(ToClient::Accepted { job }) => job,
-            other => panic!("{other:?}"),
-        }
+        let Poll::Ready(accepted) = submit.as_mut().poll(context) else { panic!("no answer comes") };
+        accepted.unwrap()
     }
 
     /// Submits two tasks: the first keeps its output; the second reads it, and is too large for any executor.
@@ -132,11 +192,7 @@ impl Dispatcher {
         let input = Input { from: InputFrom::Output { task: 0, output: 0 }, name: None };
         let item = |template, inputs| TaskItem { template, values: Vec::new(), inputs };
         spec.push(&[item(0, Vec::new()), item(1, vec![input])]).unwrap();
-        let (reply, mut accepted) = oneshot::channel();
-        self.core.handle(CoreMessage::Submitted { spec: Box::new(spec), reply });
-        self.settle();
-        let Ok(ToClient::Accepted { job }) = accepted.try_recv() else { panic!("it is refused") };
-        job
+        self.submit_spec(spec)
     }
 
     fn store(&mut self, executor: ExecutorId, object: &ObjectSpec) {
@@ -144,34 +200,24 @@ impl Dispatcher {
         self.core.handle(CoreMessage::Said { executor, messages: vec![message] });
     }
 
-    fn ask(&mut self, request: FromClient) -> oneshot::Receiver<ToClient> {
-        let (reply, answer) = oneshot::channel();
-        self.core.handle(CoreMessage::Asked { request, reply });
-        answer
-    }
-
-    /// The answer, which does not come before everything is on disk.
-    fn answer(&mut self, request: FromClient) -> ToClient {
-        let mut answer = self.ask(request);
-        if self.core.replies.is_behind() {
-            assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
-        }
-        self.settle();
-        answer.try_recv().unwrap()
-    }
-
     fn view(&mut self, job: JobId) -> JobView {
-        match self.answer(FromClient::Jobs { job: Some(job) }) {
-            ToClient::Jobs(mut jobs) => jobs.remove(0),
-            other => panic!("{other:?}"),
-        }
+        self.ask(async |service| service.job(job).await).unwrap()
     }
 
     fn log(&mut self, task: TaskId) -> TaskResult {
-        match self.answer(FromClient::Log { task }) {
-            ToClient::Log(Some(result)) => *result,
-            other => panic!("{other:?}"),
-        }
+        self.ask(async |service| service.result(task).await).unwrap().expect("it has ended")
+    }
+
+    fn cancel(&mut self, job: JobId, task: Option<u32>) -> u64 {
+        self.ask(async |service| service.cancel(job, task).await).unwrap()
+    }
+
+    fn retry(&mut self, job: JobId) -> u64 {
+        self.ask(async |service| service.retry(job, Vec::new()).await).unwrap()
+    }
+
+    fn explain(&mut self, task: TaskId) -> Explanation {
+        self.ask(async |service| service.explain(task).await).unwrap()
     }
 
     fn end(&mut self, executor: ExecutorId, task: TaskId, outcome: Outcome) {
@@ -192,12 +238,7 @@ impl Dispatcher {
     }
 
     fn kept_part(&mut self, job: JobId) -> KeptPart {
-        let mut answer = self.ask(FromClient::Kept { job, from: 0, to: u32::MAX, doubted: Vec::new() });
-        self.settle();
-        match answer.try_recv().unwrap() {
-            ToClient::Kept(part) => part,
-            other => panic!("{other:?}"),
-        }
+        self.ask(async |service| service.kept(job, 0..u32::MAX, Vec::new()).await).unwrap()
     }
 
     fn ids(&self) -> Vec<JobId> {
@@ -219,18 +260,18 @@ fn task(job: JobId, index: u32) -> TaskId {
 
 #[tokio::test]
 async fn what_was_said_to_be_cancelled_does_not_run_again() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     dispatcher.join(1);
     let job = dispatcher.submit(4);
     assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting, Phase::Waiting]);
-    assert_eq!(dispatcher.answer(FromClient::Cancel { job, task: Some(1) }), ToClient::Done(1));
+    assert_eq!(dispatcher.cancel(job, Some(1)), 1);
     dispatcher.restart();
     assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Cancelled, Phase::Waiting, Phase::Waiting]);
     let executor = dispatcher.join(1);
     // A result that gathers in between keeps its place.
     dispatcher.end(executor, task(job, 0), wrote(3));
-    assert_eq!(dispatcher.answer(FromClient::Cancel { job, task: None }), ToClient::Done(2));
-    assert_eq!(dispatcher.answer(FromClient::Cancel { job, task: None }), ToClient::Done(2), "two have not ended yet");
+    assert_eq!(dispatcher.cancel(job, None), 2);
+    assert_eq!(dispatcher.cancel(job, None), 2, "two have not ended yet");
     assert_eq!(dispatcher.log(task(job, 0)).outcome, wrote(3));
     dispatcher.restart();
     assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Cancelled, Phase::Cancelled, Phase::Cancelled]);
@@ -239,7 +280,7 @@ async fn what_was_said_to_be_cancelled_does_not_run_again() {
 
 #[tokio::test]
 async fn a_trace_has_what_succeeded_also_after_a_restart() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(4);
     let job = dispatcher.submit(4);
     let ran = |ran_us| Outcome { waited_us: 1, ran_us, cpu_us: 2, ..wrote(1) };
@@ -247,7 +288,7 @@ async fn a_trace_has_what_succeeded_also_after_a_restart() {
     dispatcher.end(executor, task(job, 0), ran(10));
     dispatcher.end(executor, task(job, 1), Outcome::of(Status::Exited(1)));
     let mut trace = || {
-        let ToClient::Trace(part) = dispatcher.answer(FromClient::Trace { job, from: 0 }) else { panic!("no trace") };
+        let part = dispatcher.ask(async |service| service.trace(job, 0).await).unwrap();
         assert_eq!(part.next, None);
         let times = part.tasks.iter().map(|task| (task.waited_us, task.ran_us, task.cpu_us)).collect::<Vec<_>>();
         dispatcher.restart();
@@ -259,20 +300,20 @@ async fn a_trace_has_what_succeeded_also_after_a_restart() {
 
 #[tokio::test]
 async fn what_was_said_to_be_run_again_is_after_a_kill() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(1);
     let job = dispatcher.submit(2);
     dispatcher.end(executor, task(job, 0), Outcome::of(Status::Exited(1)));
     dispatcher.end(executor, task(job, 1), wrote(1));
     assert_eq!(dispatcher.view(job).state, JobState::Failed);
-    assert_eq!(dispatcher.answer(FromClient::Retry { job, current: Vec::new() }), ToClient::Done(1));
+    assert_eq!(dispatcher.retry(job), 1);
     dispatcher.restart();
     assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Succeeded]);
 }
 
 #[tokio::test]
 async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     dispatcher.core.caching = true;
     let executor = dispatcher.join(1);
     let version = Version::Modified { mtime_ns: 0, size_bytes: 7 };
@@ -284,22 +325,18 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
         spec.broadcast.push(0);
         let input = Input { from: InputFrom::Object(0), name: None };
         spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: vec![input] }]).unwrap();
-        let (reply, mut accepted) = oneshot::channel();
-        dispatcher.core.handle(CoreMessage::Submitted { spec: Box::new(spec), reply });
-        dispatcher.settle();
-        let Ok(ToClient::Accepted { job }) = accepted.try_recv() else { panic!("it is refused") };
-        job
+        dispatcher.submit_spec(spec)
     };
     let first = submit(&mut dispatcher, Distribution::SpanningTree);
     let second = submit(&mut dispatcher, Distribution::SpanningTree);
     assert_eq!((dispatcher.phases(first), dispatcher.phases(second)), (vec![Phase::Waiting], vec![Phase::Waiting]));
     // Cancelled before it has begun, it can be retried all the same.
-    assert_eq!(dispatcher.answer(FromClient::Cancel { job: second, task: None }), ToClient::Done(1));
+    assert_eq!(dispatcher.cancel(second, None), 1);
     assert!(!dispatcher.core.jobs.get(second).unwrap().is_pushed_first());
     dispatcher.store(executor, &object);
     dispatcher.settle();
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
-    assert_eq!(dispatcher.answer(FromClient::Retry { job: second, current: Vec::new() }), ToClient::Done(1));
+    assert_eq!(dispatcher.retry(second), 1);
     assert_eq!(dispatcher.phases(second), [Phase::Assigned]);
     // After a start there is no executor for the push: tasks continue, and read on demand.
     dispatcher.restart();
@@ -310,31 +347,33 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     let chained = submit(&mut dispatcher, Distribution::Chain);
     assert!(!dispatcher.core.jobs.get(chained).unwrap().is_pushed_first());
     assert!(dispatcher.core.pushes.spec(object.id()).is_some());
-    assert_eq!(dispatcher.answer(FromClient::Cancel { job: chained, task: None }), ToClient::Done(1));
+    assert_eq!(dispatcher.cancel(chained, None), 1);
     assert!(dispatcher.core.pushes.spec(object.id()).is_none());
 }
 
 #[tokio::test]
 async fn nothing_that_was_shown_goes_back() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(1);
     let job = dispatcher.submit(2);
-    let (reply, mut watching) = oneshot::channel();
-    dispatcher.core.handle(CoreMessage::Watched { job, reply });
-    let standing = watching.try_recv().unwrap().unwrap();
+    let standing = dispatcher.core.watch(job).unwrap();
     let shown = || standing.borrow().view.tasks.succeeded;
     dispatcher.end(executor, task(job, 0), wrote(3));
     // Asked while it is being written, and while more has gathered.
-    let mut first = dispatcher.ask(FromClient::Jobs { job: Some(job) });
-    let mut log = dispatcher.ask(FromClient::Log { task: task(job, 0) });
+    let service = dispatcher.service.clone();
+    let (mut first, mut log) = (Box::pin(service.job(job)), Box::pin(service.result(task(job, 0))));
+    let context = &mut Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(context).is_pending() && log.as_mut().poll(context).is_pending());
+    dispatcher.handle_calls();
     dispatcher.end(executor, task(job, 1), wrote(3));
     dispatcher.core.tick(0);
-    assert_eq!((first.try_recv(), log.try_recv(), shown()), (Err(TryRecvError::Empty), Err(TryRecvError::Empty), 0));
+    assert!(first.as_mut().poll(context).is_pending() && log.as_mut().poll(context).is_pending());
+    assert_eq!(shown(), 0);
     dispatcher.settle();
-    let ToClient::Jobs(jobs) = first.try_recv().unwrap() else { panic!("not jobs") };
-    assert_eq!((jobs[0].tasks.succeeded, shown()), (1, 2), "each tells what it was asked");
-    let ToClient::Log(Some(log)) = log.try_recv().unwrap() else { panic!("not a log") };
-    assert_eq!(log.outcome, wrote(3));
+    assert_eq!((first.await.unwrap().tasks.succeeded, shown()), (1, 2), "each tells what it was asked");
+    assert_eq!(log.await.unwrap().unwrap().outcome, wrote(3));
+    // It has a part in the journal, which is opened again.
+    drop(service);
     assert!(standing.borrow().is_over);
     let before = dispatcher.view(job);
     dispatcher.restart();
@@ -343,7 +382,7 @@ async fn nothing_that_was_shown_goes_back() {
 
 #[tokio::test]
 async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit(3);
     for loss in 1..=jobs::MAX_LOSSES {
         let executor = dispatcher.join(1);
@@ -369,7 +408,7 @@ async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() 
 
 #[tokio::test]
 async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let config = jobs::Config { max_output_bytes: 100, ..jobs::Config::default() };
     dispatcher.core.jobs = Jobs::new(config, dispatcher.core.clock.now_us());
     let executor = dispatcher.join(1);
@@ -381,9 +420,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     dispatcher.end(executor, task(running, 0), wrote(60));
     assert_eq!(dispatcher.ids(), [jobs[1], running]);
     // A job whose results a client still reads stays.
-    let (reply, mut watching) = oneshot::channel();
-    dispatcher.core.handle(CoreMessage::Watched { job: jobs[1], reply });
-    let watching = watching.try_recv().unwrap().unwrap();
+    let watching = dispatcher.core.watch(jobs[1]).unwrap();
     dispatcher.end(executor, task(running, 1), wrote(1));
     let cut = dispatcher.log(task(running, 1)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (0, 1));
@@ -403,7 +440,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
 
 #[tokio::test]
 async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_pair();
     let mut executor = dispatcher.join(1);
     for time in 0..MAX_RECOMPUTATIONS {
@@ -439,7 +476,7 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
 #[tokio::test]
 async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     use Phase::{Assigned, Blocked, Succeeded};
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_kept(true, 1000);
     let executor = dispatcher.join(1);
     assert_eq!(dispatcher.kept_part(job).unfinished, 1);
@@ -470,7 +507,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     assert_eq!(dispatcher.kept_part(job).outputs[0].holders, []);
     assert_eq!(dispatcher.phases(job), [Succeeded, Assigned], "what it is made from is still in a store");
     dispatcher.end_kept(executor, task(job, 1));
-    assert_eq!(dispatcher.answer(FromClient::Release { job }), ToClient::Done(2));
+    assert_eq!(dispatcher.ask(async |service| service.release(job).await).unwrap(), 2);
     dispatcher.core.handle(CoreMessage::Gone { executor });
     dispatcher.restart();
     dispatcher.join(1);
@@ -481,15 +518,13 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
 
 #[tokio::test]
 async fn what_is_lost_together_is_made_again_in_order() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_kept(false, 1000);
     let executor = dispatcher.join(2);
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.end_kept(executor, task(job, 1));
     dispatcher.core.handle(CoreMessage::Gone { executor });
-    let ToClient::Explained(explained) = dispatcher.answer(FromClient::Explain { task: task(job, 1) }) else {
-        panic!()
-    };
+    let explained = dispatcher.explain(task(job, 1));
     assert!(explained.because.iter().any(|line| line.starts_with("No executor that is here")), "{explained:?}");
     let executor = dispatcher.join(2);
     assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
@@ -504,7 +539,7 @@ async fn what_is_lost_together_is_made_again_in_order() {
 
 #[tokio::test]
 async fn a_cluster_that_stops_loses_nothing() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
     dispatcher.end_kept(executor, task(job, 0));
@@ -518,7 +553,7 @@ async fn a_cluster_that_stops_loses_nothing() {
 
 #[tokio::test]
 async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
     let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", false));
@@ -536,7 +571,7 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
 
 #[tokio::test]
 async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let config = jobs::Config { max_ended_in_memory: 1, ..jobs::Config::default() };
     dispatcher.core.jobs = Jobs::new(config, dispatcher.core.clock.now_us());
     let executor = dispatcher.join(1);
@@ -545,13 +580,10 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
         dispatcher.end(executor, task(*job, 0), wrote(70_000));
         dispatcher.end(executor, task(*job, 1), Outcome::of(Status::Exited(1)));
     }
-    let views = |dispatcher: &mut Dispatcher| match dispatcher.answer(FromClient::Jobs { job: None }) {
-        ToClient::Jobs(jobs) => jobs,
-        other => panic!("{other:?}"),
-    };
-    let report = |dispatcher: &mut Dispatcher, job| match dispatcher.answer(FromClient::Report { job }) {
-        ToClient::Report(report) => (report.metrics, report.samples, report.failures),
-        other => panic!("{other:?}"),
+    let views = |dispatcher: &mut Dispatcher| dispatcher.ask(async |service| service.jobs().await).unwrap();
+    let report = |dispatcher: &mut Dispatcher, job| {
+        let report = dispatcher.ask(async |service| service.report(job).await).unwrap();
+        (report.metrics, report.samples, report.failures)
     };
     let (before, report_before) = (views(&mut dispatcher), report(&mut dispatcher, jobs[0]));
     dispatcher.core.tick(0);
@@ -560,19 +592,19 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
         assert_eq!(views(&mut dispatcher), before);
         assert_eq!(dispatcher.log(task(jobs[0], 0)).outcome, wrote(70_000));
         assert_eq!(report(&mut dispatcher, jobs[0]), report_before);
-        let list = FromClient::Tasks { job: jobs[1], from: 0, limit: 9, failed: true };
-        let ToClient::Tasks(failed) = dispatcher.answer(list) else { panic!("no list") };
+        let query = TaskQuery { from: 0, limit: 9, failed: true };
+        let failed = dispatcher.ask(async |service| service.tasks(jobs[1], query).await).unwrap();
         assert_eq!((failed.len(), failed[0].task), (1, task(jobs[1], 1)));
         dispatcher.restart();
         assert!(dispatcher.ids().is_empty(), "a dispatcher that starts reads no job that has ended");
         dispatcher.join(1);
     }
     // One that goes on is in memory again.
-    assert_eq!(dispatcher.answer(FromClient::Retry { job: jobs[0], current: Vec::new() }), ToClient::Done(1));
+    assert_eq!(dispatcher.retry(jobs[0]), 1);
     assert_eq!(dispatcher.phases(jobs[0]), [Phase::Succeeded, Phase::Assigned]);
-    let ToClient::Refused(why) = dispatcher.answer(FromClient::Forget { job: jobs[0] }) else { panic!("forgotten") };
+    let why = dispatcher.ask(async |service| service.forget(jobs[0]).await).unwrap_err().to_string();
     assert!(why.contains("still running") && why.contains("cancel"), "{why}");
-    assert_eq!(dispatcher.answer(FromClient::Forget { job: jobs[1] }), ToClient::Done(2));
+    assert_eq!(dispatcher.ask(async |service| service.forget(jobs[1]).await).unwrap(), 2);
     assert_eq!(dispatcher.core.jobs.output_bytes(), 140_000);
     dispatcher.restart();
     let left: Vec<_> = views(&mut dispatcher).iter().map(|view| view.job).collect();
@@ -584,7 +616,7 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
 
 #[tokio::test]
 async fn a_dispatcher_with_nothing_to_do_sleeps() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     assert_eq!(dispatcher.core.next_due_us(), None);
     let executor = dispatcher.join(1);
     let silence_us = dispatcher.core.silence_us();

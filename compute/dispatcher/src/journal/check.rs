@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use eyas_types::{JobId, ObjectId};
 
 use super::{Journal, JournalError, JournalOptions, JournalProblem};
+use crate::log::{Captured, Log};
 
 /// Checks the journal at this path. Returns the number of its jobs. The check may repair the journal and convert it to
 /// the present format: check a copy.
@@ -36,7 +37,7 @@ pub fn kept_objects(path: &Path) -> Result<BTreeSet<ObjectId>, JournalError> {
         let mut kept = BTreeSet::new();
         // A job with a summary keeps nothing.
         for (id, _) in journal.jobs()?.into_iter().filter(|(_, summary)| summary.is_none()) {
-            let job = journal.load(id, std::iter::empty())?.into_job();
+            let job = journal.replay(id)?.into_job();
             let all = (0..job.tasks.len() as u32).flat_map(|index| job.kept_by(index).map(move |left| (index, left.0)));
             kept.extend(all.filter(|(index, object)| job.is_wanted(*index, *object)).map(|(_, object)| object));
         }
@@ -64,7 +65,7 @@ impl Journal {
         }
         let mut results = BTreeMap::new();
         for number in 0..replay.job().entries {
-            for entry in self.read_results(job, number, number + 1, true)? {
+            for (entry, _) in self.read_results(job, number..number + 1, Captured::Whole)? {
                 results.extend(entry.ends().iter().map(|end| (end.result.index, number)));
             }
         }

@@ -1,17 +1,17 @@
 //! Reading what is on disk: whole jobs as they stand, and results.
 
 use std::iter::Peekable;
-use std::sync::Arc;
+use std::ops::Range;
 
 use eyas_jobs::{Entry, JobSpec, JobSummary, Replay};
 use eyas_types::JobId;
-use eyas_wire::client::OutputFile;
 use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
 use super::output::OutputRange;
-use super::{CHUNKS, ENTRIES, JOBS, Journal, JournalError, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
+use super::{CHUNKS, ENTRIES, JOBS, Journal, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
 use crate::expressions::compile;
+use crate::log::Captured;
 
 /// A row of entries or results.
 #[derive(Serialize, Deserialize)]
@@ -29,42 +29,20 @@ impl StoredEntry {
 }
 
 impl Journal {
-    /// All jobs, oldest first; with those that need not be loaded, their summaries.
-    pub fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError> {
-        let jobs = || -> Result<_, JournalProblem> {
-            let read = self.database.begin_read()?;
-            let (jobs, summaries) = (read.open_table(JOBS)?, read.open_table(SUMMARIES)?);
-            let (mut found, mut next) = (Vec::new(), 0);
-            while let Some(row) = jobs.range((next, 0)..)?.next() {
-                let job = row?.0.value().0;
-                let summary = summaries.get(job)?.map(|row| postcard::from_bytes::<JobSummary>(row.value()));
-                let summary = summary.transpose();
-                let summary = summary.map_err(|source| JournalProblem::Undecodable {
-                    what: format!("the summary of job {job}"),
-                    source,
-                })?;
-                found.push((JobId(job), summary.filter(|summary| !summary.must_be_loaded)));
-                let Some(after) = job.checked_add(1) else { break };
-                next = after;
-            }
-            Ok(found)
-        };
-        jobs().map_err(|problem| self.error(problem))
-    }
-
-    /// A job as it stands; `unwritten` are entries that may not be on disk yet.
-    pub fn load<'a>(
-        &self,
-        job: JobId,
-        unwritten: impl Iterator<Item = (u64, &'a Arc<Entry>)>,
-    ) -> Result<Replay, JournalError> {
-        let mut replay = self.load_written(job).map_err(|problem| self.error(problem))?;
-        for (number, entry) in unwritten {
-            if number == replay.next_entry() {
-                replay.apply((**entry).clone());
-            }
+    pub(super) fn read_jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalProblem> {
+        let read = self.database.begin_read()?;
+        let (jobs, summaries) = (read.open_table(JOBS)?, read.open_table(SUMMARIES)?);
+        let (mut found, mut next) = (Vec::new(), 0);
+        while let Some(row) = jobs.range((next, 0)..)?.next() {
+            let job = row?.0.value().0;
+            let summary = summaries.get(job)?.map(|row| postcard::from_bytes::<JobSummary>(row.value()));
+            let what = || format!("the summary of job {job}");
+            let summary = summary.transpose().map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+            found.push((JobId(job), summary.filter(|summary| !summary.must_be_loaded)));
+            let Some(after) = job.checked_add(1) else { break };
+            next = after;
         }
-        Ok(replay)
+        Ok(found)
     }
 
     pub(super) fn load_written(&self, job: JobId) -> Result<Replay, JournalProblem> {
@@ -89,73 +67,42 @@ impl Journal {
         Ok(replay)
     }
 
-    /// Reads entries as [`Journal::results`] does, for a client that watches the job: such a client reads entries soon
+    /// Reads results with all captured output, for a client that watches the job: such a client reads entries soon
     /// after they are written, and each entry once.
-    pub fn new_results(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
-        let mut entries = Vec::new();
-        let mut unread = from;
-        for (number, entry) in self.recent.take(job, from..to) {
-            entries.extend(self.results(job, unread, number)?);
-            entries.push(entry);
-            unread = number + 1;
-        }
-        entries.extend(self.results(job, unread, to)?);
-        Ok(entries)
-    }
-
-    /// Results of a job from entry `from` on and before entry `to`, and the places of captured output that is not in
-    /// the database.
-    pub fn results_and_places(
+    pub(super) fn read_new_results(
         &self,
         job: JobId,
-        from: u64,
-        to: u64,
-    ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalError> {
-        let read = || -> Result<_, JournalProblem> {
-            let results = self.database.begin_read()?.open_table(RESULTS)?;
-            let rows = results.range((job.0, from)..(job.0, to))?;
-            let entries = rows.map(|row| {
-                let (key, row) = row?;
-                let StoredEntry { entry, outputs } = StoredEntry::decode(job, key.value().1, row.value())?;
-                Ok((entry, outputs))
-            });
-            entries.collect()
-        };
-        read().map_err(|problem| self.error(problem))
-    }
-
-    /// The file with captured output of a job.
-    pub fn output_file(&self, job: JobId) -> Result<OutputFile, JournalError> {
-        self.outputs.for_client(job).map_err(|problem| self.error(problem))
-    }
-
-    /// Results of a job from entry `from` on and before entry `to`, with all captured output.
-    pub fn results(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
-        self.read_results(job, from, to, true).map_err(|problem| self.error(problem))
-    }
-
-    /// The same without output that is not in the database, which is larger than
-    /// [`super::output::OUTPUT_BESIDE_BYTES`].
-    pub fn results_in_short(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
-        self.read_results(job, from, to, false).map_err(|problem| self.error(problem))
+        numbers: Range<u64>,
+    ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalProblem> {
+        let mut entries = Vec::new();
+        let mut unread = numbers.start;
+        for (number, entry) in self.recent.take(job, numbers.clone()) {
+            entries.extend(self.read_results(job, unread..number, Captured::Whole)?);
+            entries.push((entry, Vec::new()));
+            unread = number + 1;
+        }
+        entries.extend(self.read_results(job, unread..numbers.end, Captured::Whole)?);
+        Ok(entries)
     }
 
     pub(super) fn read_results(
         &self,
         job: JobId,
-        from: u64,
-        to: u64,
-        in_full: bool,
-    ) -> Result<Vec<Entry>, JournalProblem> {
+        numbers: Range<u64>,
+        captured: Captured,
+    ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalProblem> {
         let results = self.database.begin_read()?.open_table(RESULTS)?;
         let mut entries = Vec::new();
-        for row in results.range((job.0, from)..(job.0, to))? {
+        for row in results.range((job.0, numbers.start)..(job.0, numbers.end))? {
             let (key, row) = row?;
-            let StoredEntry { mut entry, outputs } = StoredEntry::decode(job, key.value().1, row.value())?;
-            if in_full {
+            let StoredEntry { mut entry, mut outputs } = StoredEntry::decode(job, key.value().1, row.value())?;
+            if matches!(captured, Captured::Whole | Captured::New) {
                 self.outputs.restore(job, &mut entry, &outputs)?;
             }
-            entries.push(entry);
+            if captured != Captured::Places {
+                outputs.clear();
+            }
+            entries.push((entry, outputs));
         }
         Ok(entries)
     }

@@ -30,14 +30,22 @@ fn close(journal: Journal) {
     }
 }
 
-fn open_at(path: &Path, written: &mpsc::Sender<Vec<WrittenRecord>>) -> Result<Journal, JournalError> {
-    let written = written.clone();
+fn open_at(path: &Path, durable: &mpsc::Sender<RecordNumber>) -> Result<Journal, JournalError> {
+    let durable = durable.clone();
     let options = JournalOptions { is_scratch: false, check: Some(path.with_extension("differs")) };
-    Journal::open(path, options, move |done| drop(written.send(done)), |e| panic!("{e}"))
+    Journal::open(path, options, move |number| _ = durable.send(number), |e| panic!("{e}"))
 }
 
-fn wait_for(written: &mpsc::Receiver<Vec<WrittenRecord>>, what: WrittenRecord) {
-    while !written.recv_timeout(Duration::from_secs(30)).unwrap().contains(&what) {}
+/// Waits until all that was appended is on disk.
+fn settle(journal: &Journal, durable: &mpsc::Receiver<RecordNumber>) {
+    let appended = journal.appended.load(Ordering::Relaxed);
+    while durable.recv_timeout(Duration::from_secs(30)).unwrap() < appended {}
+}
+
+/// Results of a job, without the places of their output.
+fn results(journal: &Journal, numbers: Range<u64>, captured: Captured) -> Vec<Entry> {
+    let read = journal.results(JOB, numbers, captured).unwrap();
+    read.into_iter().map(|(entry, _)| entry).collect()
 }
 
 /// Entries of a job in the tables, in order.
@@ -72,7 +80,7 @@ fn what_was_written_is_there_after_opening_again() {
     let journal = open_at(&path, &sender).unwrap();
     // Of more than one part.
     let spec = JobSpec { name: "survey".repeat(PART_BYTES / 4), ..JobSpec::default() };
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
     let entries = [
         Entry::Results { ends: vec![end(0, 4), end(1, 5)], samples: vec![Default::default()] },
         Entry::Retried { tasks: vec![1], paused_us: 6 },
@@ -80,14 +88,10 @@ fn what_was_written_is_there_after_opening_again() {
         Entry::Results { ends: vec![end(1, 9)], samples: Vec::new() },
     ];
     for (number, entry) in entries.iter().enumerate() {
-        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
     }
-    let mut written = Vec::new();
-    while !written.contains(&WrittenRecord::Entries(JOB, 4)) {
-        written.extend(done.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
-    }
-    assert_eq!(written[0], WrittenRecord::Job(JOB));
-    assert_eq!(journal.results(JOB, 1, 4).unwrap(), entries[3..]);
+    settle(&journal, &done);
+    assert_eq!(results(&journal, 1..4, Captured::Whole), entries[3..]);
     close(journal);
     let again = open_at(&path, &sender).unwrap();
     assert_eq!(again.jobs().unwrap(), [(JOB, None)]);
@@ -104,14 +108,14 @@ fn chunks_of_objects_are_kept_until_the_job_is_forgotten() {
     // Of more than one part.
     let chunks: Vec<_> = (0..2 * PART_BYTES as u32 / 16).map(|number| (id(number), 4 << 20)).collect();
     let spec = JobSpec { chunks: BTreeMap::from([(id(7), chunks)]), ..tasks(1) };
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
-    wait_for(&done, WrittenRecord::Job(JOB));
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
+    settle(&journal, &done);
     close(journal);
     let journal = open_at(&path, &sender).unwrap();
     assert!(journal.load_written(JOB).unwrap().job().spec.chunks == spec.chunks);
-    journal.write(JournalRecord::Forget { job: JOB });
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
-    wait_for(&done, WrittenRecord::Job(JOB));
+    journal.append(JournalRecord::Forget { job: JOB });
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
+    settle(&journal, &done);
     assert!(journal.load_written(JOB).unwrap().job().spec.chunks.is_empty());
 }
 
@@ -132,25 +136,20 @@ fn a_file_that_is_mostly_unused_is_made_smaller() {
             };
             let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 0) }];
             let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
-            journal.write(JournalRecord::Entry { job, number, entry });
+            journal.append(JournalRecord::Entry { job, number, entry });
         }
     }
-    let before = journal.clone();
-    let is_written = |job| before.results(job, 299, 300).unwrap().len() == 1;
-    while !(is_written(JobId(1)) && is_written(JobId(2))) {
-        done.recv_timeout(Duration::from_secs(30)).unwrap();
-    }
-    drop(before);
-    journal.write(JournalRecord::Forget { job: JobId(1) });
+    settle(&journal, &done);
+    journal.append(JournalRecord::Forget { job: JobId(1) });
     // Of the other, a bit stays.
-    journal.write(JournalRecord::Job { job: JobId(2), spec: Arc::default() });
-    while !done.recv_timeout(Duration::from_secs(30)).unwrap().contains(&WrittenRecord::Job(JobId(2))) {}
-    let kept = journal.results(JobId(2), 0, u64::MAX).unwrap();
+    journal.append(JournalRecord::Job { job: JobId(2), spec: Arc::default() });
+    settle(&journal, &done);
+    let kept = journal.results(JobId(2), 0..u64::MAX, Captured::Whole).unwrap();
     close(journal);
     let full = bytes();
     let again = open();
     assert!(bytes() < full, "{full} bytes before, {} after", bytes());
-    assert_eq!(again.results(JobId(2), 0, u64::MAX).unwrap(), kept);
+    assert_eq!(again.results(JobId(2), 0..u64::MAX, Captured::Whole).unwrap(), kept);
 }
 
 #[test]
@@ -163,8 +162,8 @@ fn a_journal_that_has_lost_what_was_acknowledged_is_refused() {
     close(journal);
     let empty = std::fs::read(&path).unwrap();
     let journal = open().unwrap();
-    journal.write(JournalRecord::Job { job: JobId(1), spec: Arc::default() });
-    assert_eq!(done.recv_timeout(Duration::from_secs(30)).unwrap(), [WrittenRecord::Job(JobId(1))]);
+    journal.append(JournalRecord::Job { job: JobId(1), spec: Arc::default() });
+    settle(&journal, &done);
     close(journal);
     let whole = std::fs::read(&path).unwrap();
     for older in [empty, Vec::new()] {
@@ -203,20 +202,20 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     let large = OUTPUT_BESIDE_BYTES as usize;
     let first = Entry::Results { ends: vec![with_output(0, large), with_output(1, 9)], samples: Vec::new() };
     let second = Entry::Results { ends: vec![with_output(2, 7), with_output(3, large / 2)], samples: Vec::new() };
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
     for (number, entry) in [&first, &second].into_iter().enumerate() {
-        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
     }
-    wait_for(&done, WrittenRecord::Entries(JOB, 2));
+    settle(&journal, &done);
     let file = folder.path().join("journal.output/7");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 3 * OUTPUT_BESIDE_BYTES);
-    assert_eq!(journal.results(JOB, 0, 2).unwrap(), [first.clone(), second.clone()]);
+    assert_eq!(results(&journal, 0..2, Captured::Whole), [first.clone(), second.clone()]);
     // At first from memory, then from the file.
     for _ in 0..2 {
-        assert_eq!(journal.new_results(JOB, 0, 2).unwrap(), [first.clone(), second.clone()]);
+        assert_eq!(results(&journal, 0..2, Captured::New), [first.clone(), second.clone()]);
         assert!(journal.recent.take(JOB, 0..2).is_empty());
     }
-    let short = journal.results_in_short(JOB, 0, 2).unwrap();
+    let short = results(&journal, 0..2, Captured::Short);
     let lengths: Vec<_> = short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
     assert_eq!(lengths, [0, 9, 7, 0]);
     close(journal);
@@ -233,11 +232,11 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     assert!(why.contains("shorter than") && why.contains("journal.output/7") && why.contains("journal.mark"), "{why}");
     std::fs::remove_file(folder.path().join("journal.mark")).unwrap();
     let journal = open_at(&path, &sender).unwrap();
-    assert!(journal.results(JOB, 0, 2).is_err());
+    assert!(journal.results(JOB, 0..2, Captured::Whole).is_err());
     std::fs::write(&file, [&[9], &whole[1..]].concat()).unwrap();
-    assert!(journal.results(JOB, 0, 2).unwrap_err().to_string().contains("damaged"));
-    journal.write(JournalRecord::Forget { job: JOB });
-    wait_for(&done, WrittenRecord::Forgotten(JOB));
+    assert!(journal.results(JOB, 0..2, Captured::Whole).unwrap_err().to_string().contains("damaged"));
+    journal.append(JournalRecord::Forget { job: JOB });
+    settle(&journal, &done);
     assert!(!file.exists() && journal.jobs().unwrap().is_empty());
 }
 
@@ -249,24 +248,24 @@ fn output_that_cannot_be_written_is_not_acknowledged() {
     let open = || {
         let (sender, failed_sender) = (sender.clone(), failed_sender.clone());
         let failed = move |e: JournalError| drop(failed_sender.send(e.to_string()));
-        Journal::open(&path, JournalOptions::default(), move |done| drop(sender.send(done)), failed).unwrap()
+        Journal::open(&path, JournalOptions::default(), move |number| _ = sender.send(number), failed).unwrap()
     };
     let journal = open();
     // A file in place of the folder fails as a full disk does: after the transaction has begun.
     std::fs::write(folder.path().join("journal.output"), "").unwrap();
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
-    wait_for(&done, WrittenRecord::Job(JOB));
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
+    settle(&journal, &done);
     let outcome = Outcome { stdout: vec![1; OUTPUT_BESIDE_BYTES as usize], ..Outcome::of(Status::Succeeded) };
     let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 1) }];
     let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
-    journal.write(JournalRecord::Entry { job: JOB, number: 0, entry });
+    journal.append(JournalRecord::Entry { job: JOB, number: 0, entry });
     let why = failed.recv_timeout(Duration::from_secs(30)).unwrap();
     assert!(why.contains("cannot be written") && why.contains("is the disk full?"), "{why}");
     assert!(done.try_recv().is_err() && journal.recent.take(JOB, 0..1).is_empty());
     close(journal);
     std::fs::remove_file(folder.path().join("journal.output")).unwrap();
     let journal = open();
-    assert!(journal.jobs().unwrap().len() == 1 && journal.results(JOB, 0, 1).unwrap().is_empty());
+    assert!(journal.jobs().unwrap().len() == 1 && results(&journal, 0..1, Captured::Whole).is_empty());
     close(journal);
 }
 
@@ -276,7 +275,7 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     let path = folder.path().join("journal.redb");
     let (sender, done) = mpsc::channel();
     let journal = open_at(&path, &sender).unwrap();
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(3)) });
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(3)) });
     let large = |index| {
         let outcome = Outcome { stdout: vec![index as u8; 100_000], ..Outcome::of(Status::Exited(1)) };
         JobEnd { output_bytes: 100_000, result: TaskResult { outcome, ..result(index) }, ..end(index, 1) }
@@ -292,7 +291,7 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     let mut replay = Replay::new(JOB, tasks(3));
     for (number, entry) in entries.iter().enumerate() {
         replay.apply(entry.clone());
-        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
     }
     let summary = replay.job().summary();
     let snapshot = Arc::new(replay.job().snapshot());
@@ -300,23 +299,23 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
         let (summary, snapshot) = (Some(Box::new(summary.clone())), snapshot.clone());
         JournalRecord::Snapshot { job: JOB, snapshot, summary, drops_results }
     };
-    journal.write(record(false));
-    wait_for(&done, WrittenRecord::Snapshot(JOB));
-    let results = [&entries[0], &entries[2], &entries[4]].map(Clone::clone);
-    assert_eq!(journal.results(JOB, 0, 9).unwrap(), results);
+    journal.append(record(false));
+    settle(&journal, &done);
+    let expected = [&entries[0], &entries[2], &entries[4]].map(Clone::clone);
+    assert_eq!(results(&journal, 0..9, Captured::Whole), expected);
     assert_eq!(entries_of(&journal, JOB).len(), 3);
-    assert_eq!(journal.load(JOB, std::iter::empty()).unwrap().job().snapshot(), *snapshot);
+    assert_eq!(journal.replay(JOB).unwrap().job().snapshot(), *snapshot);
     assert_eq!(journal.jobs().unwrap(), [(JOB, Some(summary.clone()))]);
-    journal.write(record(true));
-    wait_for(&done, WrittenRecord::Snapshot(JOB));
+    journal.append(record(true));
+    settle(&journal, &done);
     let first = Entry::Results { ends: vec![large(1)], samples: Vec::new() };
-    assert_eq!(journal.results(JOB, 0, 9).unwrap(), [first, entries[2].clone(), entries[4].clone()]);
+    assert_eq!(results(&journal, 0..9, Captured::Whole), [first, entries[2].clone(), entries[4].clone()]);
     // It goes on.
     let again = Entry::Retried { tasks: vec![1], paused_us: 7 };
-    journal.write(JournalRecord::Entry { job: JOB, number: 6, entry: Arc::new(again.clone()) });
-    wait_for(&done, WrittenRecord::Entries(JOB, 7));
+    journal.append(JournalRecord::Entry { job: JOB, number: 6, entry: Arc::new(again.clone()) });
+    settle(&journal, &done);
     replay.apply(again);
-    assert!(journal.load(JOB, std::iter::empty()).unwrap().job().snapshot().agrees_with(&replay.job().snapshot()));
+    assert!(journal.replay(JOB).unwrap().job().snapshot().agrees_with(&replay.job().snapshot()));
     assert_eq!(journal.jobs().unwrap(), [(JOB, None)]);
     close(journal);
     assert!(!path.with_extension("differs").exists());
@@ -327,17 +326,17 @@ fn write_fixture(path: &Path) {
     let (sender, done) = mpsc::channel();
     let journal = open_at(path, &sender).unwrap();
     let mut replay = Replay::new(JOB, tasks(4));
-    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
     let entries = fixture_entries();
     for (number, entry) in entries.iter().enumerate() {
-        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
     }
-    wait_for(&done, WrittenRecord::Entries(JOB, entries.len() as u64));
+    settle(&journal, &done);
     // It replaces all entries but the last one, and the results, which stay.
     entries[..entries.len() - 1].iter().for_each(|entry| replay.apply(entry.clone()));
     let snapshot = Arc::new(replay.into_job().snapshot());
-    journal.write(JournalRecord::Snapshot { job: JOB, snapshot, summary: None, drops_results: false });
-    wait_for(&done, WrittenRecord::Snapshot(JOB));
+    journal.append(JournalRecord::Snapshot { job: JOB, snapshot, summary: None, drops_results: false });
+    settle(&journal, &done);
     close(journal);
 }
 
@@ -369,9 +368,9 @@ fn a_journal_of_version_0_1_is_read() {
     let journal = open_at(&path, &mpsc::channel().0).unwrap();
     let mut expected = Replay::new(JOB, tasks(4));
     fixture_entries().into_iter().for_each(|entry| expected.apply(entry));
-    let read = journal.load(JOB, std::iter::empty()).unwrap().into_job();
+    let read = journal.replay(JOB).unwrap().into_job();
     assert_eq!((spec_at(&journal, JOB), read.snapshot()), (tasks(4), expected.into_job().snapshot()));
-    assert_eq!(journal.results(JOB, 0, 4).unwrap(), [fixture_entries()[0].clone(), fixture_entries()[3].clone()]);
+    assert_eq!(results(&journal, 0..4, Captured::Whole), [fixture_entries()[0].clone(), fixture_entries()[3].clone()]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::output::{Appending, OutputFiles, OutputRange};
 use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
 use super::{
     CHUNKS, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, SUMMARIES, TRANSACTIONS,
-    WrittenRecord, encode,
+    encode,
 };
 
 /// Bytes of a job or a snapshot in one row.
@@ -44,13 +44,12 @@ impl JournalWriter {
     }
 
     /// Writes records in one transaction. All of them are on disk, and marked, when it returns.
-    pub fn write(&mut self, batch: &[JournalRecord]) -> Result<Vec<WrittenRecord>, JournalProblem> {
+    pub fn write(&mut self, batch: &[JournalRecord]) -> Result<(), JournalProblem> {
         self.transactions += 1;
         let write = self.database.begin_write()?;
         let mut appending = self.outputs.append();
-        let mut done = Vec::with_capacity(batch.len());
         for record in batch {
-            done.push(self.write_record(&write, record, &mut appending)?);
+            self.write_record(&write, record, &mut appending)?;
         }
         write.open_table(META)?.insert(TRANSACTIONS, self.transactions)?;
         if !self.options.is_scratch {
@@ -60,12 +59,12 @@ impl JournalWriter {
         if let Some(mark) = &self.mark {
             mark.set(self.transactions)?;
         }
-        for record in &done {
-            if let WrittenRecord::Forgotten(job) = record {
+        for record in batch {
+            if let JournalRecord::Forget { job } = record {
                 self.outputs.remove(*job)?;
             }
         }
-        Ok(done)
+        Ok(())
     }
 
     fn write_record(
@@ -73,18 +72,16 @@ impl JournalWriter {
         write: &WriteTransaction,
         record: &JournalRecord,
         appending: &mut Appending<'_>,
-    ) -> Result<WrittenRecord, JournalProblem> {
+    ) -> Result<(), JournalProblem> {
         match record {
             JournalRecord::Job { job, spec } => {
                 put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
                 if !spec.chunks.is_empty() {
                     put_parts(&mut write.open_table(CHUNKS)?, job.0, &encode(&spec.chunks))?;
                 }
-                Ok(WrittenRecord::Job(*job))
             }
             JournalRecord::Objects { job, spec } => {
                 put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
-                Ok(WrittenRecord::Objects(*job))
             }
             JournalRecord::Entry { job, number, entry } => {
                 write.open_table(SUMMARIES)?.remove(job.0)?;
@@ -92,7 +89,6 @@ impl JournalWriter {
                 let (entry, places) =
                     large.as_ref().map_or((&**entry, &[][..]), |(entry, places)| (entry, &places[..]));
                 put_entry(write, *job, *number, entry, places)?;
-                Ok(WrittenRecord::Entries(*job, number + 1))
             }
             JournalRecord::Snapshot { job, snapshot, summary, drops_results } => {
                 if let Some(told_in) = &self.options.check
@@ -102,7 +98,6 @@ impl JournalWriter {
                     return Err(JournalProblem::Differs(*job));
                 }
                 put_snapshot(write, *job, snapshot, summary.as_deref(), *drops_results)?;
-                Ok(WrittenRecord::Snapshot(*job))
             }
             JournalRecord::Forget { job } => {
                 write.open_table(JOBS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
@@ -112,9 +107,9 @@ impl JournalWriter {
                 write.open_table(RESULTS)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 write.open_table(SUMMARIES)?.remove(job.0)?;
                 write.open_table(OUTPUTS)?.remove(job.0)?;
-                Ok(WrittenRecord::Forgotten(*job))
             }
         }
+        Ok(())
     }
 }
 

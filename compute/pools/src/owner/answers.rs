@@ -33,7 +33,7 @@ impl Owner {
                 Ok(pool) => {
                     let (system, plan) = (pool.system.clone(), pool.plan(self.clock.now_us(), TRIED, 1));
                     tokio::spawn(async move {
-                        let answer = system.try_out(&plan).await.map(ToClient::PoolText).map_err(PoolsError::from);
+                        let answer = system.try_out(&plan).await.map(PoolsAnswer::Text).map_err(PoolsError::from);
                         let _ = reply.send(answer);
                     });
                     return;
@@ -48,9 +48,9 @@ impl Owner {
         self.pools.get(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))
     }
 
-    fn views<'a>(&self, pools: impl Iterator<Item = &'a Pool>, in_full: bool) -> ToClient {
+    fn views<'a>(&self, pools: impl Iterator<Item = &'a Pool>, in_full: bool) -> PoolsAnswer {
         let now_us = self.clock.now_us();
-        ToClient::Pools(pools.map(|pool| pool.view(now_us, in_full)).collect())
+        PoolsAnswer::Pools(pools.map(|pool| pool.view(now_us, in_full)).collect())
     }
 
     fn check_new(&self, name: &str, options: &mut PoolOptions) -> Result<Arc<dyn BatchSystem>, PoolsError> {
@@ -95,12 +95,12 @@ impl Owner {
         name: &str,
         options: PoolOptions,
         system: Arc<dyn BatchSystem>,
-    ) -> Result<ToClient, PoolsError> {
+    ) -> Result<PoolsAnswer, PoolsError> {
         let (folder, eyas, now_us) = (&self.config.folder, &self.config.eyas, self.clock.now_us());
         let pool = Pool::add(folder, name, options, system, eyas, now_us)?;
         // Its first nodes are requested when the dispatcher reports the work.
         self.pools.insert(name.into(), pool);
-        Ok(ToClient::Done(1))
+        Ok(PoolsAnswer::Done)
     }
 
     fn set_status(
@@ -108,13 +108,13 @@ impl Owner {
         name: &str,
         status: PoolStatus,
         actions: &mut Vec<(String, PoolAction)>,
-    ) -> Result<ToClient, PoolsError> {
+    ) -> Result<PoolsAnswer, PoolsError> {
         let now_us = self.clock.now_us();
         let pool = self.pools.get_mut(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))?;
         if *pool.status() != PoolStatus::Closing {
             with(pool, actions, |pool, actions| pool.set_status(now_us, status, actions));
         }
-        Ok(ToClient::Done(1))
+        Ok(PoolsAnswer::Done)
     }
 
     fn remove(
@@ -122,7 +122,7 @@ impl Owner {
         name: &str,
         is_forced: bool,
         actions: &mut Vec<(String, PoolAction)>,
-    ) -> Result<ToClient, PoolsError> {
+    ) -> Result<PoolsAnswer, PoolsError> {
         let now_us = self.clock.now_us();
         let pool = self.pools.get_mut(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))?;
         with(pool, actions, |pool, actions| {
@@ -131,7 +131,7 @@ impl Owner {
                 pool.give_up(actions);
             }
         });
-        Ok(ToClient::Done(1))
+        Ok(PoolsAnswer::Done)
     }
 
     fn log_of(&self, name: &str, request: Option<u64>, stream: RequestFile) -> Result<RequestLog, PoolsError> {
@@ -160,11 +160,11 @@ struct RequestLog {
 }
 
 impl RequestLog {
-    async fn read(self) -> Result<ToClient, PoolsError> {
+    async fn read(self) -> Result<PoolsAnswer, PoolsError> {
         if let Some((system, job)) = self.open {
             system.bring_log(&job).await?;
         }
-        Ok(ToClient::PoolText(store::end_of(&self.path, MAX_LOG_BYTES)?))
+        Ok(PoolsAnswer::Text(store::end_of(&self.path, MAX_LOG_BYTES)?))
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit(1);
     for times in 1..=jobs::MAX_INTERRUPTIONS {
         let executor = dispatcher.join(1);
@@ -12,8 +12,7 @@ async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
         let interrupted = Outcome { ran_us: 55_000_000, ..Outcome::of(Status::Cancelled) };
         dispatcher.end(executor, task(job, 0), interrupted);
         if times == 1 {
-            let asked = FromClient::Explain { task: task(job, 0) };
-            let ToClient::Explained(explained) = dispatcher.answer(asked) else { panic!("no explanation") };
+            let explained = dispatcher.explain(task(job, 0));
             let because = explained.because.join(" ");
             assert!(because.contains("Of 8 starts after which it fails, 1 were in vain"), "{because}");
         }
@@ -27,7 +26,7 @@ async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
 
 #[tokio::test]
 async fn starts_in_vain_are_counted_across_dispatchers() {
-    let mut dispatcher = Dispatcher::start().await;
+    let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit(1);
     for times in 1..=jobs::MAX_INTERRUPTIONS {
         assert_eq!(dispatcher.phases(job), [Phase::Waiting], "before start {times}");

@@ -4,8 +4,7 @@ use eyas_jobs::{Job, Phase};
 use eyas_types::{Outcome, TaskTemplate};
 use eyas_wire::client::{RecordedOutput, RecordedTask, TracePart};
 
-use crate::answers::ResultReader;
-use crate::dispatcher_core::DispatcherCore;
+use super::{ResultReader, Views};
 use crate::journal::JournalError;
 
 /// Tasks that are looked at for one part.
@@ -13,7 +12,7 @@ const MAX_TRACED: u32 = 10_000;
 /// A part ends once its tasks have this many inputs, so that its message is not too long.
 const MAX_TRACED_INPUTS: usize = 100_000;
 
-impl DispatcherCore {
+impl Views<'_> {
     /// Tasks from an index on that succeeded and ran themselves.
     pub(crate) fn trace(&self, job: &Job, from: u32) -> Result<TracePart, JournalError> {
         let (mut results, mut inputs) = (ResultReader::default(), 0);

@@ -1,0 +1,60 @@
+//! What survives the dispatcher, and how it is read again. The `journal` is the log on a disk.
+
+use std::ops::Range;
+
+use eyas_jobs::{Entry, JobSummary, JournalRecord, Replay};
+use eyas_types::JobId;
+use eyas_types::dfs::FileSystemId;
+use eyas_wire::client::OutputFile;
+
+use crate::journal::{JournalError, OutputRange};
+
+/// Number of a record, counted from 1 in the order in which records were appended by this process.
+pub(crate) type RecordNumber = u64;
+
+/// Which captured output comes with results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Captured {
+    /// All.
+    Whole,
+    /// All, for a watch, which reads each entry once and soon after it was appended.
+    New,
+    /// Without large output, which is kept apart.
+    Short,
+    /// Without large output, but with its places.
+    Places,
+}
+
+/// A log of the records that the decider of jobs writes. Whoever opens it is told up to which number records are
+/// durable; what is durable can be read by any thread.
+pub(crate) trait Log: Send + Sync {
+    /// Appends a record, and returns its number. Only the owner of the dispatcher's state appends. An error is told to
+    /// whoever has opened the log: nothing becomes durable after it.
+    fn append(&self, record: JournalRecord) -> RecordNumber;
+
+    /// All jobs, oldest first; with those that need not be replayed, their summaries.
+    fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError>;
+
+    /// A job as its durable records leave it.
+    fn replay(&self, job: JobId) -> Result<Replay, JournalError>;
+
+    /// Durable results of a job, by the numbers of its entries, and the places of output that is kept apart.
+    fn results(
+        &self,
+        job: JobId,
+        entries: Range<u64>,
+        captured: Captured,
+    ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalError>;
+
+    /// The file with large captured output of a job.
+    fn output_file(&self, job: JobId) -> Result<OutputFile, JournalError>;
+
+    /// Id of the cluster's file system: the first candidate that was passed. It is durable when this returns.
+    fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError>;
+
+    /// Whether the cluster has a file system.
+    fn has_file_system(&self) -> Result<bool, JournalError>;
+
+    /// Forgets it. This is durable when it returns.
+    fn forget_file_system(&self) -> Result<(), JournalError>;
+}

@@ -1,0 +1,130 @@
+//! A job that lives as long as its handle. Its results go to the holder of the handle, and not to the journal.
+
+use eyas_jobs::{self as jobs, Extension};
+use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::deliveries::{Deliveries, Delivery};
+use super::{Answer, ServiceError};
+use crate::dispatcher_core::{CoreMessage, DispatcherCore};
+use crate::expressions::compile;
+
+/// A job that is attached to its holder. It is cancelled when this is dropped.
+pub struct AttachedJob {
+    job: JobId,
+    core: mpsc::Sender<CoreMessage>,
+    deliveries: Deliveries,
+}
+
+impl AttachedJob {
+    pub(super) fn new(job: JobId, core: mpsc::Sender<CoreMessage>, deliveries: Deliveries) -> Self {
+        AttachedJob { job, core, deliveries }
+    }
+
+    /// The job's id.
+    pub fn id(&self) -> JobId {
+        self.job
+    }
+
+    /// Adds templates of tasks.
+    ///
+    /// # Errors
+    /// If an expression in one is wrong, or the dispatcher ends.
+    pub async fn add_templates(&self, templates: Vec<TaskTemplate>) -> Answer<()> {
+        let mut extension = Extension::default();
+        extension.templates = templates;
+        extension.compile(&compile)?;
+        self.extend(extension).await
+    }
+
+    /// Adds objects, which tasks name by their places in the list of all objects.
+    ///
+    /// # Errors
+    /// `Stopping`. What is wrong in them ends the job, with a delivery that says why.
+    pub async fn add_objects(&self, objects: Vec<ObjectSpec>) -> Answer<()> {
+        let mut extension = Extension::default();
+        extension.objects = objects;
+        self.extend(extension).await
+    }
+
+    /// Adds tasks.
+    ///
+    /// # Errors
+    /// `Stopping`. What is wrong in them ends the job, with a delivery that says why.
+    pub async fn add_tasks(&self, items: Vec<TaskItem>) -> Answer<()> {
+        let mut extension = Extension::default();
+        extension.items = items;
+        self.extend(extension).await
+    }
+
+    async fn extend(&self, extension: Extension) -> Answer<()> {
+        let (job, extension) = (self.job, Box::new(extension));
+        self.tell(move |core| core.tell_jobs(jobs::Event::Extended { job, extension })).await
+    }
+
+    /// Needs no outputs of these tasks any more, nor will tasks that are added.
+    ///
+    /// # Errors
+    /// `Stopping`.
+    pub async fn release(&self, tasks: Vec<u32>) -> Answer<()> {
+        let job = self.job;
+        self.tell(move |core| core.tell_jobs(jobs::Event::Unneeded { job, tasks })).await
+    }
+
+    /// Cancels a task, or all tasks that have not ended.
+    ///
+    /// # Errors
+    /// `Stopping`.
+    pub async fn cancel(&self, task: Option<u32>) -> Answer<()> {
+        let job = self.job;
+        // A task that there is not has nothing to cancel.
+        self.tell(move |core| drop(core.cancel(job, task))).await
+    }
+
+    /// Cancels the tasks that no executor has.
+    ///
+    /// # Errors
+    /// `Stopping`.
+    pub async fn cancel_waiting(&self) -> Answer<()> {
+        let job = self.job;
+        self.tell(move |core| core.cancel_waiting(job)).await
+    }
+
+    /// Adds nothing more.
+    ///
+    /// # Errors
+    /// `Stopping`.
+    pub async fn close(&self) -> Answer<()> {
+        let job = self.job;
+        self.tell(move |core| core.tell_jobs(jobs::Event::Closed { job })).await
+    }
+
+    /// The next delivery; the one before has been read. `None` if there will be no more. Cancelling this future loses
+    /// nothing.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        self.deliveries.next().await
+    }
+
+    /// Returns when there was time to read the last delivery, after results behind it were dropped.
+    pub async fn patience_ends(&self) {
+        self.deliveries.patience_ends().await;
+    }
+
+    async fn tell(&self, call: impl FnOnce(&mut DispatcherCore) + Send + 'static) -> Answer<()> {
+        self.core.send(CoreMessage::Call(Box::new(call))).await.map_err(|_| ServiceError::Stopping)
+    }
+}
+
+impl Drop for AttachedJob {
+    fn drop(&mut self) {
+        let (job, core) = (self.job, self.core.clone());
+        let detach = CoreMessage::Call(Box::new(move |it| it.detach(job)));
+        // Without room in the channel, another task waits for it. Without a core there is no job either.
+        if let Err(TrySendError::Full(detach)) = core.try_send(detach)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { drop(core.send(detach).await) });
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The service as a caller with a key or a token has it: calls are checked, and passed to the owner of the state.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_pools::{PoolsAnswer, PoolsHandle};
+use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
+use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TracePart};
+use eyas_wire::pool::PoolsRequest;
+use eyas_wire::trust::SecretText;
+use eyas_wire::view::{
+    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::attached_job::AttachedJob;
+use super::deliveries::deliveries;
+use super::watch::JobWatch;
+use super::{Answer, CheckedJob, FilesNodes, Service, ServiceError, StoppingCluster, TaskQuery, WatchedResults};
+use crate::answers::Explainer;
+use crate::dispatcher_core::{CoreMessage, DispatcherCore};
+use crate::events::{EventStream, RecentEvents};
+use crate::keys::{Keys, KeysError};
+use crate::log::Log;
+use crate::rights::{Need, check};
+
+/// A call that the owner of the state carries out.
+pub(crate) type Call = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
+
+/// Where calls of all callers go.
+#[derive(Clone)]
+pub(crate) struct DispatcherHandle {
+    pub core: mpsc::Sender<CoreMessage>,
+    pub log: Arc<dyn Log>,
+    pub keys: Arc<Keys>,
+    pub pools: PoolsHandle,
+    pub events: RecentEvents,
+}
+
+/// One caller: the holder of a key or token.
+#[derive(Clone)]
+pub struct Caller {
+    dispatcher: DispatcherHandle,
+    holder: Principal,
+}
+
+impl DispatcherHandle {
+    /// The service for the holder of a key or token, who has proven it.
+    pub fn for_holder(&self, holder: Principal) -> Caller {
+        Caller { dispatcher: self.clone(), holder }
+    }
+
+    /// Has the owner of the state carry a call out.
+    pub async fn call(&self, call: impl FnOnce(&mut DispatcherCore) + Send + 'static) -> Answer<()> {
+        self.core.send(CoreMessage::Call(Box::new(call))).await.map_err(|_| ServiceError::Stopping)
+    }
+
+    /// What the owner of the state answers.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        // The caller may have gone away.
+        self.call(|core| drop(reply.send(question(core)))).await?;
+        answer.await.map_err(|_| ServiceError::Stopping)?
+    }
+
+    /// What it answers, once everything that this follows from is on disk.
+    async fn ask_durably<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        self.call(|core| {
+            let answer = question(core);
+            core.answer_durably(answer, reply);
+        })
+        .await?;
+        answer.await.map_err(|_| ServiceError::Stopping)?
+    }
+
+    /// What it answers about a job, which is read if it is not in memory, once all results that it shows are on disk.
+    async fn ask_of_job<T: Send + 'static>(
+        &self,
+        job: JobId,
+        question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        self.ask_durably(move |core| {
+            core.load_archived(job)?;
+            let answer = question(core);
+            core.write_results();
+            answer
+        })
+        .await
+    }
+
+    /// Describes failures, for a watch that has seen their results.
+    pub(super) async fn failures(&self, job: JobId, tasks: Vec<u32>) -> Answer<Vec<FailureView>> {
+        self.ask_of_job(job, move |core| Ok(core.views().failures(core.job(job)?, &tasks))).await
+    }
+}
+
+impl Caller {
+    fn permit(&self, need: Need) -> Answer<&DispatcherHandle> {
+        let has_files = |job| self.dispatcher.keys.have_files(job);
+        check(self.holder, need, has_files)?;
+        Ok(&self.dispatcher)
+    }
+
+    /// Has the keys do what needs the disk.
+    async fn with_keys<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Keys) -> Result<T, KeysError> + Send + 'static,
+    ) -> Answer<T> {
+        let keys = self.permit(Need::Admin)?.keys.clone();
+        let answer = tokio::task::spawn_blocking(move || ask(&keys)).await;
+        Ok(answer.map_err(|_| ServiceError::KeysUnchanged)??)
+    }
+
+    /// Returns when the dispatcher has ended.
+    pub(crate) async fn dispatcher_ends(&self) {
+        self.dispatcher.core.closed().await;
+    }
+
+    /// Who calls.
+    pub(crate) fn holder(&self) -> Principal {
+        self.holder
+    }
+}
+
+impl Service for Caller {
+    fn may_submit(&self) -> Answer<()> {
+        self.permit(Need::Submit).map(drop)
+    }
+
+    async fn submit(&self, job: CheckedJob) -> Answer<JobId> {
+        self.permit(Need::Submit)?.ask_durably(|core| core.submit(job)).await
+    }
+
+    async fn attach(&self, name: String) -> Answer<AttachedJob> {
+        let dispatcher = self.permit(Need::Submit)?;
+        let (queue, deliveries) = deliveries();
+        let core = dispatcher.core.clone();
+        // A caller that goes away meanwhile drops the handle, and with it the job.
+        dispatcher.ask(|it| Ok(AttachedJob::new(it.attach(name, queue)?, core, deliveries))).await
+    }
+
+    async fn jobs(&self) -> Answer<Vec<JobView>> {
+        let views = |core: &mut DispatcherCore| {
+            let views = core.views().jobs();
+            core.write_results();
+            Ok(views)
+        };
+        self.permit(Need::Read)?.ask_durably(views).await
+    }
+
+    async fn job(&self, job: JobId) -> Answer<JobView> {
+        self.permit(Need::Job(job))?.ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?))).await
+    }
+
+    async fn tasks(&self, job: JobId, query: TaskQuery) -> Answer<Vec<TaskView>> {
+        let tasks = move |core: &mut DispatcherCore| Ok(core.views().tasks(core.job(job)?, query));
+        self.permit(Need::Job(job))?.ask_of_job(job, tasks).await
+    }
+
+    async fn failures(&self, job: JobId, tasks: Vec<u32>) -> Answer<Vec<FailureView>> {
+        self.permit(Need::Job(job))?.failures(job, tasks).await
+    }
+
+    async fn result(&self, task: TaskId) -> Answer<Option<TaskResult>> {
+        self.permit(Need::Job(task.job))?.ask_of_job(task.job, move |core| core.result(task)).await
+    }
+
+    async fn explain(&self, task: TaskId) -> Answer<Explanation> {
+        self.permit(Need::Job(task.job))?.ask_of_job(task.job, move |core| Explainer(core.views()).explain(task)).await
+    }
+
+    async fn report(&self, job: JobId) -> Answer<JobReport> {
+        self.permit(Need::Job(job))?.ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?))).await
+    }
+
+    async fn trace(&self, job: JobId, from: u32) -> Answer<TracePart> {
+        self.permit(Need::Job(job))?.ask_of_job(job, move |core| Ok(core.views().trace(core.job(job)?, from)?)).await
+    }
+
+    async fn inputs(&self, job: JobId, from: u32) -> Answer<InputsPart> {
+        self.permit(Need::Job(job))?.ask_of_job(job, move |core| core.inputs(job, from)).await
+    }
+
+    async fn kept(&self, job: JobId, tasks: Range<u32>, doubted: Vec<ObjectId>) -> Answer<KeptPart> {
+        self.permit(Need::Job(job))?.ask_of_job(job, move |core| core.kept(job, tasks, &doubted)).await
+    }
+
+    async fn watch(&self, job: JobId, results: WatchedResults, from: u64) -> Answer<JobWatch> {
+        let dispatcher = self.permit(Need::Job(job))?;
+        let progress = dispatcher.ask(move |core| core.watch(job)).await?;
+        Ok(JobWatch::new(dispatcher.clone(), job, progress, results, from))
+    }
+
+    async fn cancel(&self, job: JobId, task: Option<u32>) -> Answer<u64> {
+        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.cancel(job, task)).await
+    }
+
+    async fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> Answer<u64> {
+        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.retry(job, current)).await
+    }
+
+    async fn release(&self, job: JobId) -> Answer<u64> {
+        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.release(job)).await
+    }
+
+    async fn forget(&self, job: JobId) -> Answer<u64> {
+        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.forget(job)).await
+    }
+
+    async fn executors(&self) -> Answer<Vec<ExecutorView>> {
+        self.permit(Need::Read)?.ask(|core| Ok(core.views().executors())).await
+    }
+
+    async fn addresses(&self) -> Answer<Vec<SocketAddr>> {
+        self.permit(Need::Read)?.ask(|core| Ok(core.executors.addresses())).await
+    }
+
+    async fn catalog(&self, object: Option<ObjectId>, source: Name) -> Answer<Vec<ObjectView>> {
+        self.permit(Need::Read)?.ask(move |core| Ok(core.views().objects(object, &source))).await
+    }
+
+    async fn push(&self, request: PushRequest) -> Answer<watch::Receiver<PushView>> {
+        self.permit(Need::Submit)?.ask(|core| Ok(core.push(request)?)).await
+    }
+
+    async fn files_nodes(&self) -> Answer<FilesNodes> {
+        self.permit(Need::Files)?.ask(|core| core.files_nodes()).await
+    }
+
+    async fn forget_files(&self) -> Answer<()> {
+        self.permit(Need::Admin)?.ask(|core| core.forget_files()).await
+    }
+
+    async fn stop_executor(&self, executor: String) -> Answer<()> {
+        self.permit(Need::Admin)?.ask(move |core| core.stop_executor(&executor)).await
+    }
+
+    async fn stop(&self) -> Answer<StoppingCluster> {
+        self.permit(Need::Admin)?.ask(|core| Ok(core.stop())).await
+    }
+
+    fn events(&self, after: Option<EventPosition>) -> Answer<EventStream> {
+        Ok(self.permit(Need::Read)?.events.stream(after))
+    }
+
+    async fn keys(&self) -> Answer<Vec<KeyView>> {
+        self.with_keys(|keys| Ok(keys.views())).await
+    }
+
+    async fn issue_access(&self, role: KeyRole) -> Answer<SecretText> {
+        self.with_keys(move |keys| keys.issue(role).map(SecretText)).await
+    }
+
+    async fn rotate_keys(&self, role: Option<KeyRole>, grace: Duration) -> Answer<Vec<KeyView>> {
+        self.with_keys(move |keys| keys.rotate(role, grace)).await
+    }
+
+    async fn revoke_key(&self, key: KeyId) -> Answer<Vec<KeyView>> {
+        self.with_keys(move |keys| keys.revoke(key)).await
+    }
+
+    async fn pools(&self, request: PoolsRequest) -> Answer<PoolsAnswer> {
+        let need = if matches!(request, PoolsRequest::Show { .. }) { Need::Read } else { Need::Admin };
+        Ok(self.permit(need)?.pools.ask(request).await?)
+    }
+}
