@@ -7,6 +7,9 @@ mod dispatch;
 #[path = "../benches/files.rs"]
 mod files;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/inputs.rs"]
+mod inputs;
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/leases.rs"]
 mod leases;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
@@ -24,6 +27,11 @@ fn dispatch_runs() {
 #[test]
 fn files_runs() {
     files::run(&files::TINY);
+}
+
+#[test]
+fn inputs_runs() {
+    inputs::run(inputs::TINY);
 }
 
 #[test]

@@ -153,6 +153,7 @@ impl DispatcherCore {
                 }
             };
             let has_more_to_queue = self.jobs.has_more_to_queue();
+            let has_parts = self.has_parts();
             tokio::select! {
                 biased;
                 () = due => self.tick(due_us.unwrap_or_default()),
@@ -164,7 +165,9 @@ impl DispatcherCore {
                     None => break,
                 },
                 () = std::future::ready(()), if has_more_to_queue => self.tell_jobs(QUEUE_MORE),
+                () = std::future::ready(()), if has_parts => {}
             }
+            self.do_part();
             // Everything that has gathered is looked at before results are written, and results gather while others are
             // being written, so that entries are large when there is much to write.
             for _ in 0..HANDLED_AT_ONCE {

@@ -8,13 +8,14 @@ use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId, TaskTemplate};
-use eyas_wire::executor::{PeerHint, Registration, ToExecutor, TransferAddress};
+use eyas_wire::executor::{AssignedInput, PeerHint, Registration, ToExecutor, TransferAddress};
 use eyas_wire::pool::NodeOrigin;
 use eyas_wire::trust::SecretText;
 use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::keys::Keys;
+use crate::outgoing::{AssignmentInParts, OutgoingMessages};
 use crate::sign_of_life::SignOfLife;
 
 /// Lost executors that are remembered, so that executors on their hosts end their leftovers.
@@ -41,8 +42,7 @@ pub(crate) struct ConnectedExecutor {
     /// When its batch system ends it, microseconds since 1970.
     pub until_us: Option<u64>,
     outbox: Outbox<ToExecutor>,
-    /// Messages to send, in order.
-    messages: Vec<ToExecutor>,
+    outgoing: OutgoingMessages,
     pub sign_of_life: Arc<SignOfLife>,
     /// Whether it missed a message because it does not read its connection.
     pub is_deaf: bool,
@@ -71,6 +71,8 @@ pub(crate) struct ConnectedExecutors {
     lost: VecDeque<(String, String)>,
     /// Executors with messages to send.
     to_send: Vec<ExecutorId>,
+    /// Executors to which an assignment is being sent in parts, in the order of their turns.
+    sent_in_parts: VecDeque<ExecutorId>,
     /// Makes tokens of jobs.
     keys: Option<Arc<Keys>>,
     /// Names in use.
@@ -104,7 +106,7 @@ impl ConnectedExecutors {
             origin: registration.origin.clone(),
             until_us: registration.origin.as_ref().and_then(|origin| Some(clock.now_us() + origin.left_us?)),
             outbox,
-            messages: Vec::new(),
+            outgoing: OutgoingMessages::default(),
             sign_of_life: Arc::new(SignOfLife::new(clock)),
             is_deaf: false,
             load: ExecutorLoad::default(),
@@ -161,6 +163,7 @@ impl ConnectedExecutors {
     pub fn leave(&mut self, id: ExecutorId) -> Option<ConnectedExecutor> {
         let gone = self.present.remove(&id)?;
         self.names.remove(&gone.name);
+        self.sent_in_parts.retain(|other| *other != id);
         gone.sign_of_life.give_up();
         Some(gone)
     }
@@ -250,17 +253,51 @@ impl ConnectedExecutors {
             _ => None,
         };
         let Some(executor) = self.present.get_mut(&id) else { return };
-        if executor.messages.is_empty() {
+        if executor.outgoing.is_nothing_ready() {
             self.to_send.push(id);
         }
-        executor.messages.extend(token.into_iter().chain([message]));
+        token.into_iter().chain([message]).for_each(|message| executor.outgoing.put(message));
+    }
+
+    /// Queues an assignment for an executor, which is sent in parts. What is sent to the executor from now on waits
+    /// behind it.
+    pub fn send_in_parts(&mut self, id: ExecutorId, assignment: AssignmentInParts) {
+        let Some(executor) = self.present.get_mut(&id) else { return };
+        if executor.outgoing.in_parts().is_none() {
+            self.sent_in_parts.push_back(id);
+        }
+        executor.outgoing.put_in_parts(assignment);
+    }
+
+    /// Whether an assignment is being sent in parts.
+    pub fn are_sent_in_parts(&self) -> bool {
+        !self.sent_in_parts.is_empty()
+    }
+
+    /// The executor whose turn it is to be sent the next part of an assignment, and the assignment.
+    pub fn next_in_parts(&self) -> Option<(ExecutorId, &AssignmentInParts)> {
+        let id = *self.sent_in_parts.front()?;
+        Some((id, self.present.get(&id)?.outgoing.in_parts()?))
+    }
+
+    /// Queues the next part of the assignment that an executor is being sent, and ends its turn.
+    pub fn send_part(&mut self, id: ExecutorId, inputs: Vec<AssignedInput>, is_last: bool) {
+        self.sent_in_parts.retain(|other| *other != id);
+        let Some(executor) = self.present.get_mut(&id) else { return };
+        if executor.outgoing.is_nothing_ready() {
+            self.to_send.push(id);
+        }
+        executor.outgoing.put_part(inputs, is_last);
+        if executor.outgoing.in_parts().is_some() {
+            self.sent_in_parts.push_back(id);
+        }
     }
 
     /// Sends the queued messages.
     pub fn flush(&mut self) {
         for id in self.to_send.drain(..) {
             let Some(executor) = self.present.get_mut(&id) else { continue };
-            let messages = std::mem::take(&mut executor.messages);
+            let messages = executor.outgoing.take();
             // If the connection has ended, its session will report that.
             if executor.outbox.post(messages) == Err(OutboxError::Full)
                 && !std::mem::replace(&mut executor.is_deaf, true)

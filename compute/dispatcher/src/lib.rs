@@ -19,6 +19,7 @@ mod expressions;
 mod journal;
 mod keys;
 mod log;
+mod outgoing;
 mod rights;
 mod serve;
 pub mod service;

@@ -180,6 +180,8 @@ impl Policies {
             relays,
             hits_first,
             spread,
+            // A decision takes no simulated time, however many inputs it looks at.
+            placed_inputs: usize::MAX,
         }
     }
 }

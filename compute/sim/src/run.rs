@@ -520,7 +520,7 @@ impl<'a> Run<'a> {
     /// Performs one effect of a dispatcher's deciders.
     fn perform(&mut self, number: usize, effect: Effect) {
         match effect {
-            Effect::Assign { executor, task, attempt, hints } => {
+            Effect::Assign { executor, task, attempt, hints, .. } => {
                 let decides_until = &mut self.dispatchers[number].decides_until;
                 *decides_until = self.now.max(*decides_until) + self.cluster.decision_ns;
                 if let Some(audit) = &mut self.audit {

@@ -31,6 +31,9 @@ pub enum Effect {
         attempt: u32,
         /// Executors that hold inputs which this executor does not hold.
         hints: Box<[Hint]>,
+        /// The task has so many inputs that there are no hints here: they are given by [`Scheduler::hints_of_part`], part
+        /// by part.
+        in_parts: bool,
     },
     /// Ask an executor to give back a task that has not started.
     Recall {
@@ -219,10 +222,10 @@ impl Exchange {
     fn pass_from_scheduler(&mut self, now_us: u64, effect: sched::Effect, jobs: &mut Jobs) {
         use sched::Effect as SchedulerEffect;
         let effect = match effect {
-            SchedulerEffect::Assign { executor, task, attempt, hints } => {
+            SchedulerEffect::Assign { executor, task, attempt, hints, in_parts } => {
                 jobs.handle(now_us, jobs::Event::Assigned { task, executor }, &mut self.jobs_effects);
                 self.to_pass.extend(self.jobs_effects.drain(..).map(ToPass::Effect));
-                Effect::Assign { executor, task, attempt, hints }
+                Effect::Assign { executor, task, attempt, hints, in_parts }
             }
             SchedulerEffect::Recall { executor, task } => Effect::Recall { executor, task },
             SchedulerEffect::Cancel { executor, task } => Effect::Cancel { executor, task },

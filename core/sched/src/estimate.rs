@@ -28,7 +28,7 @@ impl<'a> Estimator<'a> {
         let own = entry.load_of(state.resources_of(task));
         let run_seconds = state.run_times.seconds(state.queue[task].id.job, entry.slowness);
         let coming = |object| state.transfers.coming(object, executor);
-        let transfer_seconds = state.transfer_seconds(state.inputs(task), executor, coming);
+        let transfer_seconds = state.transfer_seconds(task, executor, coming);
         Estimate {
             wait_us: microseconds(entry.wait_seconds(ahead, own, run_seconds)),
             transfer_us: microseconds(transfer_seconds),

@@ -10,6 +10,10 @@ use eyas_types::{Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin,
 /// Most holders named in a [`Hint`].
 pub const MAX_HINTS: usize = 4;
 
+/// Most inputs by which a task is placed: a decision about a task looks at them once for each of up to some hundred
+/// executors.
+const PLACED_INPUTS: usize = 16_384;
+
 /// How a scheduler decides.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -36,6 +40,8 @@ pub struct Config {
     /// Whether executors that hold equal shares of many tasks fetch different objects for them (see `partial_hits.rs`).
     /// If not, the oldest of equals goes first, as in the paper. For comparison.
     pub spread: bool,
+    /// Most inputs by which a task is placed. Of a task with more, a sample is looked at.
+    pub placed_inputs: usize,
 }
 
 impl Default for Config {
@@ -50,6 +56,7 @@ impl Default for Config {
             relays: true,
             hits_first: true,
             spread: true,
+            placed_inputs: PLACED_INPUTS,
         }
     }
 }
@@ -158,6 +165,12 @@ pub enum Event {
     TimesLeft {
         /// Executors, and the time until each is ended, microseconds.
         executors: Box<[(ExecutorId, u64)]>,
+    },
+    /// Ends the next of the fetches that were planned for tasks with very many inputs which have left their executors.
+    /// Expected while [`Scheduler::has_fetches_to_end`](crate::Scheduler::has_fetches_to_end).
+    EndFetches {
+        /// The largest number of objects.
+        objects: usize,
     },
     /// A task must not start, or must not go on.
     TaskCancelled {
@@ -296,6 +309,9 @@ pub enum Effect {
         attempt: u32,
         /// Holders of the inputs that this executor lacks.
         hints: Box<[Hint]>,
+        /// The task has so many inputs that there are no hints here: they are given by
+        /// [`Scheduler::hints_of_part`](crate::Scheduler::hints_of_part), part by part.
+        in_parts: bool,
     },
     /// Ask an executor to return a task if it has not started, because another executor is idle.
     Recall {

@@ -8,7 +8,9 @@ use eyas_types::{Estimate, ExecutorId, Need, ObjectId, Resources, TaskId};
 use crate::estimate::Estimator;
 use crate::placement::Fallback;
 use crate::scheduler::Scheduler;
-use crate::state::{ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacementLevel, PlacementState, TaskKey};
+use crate::state::{
+    ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacedInput, PlacementLevel, PlacementState, TaskKey,
+};
 
 /// Inputs that an explanation looks at to find the executor where a task would be done the soonest.
 const ESTIMATED_INPUTS: usize = 1_000_000;
@@ -28,9 +30,11 @@ pub struct TaskPlacement {
     pub inputs: Vec<ObjectLocations>,
     /// Number of all its inputs.
     pub all_inputs: usize,
+    /// Number of inputs by which it is placed: all of them, or a sample.
+    pub placed_inputs: usize,
     /// Bytes of all its inputs.
     pub input_bytes: u64,
-    /// Of these, bytes that its executor has.
+    /// Of these, bytes that its executor has; an estimate if the task is placed by a sample.
     pub held_bytes: u64,
     /// Why it waits, if it does.
     pub waits: Option<WaitReason>,
@@ -110,20 +114,22 @@ impl Scheduler {
         };
         let executor = on.map(|executor| state.executors[executor].id);
         let all = state.inputs(key);
-        let bytes = |inputs: &mut dyn Iterator<Item = &ObjectKey>| -> u64 {
-            inputs.map(|input| state.catalog.size_bytes(*input)).fold(0, u64::saturating_add)
+        let bytes = |inputs: &mut dyn Iterator<Item = PlacedInput>| -> u64 {
+            inputs.map(|input| input.bytes).fold(0, u64::saturating_add)
         };
-        let is_held =
-            |input: &&ObjectKey| on.is_some_and(|executor| state.executors[executor].replicas.contains_key(*input));
+        let is_held = |input: &PlacedInput| {
+            on.is_some_and(|executor| state.executors[executor].replicas.contains_key(&input.object))
+        };
         Some(TaskPlacement {
             executor,
             estimate: self.estimate_of(id),
             assigned: task.attempt,
             need: state.need_of(key).need.clone(),
             inputs: all.iter().take(inputs).map(|input| self.object_locations(*input)).collect(),
-            all_inputs: all.len(),
-            input_bytes: bytes(&mut all.iter()),
-            held_bytes: bytes(&mut all.iter().filter(is_held)),
+            all_inputs: task.inputs.count(),
+            placed_inputs: all.len(),
+            input_bytes: bytes(&mut task.inputs.placed(&state.catalog)),
+            held_bytes: bytes(&mut task.inputs.placed(&state.catalog).filter(is_held)),
             waits: executor.is_none().then(|| self.why_waiting(key)),
         })
     }

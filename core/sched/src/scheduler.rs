@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{Ended, ExecutorId, JobId, ObjectId, TaskId};
 
-use crate::event::{Config, Effect, Event, PushId};
+use crate::event::{Config, Effect, Event, Hint, PushId};
 use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
 use crate::replication::{NewPush, PushProgress, Replication};
 use crate::state::{ExecutorKey, ObjectKey, PlacementLevel, PlacementState, SchedulerState, TaskKey, Utilisation};
@@ -29,7 +29,7 @@ impl Scheduler {
     pub(crate) fn with_rules(rules: Box<dyn PlacementRules>, config: &Config) -> Self {
         let replica_use = rules.replica_use();
         Scheduler {
-            state: SchedulerState::new(replica_use == ReplicaUse::Placement),
+            state: SchedulerState::new(replica_use == ReplicaUse::Placement, config.placed_inputs),
             placement: Placement::new(rules, config),
             replication: Replication::new(replica_use >= ReplicaUse::Hints, config.relays),
             chosen_parts: ChosenParts::default(),
@@ -62,6 +62,11 @@ impl Scheduler {
             Event::TaskReady { task, inputs, need } => {
                 let task = self.state.add_task(task, &inputs, &need);
                 self.enqueue(task, false);
+            }
+            Event::EndFetches { objects } => {
+                for object in self.state.end_fetches(objects) {
+                    self.placement.fetch_ended(&mut self.state, object);
+                }
             }
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
             Event::TasksWithdrawn { tasks } => tasks.iter().for_each(|task| self.task_withdrawn(*task)),
@@ -119,6 +124,31 @@ impl Scheduler {
         }
         let mut sink = AssignmentSink { replication: &self.replication, effects };
         self.placement.run(&mut self.state, &mut sink);
+    }
+
+    /// Plans from where an executor fetches some inputs of a task that was assigned to it in parts, and returns the hints:
+    /// holders of those that the executor lacks, by their places among these inputs. There are none if the executor does
+    /// not have the task any longer.
+    pub fn hints_of_part(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        inputs: &[(ObjectId, u64)],
+    ) -> Box<[Hint]> {
+        let (Some(executor), Some(task)) = (self.state.executors.find(executor), self.state.queue.find(task)) else {
+            return Box::default();
+        };
+        let task_state = &self.state.queue[task];
+        let is_there = matches!(task_state.state, PlacementState::Assigned { executor: by, .. } if by == executor);
+        if !is_there || task_state.inputs.sample().is_none() {
+            return Box::default();
+        }
+        self.replication.hints_of_part(&mut self.state, executor, task, inputs)
+    }
+
+    /// Whether fetches are left to end; see [`Event::EndFetches`].
+    pub fn has_fetches_to_end(&self) -> bool {
+        self.state.has_fetches_to_end()
     }
 
     /// Forgets a job all of whose tasks are forgotten.

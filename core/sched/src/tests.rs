@@ -4,7 +4,7 @@
 extern crate std;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::placement::Fallback;
 use crate::state::{PlacementLevel, PlacementState};
-use crate::{Config, Effect, Ended, Event, Holder, HolderPatience, Need, Scheduler, Utilisation};
+use crate::{Config, Effect, Ended, Event, Hint, Holder, HolderPatience, Need, Scheduler, Utilisation};
 
 mod cost;
 mod kept;
@@ -143,6 +143,7 @@ enum Step {
     Store { which: u8, object: u8 },
     Evict { which: u8, object: u8 },
     Cancel { which: u8 },
+    Part,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -159,6 +160,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Store { which, object }),
         3 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Evict { which, object }),
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
+        6 => Just(Step::Part),
     ]
 }
 
@@ -178,7 +180,12 @@ struct World {
     held: BTreeSet<(ExecutorId, ObjectId)>,
     next: u32,
     priorities: i32,
+    /// Inputs of each task.
+    inputs: BTreeMap<TaskId, Vec<(ObjectId, u64)>>,
+    /// Assignments in parts, with the number of inputs that were sent.
+    in_parts: VecDeque<(ExecutorId, TaskId, usize)>,
     log: Vec<Effect>,
+    hints: Vec<Box<[Hint]>>,
 }
 
 impl World {
@@ -193,7 +200,10 @@ impl World {
             held: BTreeSet::new(),
             next: 0,
             priorities,
+            inputs: BTreeMap::new(),
+            in_parts: VecDeque::new(),
             log: Vec::new(),
+            hints: Vec::new(),
         }
     }
 
@@ -201,8 +211,11 @@ impl World {
         let effects = self.scheduler.run(event);
         for effect in &effects {
             match effect {
-                Effect::Assign { executor, task, .. } => {
+                Effect::Assign { executor, task, in_parts, .. } => {
                     assert!(self.waiting.remove(task), "{task} assigned but does not wait");
+                    if *in_parts {
+                        self.in_parts.push_back((*executor, *task, 0));
+                    }
                     self.running.insert(*task, *executor);
                     assert!(self.slots.contains_key(executor), "{task} given to {executor}, which has left");
                     assert!(!self.draining.contains(executor), "{task} given to {executor}, which leaves");
@@ -294,10 +307,11 @@ impl World {
                 let task = task(self.next);
                 self.next += 1;
                 self.waiting.insert(task);
-                let inputs = inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
+                let inputs: Vec<_> = inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
+                self.inputs.insert(task, inputs.clone());
                 let need = with_gpus(u64::from(*gpu), cpus(count * 1000));
                 let need = Need { priority: priority % self.priorities, ..matchmaking::need_of(*terms, need) };
-                self.run(Event::TaskReady { task, inputs, need });
+                self.run(Event::TaskReady { task, inputs: inputs.into(), need });
             }
             Step::Stage { which, lent } => {
                 let Some(executor) = self.executor(*which) else { return };
@@ -330,6 +344,7 @@ impl World {
                 self.held.remove(&(executor, object(*n)));
                 self.run(Event::Evicted { executor, object: object(*n) });
             }
+            Step::Part => self.do_part(),
             Step::Cancel { which } => {
                 let Some(task) = self.waiting.iter().nth(usize::from(*which) % self.waiting.len().max(1)).copied()
                 else {
@@ -342,6 +357,20 @@ impl World {
         }
         let held = self.scheduler.state().executors.all().map(|(_, executor)| executor.replicas.len()).sum::<usize>();
         assert_eq!(held, self.held.len());
+    }
+
+    /// Ends a fetch of a task that has left its executor, or sends an input of one that is assigned in parts.
+    fn do_part(&mut self) {
+        if self.scheduler.has_fetches_to_end() {
+            return self.run(Event::EndFetches { objects: 1 });
+        }
+        let Some((executor, task, sent)) = self.in_parts.pop_front() else { return };
+        let inputs = &self.inputs[&task];
+        self.hints.push(self.scheduler.hints_of_part(executor, task, &inputs[sent..=sent]));
+        self.scheduler.validate();
+        if sent + 1 < inputs.len() {
+            self.in_parts.push_back((executor, task, sent + 1));
+        }
     }
 
     fn end(&mut self, executor: ExecutorId, task: TaskId, ended: Ended) {
@@ -361,6 +390,13 @@ impl World {
             self.end(executor, task, Ended::Finished);
         }
         assert!(self.waiting.is_empty(), "never placed: {:?}", self.waiting);
+        while self.scheduler.has_fetches_to_end() {
+            self.do_part();
+        }
+        let held: BTreeSet<_> = self.held.iter().map(|(_, object)| object).collect();
+        assert_eq!(self.scheduler.objects(), held.len(), "objects that nothing names are remembered");
+        let state = self.scheduler.state();
+        assert_eq!(state.transfers.validate(state.executors.all().map(|(key, _)| key)), 0, "a fetch without a task");
     }
 }
 
@@ -378,10 +414,11 @@ proptest! {
         min_cache_hit in prop::sample::select(vec![0.0, 0.0, 0.4]),
         patience in patience(),
         priorities in 1i32..4,
+        placed_inputs in prop::sample::select(vec![usize::MAX, 4, 2]),
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let policy = PlacementPolicy::ALL[policy];
-        let config = Config { policy, window, min_cache_hit, patience, ..Config::default() };
+        let config = Config { policy, window, min_cache_hit, patience, placed_inputs, ..Config::default() };
         let mut world = World::new(&config, priorities);
         for step in &steps {
             world.apply(step);
@@ -392,7 +429,7 @@ proptest! {
             again.apply(step);
         }
         again.drain();
-        prop_assert_eq!(world.log, again.log, "the same events gave other effects");
+        prop_assert_eq!((world.log, world.hints), (again.log, again.hints), "the same events gave other effects");
         prop_assert!(world.scheduler.waiting() == 0);
     }
 }

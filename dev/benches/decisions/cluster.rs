@@ -239,7 +239,7 @@ impl Cluster {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Assign { executor, task, attempt, hints } => {
+                Effect::Assign { executor, task, attempt, hints, .. } => {
                     let hinted = hints.iter().flat_map(|hint| hint.holders.iter());
                     let hinted =
                         hinted.fold(hints.len() as u64, |sum, holder| sum << 5 ^ sum ^ u64::from(holder.executor.0));

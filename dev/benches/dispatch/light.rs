@@ -45,11 +45,19 @@ impl Dispatcher {
         Dispatcher { process, access }
     }
 
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.process.0.id()
+    }
+
     /// Processor time that it has used, in seconds.
     pub fn cpu_s(&self) -> f64 {
-        cpu_s(&self.process.0.id().to_string())
+        cpu_s(&self.process().to_string())
     }
 }
+
+/// What a light executor answers to a command.
+pub type Answers = Arc<dyn Fn(ToExecutor) -> Vec<FromExecutor> + Send + Sync>;
 
 /// Light executors, on a thread of their own. They end with their dispatcher.
 pub struct LightExecutors;
@@ -57,12 +65,21 @@ pub struct LightExecutors;
 impl LightExecutors {
     /// Has `count` executors join; returns once the dispatcher has welcomed all of them.
     pub fn join(access: &Path, count: usize) {
-        Self::join_within(access, count, Duration::ZERO, None);
+        Self::join_answering(access, count, Arc::new(|command| end_of(command).into_iter().collect()));
+    }
+
+    /// Does the same, with other answers than that each task has ended.
+    pub fn join_answering(access: &Path, count: usize, answers: Answers) {
+        Self::join_all(access, count, Duration::ZERO, None, answers);
     }
 
     /// Does the same, and spreads the times at which they dial evenly over `within`. With a pool, they are the nodes of
     /// its requests, one of each, and have the label `kind=pool`.
     pub fn join_within(access: &Path, count: usize, within: Duration, pool: Option<&'static str>) {
+        Self::join_all(access, count, within, pool, Arc::new(|command| end_of(command).into_iter().collect()));
+    }
+
+    fn join_all(access: &Path, count: usize, within: Duration, pool: Option<&'static str>, answers: Answers) {
         let access = Arc::new(Access::load(access).expect("written whole"));
         let (told, welcomed) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -72,6 +89,7 @@ impl LightExecutors {
                 let mut all = JoinSet::new();
                 for number in 0..count {
                     let (access, dials, told) = (access.clone(), dials.clone(), told.clone());
+                    let answers = answers.clone();
                     let dials_after = within * number as u32 / count as u32;
                     all.spawn(async move {
                         sleep(dials_after).await;
@@ -82,7 +100,7 @@ impl LightExecutors {
                         let heartbeat = welcome(&mut session).await;
                         drop(permit);
                         told.send(()).expect("the benchmark waits");
-                        live(session, heartbeat).await;
+                        live(session, heartbeat, answers).await;
                     });
                 }
                 all.join_all().await;
@@ -123,7 +141,7 @@ async fn welcome(session: &mut Session) -> Duration {
 }
 
 /// One executor, until its connection ends.
-async fn live(session: Session, heartbeat: Duration) {
+async fn live(session: Session, heartbeat: Duration, answers: Answers) {
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<FromExecutor>(writer);
     let work = async {
@@ -131,8 +149,8 @@ async fn live(session: Session, heartbeat: Duration) {
             if commands.iter().any(|command| matches!(command, ToExecutor::Stop)) {
                 return;
             }
-            let ends: Vec<_> = commands.into_iter().filter_map(end_of).collect();
-            if !ends.is_empty() && outbox.put(ends).await.is_err() {
+            let answers: Vec<_> = commands.into_iter().flat_map(|command| answers(command)).collect();
+            if !answers.is_empty() && outbox.put(answers).await.is_err() {
                 return;
             }
         }

@@ -60,6 +60,10 @@ impl Explainer<'_> {
                 let all = scheduled.all_inputs;
                 because.push(format!("It reads {all} objects, of which {MAX_INPUTS_SHOWN} are listed."));
             }
+            if scheduled.placed_inputs < scheduled.all_inputs {
+                let (all, placed) = (scheduled.all_inputs, scheduled.placed_inputs);
+                because.push(format!("It is placed by {placed} of the {all} objects, each of which stands for others."));
+            }
             because.extend(self.where_chunks_are(job, &sources));
             if let Some(estimate) = &scheduled.estimate {
                 because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
@@ -67,7 +71,8 @@ impl Explainer<'_> {
             if let Some(executor) = scheduled.executor {
                 because.extend((scheduled.all_inputs > 0).then(|| {
                     let [held, all] = [scheduled.held_bytes, scheduled.input_bytes].map(units::format_bytes);
-                    format!("That executor holds {held} of the {all} it reads.")
+                    let about = if scheduled.placed_inputs < scheduled.all_inputs { "about " } else { "" };
+                    format!("That executor holds {about}{held} of the {all} it reads.")
                 }));
                 because.extend(self.by_relay(executor));
             }

@@ -4,12 +4,19 @@
 use eyas_dispatch::Effect;
 use eyas_jobs as jobs;
 use eyas_sched::{Event, Hint};
-use eyas_types::{ExecutorId, JobId, ObjectId, TaskId};
+use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, TaskId};
 use eyas_wire::client::TaskResult;
-use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, ToExecutor};
+use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
+use crate::outgoing::AssignmentInParts;
+
+/// Fetches that are ended in one turn of the core.
+const FETCHES_PART: usize = 16_384;
+
+/// Why each input of an assigned task has an object.
+const HAS_ALL_INPUTS: &str = "only a task with all its inputs is set free";
 
 impl DispatcherCore {
     /// Tells the decider of jobs what happened, and does what follows.
@@ -41,7 +48,10 @@ impl DispatcherCore {
                 let inputs = self.with_chunks(task.job, inputs);
                 self.tell_scheduler(Event::TaskReady { task, inputs, need });
             }
-            Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
+            Effect::Assign { executor, task, attempt, in_parts: true, .. } => {
+                self.assign_in_parts(executor, task, attempt);
+            }
+            Effect::Assign { executor, task, attempt, hints, .. } => self.assign(executor, task, attempt, &hints),
             Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
             Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
             Effect::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
@@ -137,24 +147,72 @@ impl DispatcherCore {
             self.executors.where_to_ask(hint.map_or(&[], |hint| &hints[hint].holders))
         };
         let inputs = job.inputs_with_ids(&item).map(|(input, object)| {
-            let (id, object) = object.expect("only a task with all its inputs is set free");
-            let holders = if hints.is_empty() { Vec::new() } else { holders_of(id) };
-            AssignedInput { object: object.clone(), part: input.from.part(), name: input.name.clone(), holders }
+            let (id, object) = object.expect(HAS_ALL_INPUTS);
+            assigned_input(input, object, if hints.is_empty() { Vec::new() } else { holders_of(id) })
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
         let template = item.template;
-        let spec = &job.spec.templates[usize::from(template)];
-        let Some(entry) = self.executors.get_mut(executor) else { return };
-        if entry.lacks_template(task.job, template) {
-            let spec = Box::new(spec.clone());
-            self.executors.send(executor, ToExecutor::Template { job: task.job, template, spec });
-        }
+        self.send_template(executor, task.job, template);
         while inputs.len() > INPUTS_PART {
             let part = inputs.by_ref().take(INPUTS_PART).collect();
             self.executors.send(executor, ToExecutor::Inputs(part));
         }
         let assignment = Assignment { task, attempt, template, values: item.values, inputs: inputs.collect() };
         self.executors.send(executor, ToExecutor::Assign(assignment));
+    }
+
+    /// Assigns a task with very many inputs, which are sent in later turns.
+    fn assign_in_parts(&mut self, executor: ExecutorId, task: TaskId, attempt: u32) {
+        let job = self.jobs.get(task.job).expect("the scheduler knows tasks of known jobs only");
+        let item = job.spec.items.get(task.index);
+        self.send_template(executor, task.job, item.template);
+        self.executors.send_in_parts(executor, AssignmentInParts { task, attempt, item, sent: 0 });
+    }
+
+    /// Sends an executor a template that it lacks.
+    fn send_template(&mut self, executor: ExecutorId, job: JobId, template: u16) {
+        let Some(entry) = self.executors.get_mut(executor) else { return };
+        if entry.lacks_template(job, template)
+            && let Some(known) = self.jobs.get(job)
+        {
+            let spec = Box::new(known.spec.templates[usize::from(template)].clone());
+            self.executors.send(executor, ToExecutor::Template { job, template, spec });
+        }
+    }
+
+    /// Whether something is done in parts, and is not at its end.
+    pub(super) fn has_parts(&self) -> bool {
+        self.scheduler.has_fetches_to_end() || self.executors.are_sent_in_parts()
+    }
+
+    /// Does the next part of what is done in parts: fetches for tasks that have left their executors are ended, then
+    /// inputs are sent.
+    pub(super) fn do_part(&mut self) {
+        if self.scheduler.has_fetches_to_end() {
+            return self.tell_scheduler(Event::EndFetches { objects: FETCHES_PART });
+        }
+        if let Some((executor, inputs, is_last)) = self.next_part() {
+            self.executors.send_part(executor, inputs, is_last);
+        }
+    }
+
+    /// The next inputs of an assignment that is sent in parts; whether they are the last.
+    fn next_part(&mut self) -> Option<(ExecutorId, Vec<AssignedInput>, bool)> {
+        let (executor, assignment) = self.executors.next_in_parts()?;
+        // A job that is unknown was dropped with its executor, which is about to leave.
+        let job = self.jobs.get(assignment.task.job);
+        let rest = job.into_iter().flat_map(|job| job.inputs_from(&assignment.item, assignment.sent));
+        let mut rest = rest.map(|(input, object)| (input, object.expect(HAS_ALL_INPUTS)));
+        let part: Vec<_> = rest.by_ref().take(INPUTS_PART).collect();
+        let is_last = rest.next().is_none();
+        let ids: Vec<_> = part.iter().map(|(_, (id, object))| (*id, object.size_bytes())).collect();
+        let hints = self.scheduler.hints_of_part(executor, assignment.task, &ids);
+        let mut hints = hints.iter().peekable();
+        let inputs = part.into_iter().enumerate().map(|(index, (input, (_, object)))| {
+            let hint = hints.next_if(|hint| hint.input as usize == index);
+            assigned_input(input, object, hint.map_or(Vec::new(), |hint| self.executors.where_to_ask(&hint.holders)))
+        });
+        Some((executor, inputs.collect(), is_last))
     }
 
     /// Tells an executor to hold an object that is kept or pushed.
@@ -171,4 +229,8 @@ impl DispatcherCore {
             self.tell_jobs(jobs::Event::Moving { executor, objects });
         }
     }
+}
+
+fn assigned_input(input: &Input, object: &ObjectSpec, holders: Vec<PeerHint>) -> AssignedInput {
+    AssignedInput { object: object.clone(), part: input.from.part(), name: input.name.clone(), holders }
 }

@@ -17,7 +17,16 @@ impl Job {
         &'a self,
         item: &'a TaskItem,
     ) -> impl Iterator<Item = (&'a Input, Option<(ObjectId, &'a ObjectSpec)>)> {
-        self.template_of(item).inputs.iter().chain(&item.inputs).map(|input| {
+        self.inputs_from(item, 0)
+    }
+
+    /// The same, without the `first` inputs.
+    pub fn inputs_from<'a>(
+        &'a self,
+        item: &'a TaskItem,
+        first: usize,
+    ) -> impl Iterator<Item = (&'a Input, Option<(ObjectId, &'a ObjectSpec)>)> {
+        self.template_of(item).inputs.iter().chain(&item.inputs).skip(first).map(|input| {
             let object = match input.from {
                 InputFrom::Object(object) | InputFrom::Part { object, .. } => {
                     let object = object as usize;

@@ -69,7 +69,7 @@ impl Backfilling {
         let SchedulerState { queue, catalog, .. } = state;
         roomy.into_iter().find_map(|class| {
             queue.first_light(class, BACKFILL_LOOKS, |task| {
-                let reads: u64 = task.inputs.as_slice().iter().map(|input| catalog.size_bytes(*input)).sum();
+                let reads: u64 = task.inputs.placed(catalog).map(|input| input.bytes).sum();
                 reads < self.light_bytes && !task.was_refused
             })
         })

@@ -142,9 +142,14 @@ impl Placement {
         }
         for index in 0..state.inputs(task).len() {
             let input = state.inputs(task)[index];
-            if state.catalog[input].holders.is_empty() {
-                self.replica_gone(state, input);
-            }
+            self.fetch_ended(state, input);
+        }
+    }
+
+    /// The same for one of the objects.
+    pub fn fetch_ended(&mut self, state: &mut SchedulerState, object: ObjectKey) {
+        if self.policy.homes.is_some() && state.catalog[object].holders.is_empty() {
+            self.replica_gone(state, object);
         }
     }
 
@@ -253,9 +258,10 @@ impl Placement {
         let estimate = (self.policy.homes.is_some() && !state.inputs(task).is_empty())
             .then(|| Estimator::new(state).behind_assigned(task, executor));
         let attempt = state.assign(executor, task, estimate);
-        let hints = sink.replication.hints(state, executor, task);
+        let in_parts = state.queue[task].inputs.sample().is_some();
+        let hints = if in_parts { Box::default() } else { sink.replication.hints(state, executor, task) };
         let (executor, task) = (state.executors[executor].id, state.queue[task].id);
-        sink.effects.push(Effect::Assign { executor, task, attempt, hints });
+        sink.effects.push(Effect::Assign { executor, task, attempt, hints, in_parts });
     }
 
     /// Assigns a task to an executor that was parked, which then looks for more. If it was the only task that waited,

@@ -174,10 +174,10 @@ pub(super) fn best_partial_hit(
 pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: ExecutorKey) -> bool {
     let SchedulerState { catalog, executors, .. } = state;
     let replicas = &executors[executor].replicas;
-    let mut inputs: Vec<_> = state.inputs(task).into();
+    let placed = || state.queue[task].inputs.placed(catalog);
+    let mut inputs: Vec<_> = placed().collect();
     let weight_where = |is_held: &dyn Fn(ObjectKey) -> bool| {
-        let weights = state.inputs(task).iter().filter(|input| is_held(**input));
-        weights.map(|input| catalog.weight(*input)).sum::<u64>()
+        placed().filter(|input| is_held(input.object)).map(|input| input.weight()).sum::<u64>()
     };
     let local = weight_where(&|input| replicas.contains_key(&input));
     // An executor that holds only some inputs holds no more than their weight. So the holders of inputs that together
@@ -185,13 +185,13 @@ pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: Execut
     let mut may_leave_out = local;
     // Holders of one of many inputs mostly hold others too.
     let mut compared = BTreeSet::new();
-    inputs.sort_unstable_by_key(|input| Reverse(catalog[*input].holders.len()));
+    inputs.sort_unstable_by_key(|input| Reverse(catalog[input.object].holders.len()));
     inputs.iter().any(|input| {
-        if catalog.weight(*input) <= may_leave_out {
-            may_leave_out -= catalog.weight(*input);
+        if input.weight() <= may_leave_out {
+            may_leave_out -= input.weight();
             return false;
         }
-        catalog[*input].holders.iter().any(|holder| {
+        catalog[input.object].holders.iter().any(|holder| {
             if inputs.len() > FEW_INPUTS && !compared.insert(*holder) {
                 return false;
             }

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, ObjectId};
 
-use crate::event::{Effect, Hint, PushId};
-use crate::state::{ExecutorKey, SchedulerState, TaskKey};
+use crate::event::{Effect, Hint, Holder, PushId};
+use crate::state::{ExecutorKey, ObjectKey, SchedulerState, TaskKey};
 use kept::KeptObjects;
 #[cfg(test)]
 pub(crate) use pushes::MAX_PUSHED_AT_ONCE;
@@ -51,22 +51,60 @@ impl Replication {
         if !self.gives_hints {
             return Box::default();
         }
-        // Different holders for each task, so that none serves all of them.
-        let turn = state.assignments() as usize;
         let mut hints = Vec::new();
         for index in 0..state.inputs(task).len() {
             let object = state.inputs(task)[index];
             if !state.executors[executor].replicas.contains_key(&object) {
-                let crosses_sites = self.kept.contains(state.catalog[object].id);
-                let from_relays = self.from_relays;
-                let request = SourceRequest { object, executor, task: Some(task), crosses_sites, from_relays };
-                let holders = sources::plan(state, request, turn);
+                let holders = self.holders_for(state, executor, task, object);
                 if !holders.is_empty() {
                     hints.push(Hint { input: index as u32, holders });
                 }
             }
         }
         hints.into()
+    }
+
+    /// The same for some inputs of a sampled task, which the executor has. Hints name places among these inputs.
+    pub fn hints_of_part(
+        &self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        task: TaskKey,
+        inputs: &[(ObjectId, u64)],
+    ) -> Box<[Hint]> {
+        if !self.gives_hints {
+            return Box::default();
+        }
+        let mut hints = Vec::new();
+        for (index, (id, size_bytes)) in inputs.iter().enumerate() {
+            let object = state.catalog.refer(*id, *size_bytes);
+            if state.executors[executor].replicas.contains_key(&object) {
+                state.catalog.release(object);
+                continue;
+            }
+            let holders = self.holders_for(state, executor, task, object);
+            state.note_fetched(task, object);
+            if !holders.is_empty() {
+                hints.push(Hint { input: index as u32, holders });
+            }
+        }
+        hints.into()
+    }
+
+    /// Plans from where the executor fetches an input that it lacks.
+    fn holders_for(
+        &self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        task: TaskKey,
+        object: ObjectKey,
+    ) -> Box<[Holder]> {
+        let crosses_sites = self.kept.contains(state.catalog[object].id);
+        let from_relays = self.from_relays;
+        let request = SourceRequest { object, executor, task: Some(task), crosses_sites, from_relays };
+        // Different holders for each task, so that none serves all of them.
+        let turn = state.assignments() as usize;
+        sources::plan(state, request, turn)
     }
 
     // ---- executors

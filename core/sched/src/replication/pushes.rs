@@ -183,7 +183,7 @@ impl PushTable {
         for (executor, recipient) in &push.recipients {
             self.let_go(state, kept, *executor, &recipient.awaited, true, effects);
         }
-        push.objects.iter().for_each(|object| state.catalog.release(*object));
+        push.objects.iter().for_each(|object| _ = state.catalog.release(*object));
     }
 
     /// An executor that has joined gets the objects that its tasks will read.

@@ -40,15 +40,6 @@ impl Catalog {
         key
     }
 
-    /// Room for further objects: a task may name a million at once, and tables that grow step by step are copied again
-    /// and again.
-    pub fn reserve(&mut self, objects: usize) {
-        let new = objects.saturating_sub(self.free.len());
-        self.keys.reserve(objects);
-        self.objects.reserve(new);
-        self.sizes_bytes.reserve(new);
-    }
-
     /// The key for a replica report. The object may be one that no task has named yet.
     pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
         let Catalog { keys, objects, sizes_bytes, free, .. } = self;
@@ -70,19 +61,21 @@ impl Catalog {
         key
     }
 
-    /// A task or push that named the object is forgotten.
-    pub fn release(&mut self, key: ObjectKey) {
+    /// A task or push that named the object is forgotten. Whether the object is, too.
+    pub fn release(&mut self, key: ObjectKey) -> bool {
         self.get_mut(key).references -= 1;
-        self.forget_if_unused(key);
+        self.forget_if_unused(key)
     }
 
-    pub(super) fn forget_if_unused(&mut self, key: ObjectKey) {
+    pub(super) fn forget_if_unused(&mut self, key: ObjectKey) -> bool {
         let object = &mut self.objects[key.index()];
-        if object.references == 0 && object.holders.is_empty() {
+        let is_unused = object.references == 0 && object.holders.is_empty();
+        if is_unused {
             object.waiting.clear();
             self.keys.remove(&object.id);
             self.free.push(key);
         }
+        is_unused
     }
 
     pub fn find(&self, id: ObjectId) -> Option<ObjectKey> {

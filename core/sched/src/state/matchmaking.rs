@@ -19,6 +19,7 @@ use super::SchedulerState;
 use super::executors::Executor;
 use super::keys::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, TaskKey};
 use super::shares::LocalShare;
+use super::task_inputs::TaskInputs;
 
 /// Something that keeps a task from an executor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,14 +130,14 @@ impl<'a> Pairing<'a> {
         self.task.as_ref().expect("a fixed expression mentions no attribute of one task")
     }
 
-    fn inputs(&self) -> &'a [ObjectKey] {
+    fn inputs(&self) -> &'a TaskInputs {
         let Candidate { state, task, .. } = self.candidate();
-        state.inputs(*task)
+        &state.queue[*task].inputs
     }
 
     fn bytes_where(&self, counts: impl Fn(ObjectKey) -> bool) -> u64 {
-        let inputs = self.inputs().iter().filter(|input| counts(**input));
-        inputs.map(|input| self.candidate().state.catalog.size_bytes(*input)).fold(0, u64::saturating_add)
+        let inputs = self.inputs().placed(&self.candidate().state.catalog).filter(|input| counts(input.object));
+        inputs.map(|input| input.bytes).fold(0, u64::saturating_add)
     }
 
     fn input_bytes(&self) -> u64 {
@@ -172,7 +173,7 @@ impl Facts for Pairing<'_> {
             Attribute::TaskCpus => cpus(needed.cpus_milli),
             Attribute::TaskMemory => Fact::Whole(needed.memory_bytes),
             Attribute::TaskDisk => Fact::Whole(needed.disk_bytes),
-            Attribute::TaskInputs => Fact::Whole(self.inputs().len() as u64),
+            Attribute::TaskInputs => Fact::Whole(self.inputs().count() as u64),
             Attribute::TaskInputBytes => Fact::Whole(self.input_bytes()),
             Attribute::TaskAttempt => {
                 let Candidate { state, task, .. } = self.candidate();
@@ -180,8 +181,8 @@ impl Facts for Pairing<'_> {
             }
             Attribute::LocalBytes => Fact::Whole(self.local_bytes()),
             Attribute::TransferSeconds => {
-                let Candidate { state, executor, .. } = self.candidate();
-                Fact::Fraction(state.transfer_seconds(self.inputs(), *executor, |_| None))
+                let Candidate { state, executor, task } = self.candidate();
+                Fact::Fraction(state.transfer_seconds(*task, *executor, |_| None))
             }
         }
     }
@@ -304,10 +305,10 @@ impl SchedulerState {
             return if replicas.contains_key(only) { LocalShare::FULL } else { LocalShare::NONE };
         }
         let (mut local, mut all, mut is_missing) = (0, 0, false);
-        for input in inputs {
-            let bytes = self.catalog.weight(*input);
+        for input in self.queue[task].inputs.placed(&self.catalog) {
+            let bytes = input.weight();
             all += bytes;
-            if replicas.contains_key(input) {
+            if replicas.contains_key(&input.object) {
                 local += bytes;
             } else {
                 is_missing = true;

@@ -15,6 +15,7 @@ mod run_times;
 mod search_agenda;
 mod search_index;
 mod shares;
+mod task_inputs;
 mod topology;
 mod transfer_rates;
 mod transfers;
@@ -22,6 +23,7 @@ mod usage;
 mod waiting_list;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use eyas_types::{Estimate, ExecutorId, JobId, Need, ObjectId, Origin, Resources, TaskId};
@@ -36,6 +38,7 @@ pub(crate) use queue::{ClassNeed, PlacementState, TaskQueue};
 pub(crate) use run_times::RunTimes;
 pub(crate) use search_index::ReadAhead;
 pub(crate) use shares::{LoadPpm, LocalShare};
+pub(crate) use task_inputs::{PlacedInput, TaskInputs};
 pub(crate) use transfers::{ExpectedFetch, Transfers};
 pub use usage::Utilisation;
 pub(crate) use waiting_list::WaitingTask;
@@ -49,11 +52,16 @@ const ESTIMATE_LOOKS: usize = 4;
 /// wait there for a slot, and it may be slow.
 const AMPLE_TIME: f64 = 4.0;
 
-/// For a task with more inputs than this, the catalog gets room for all of them at once.
-const MANY_INPUTS: usize = 10_000;
-
 /// Most times that a task is recalled: its taker may no longer take it when it is back, and it waits elsewhere again.
 const MAX_RETURNS: u8 = 4;
+
+/// Fetches that an executor was told to do for a task.
+struct FetchesToEnd {
+    executor: ExecutorKey,
+    task: TaskKey,
+    /// The objects. Each is referred to until its fetch is ended.
+    objects: Vec<ObjectKey>,
+}
 
 /// See the [module's](self) documentation.
 pub(crate) struct SchedulerState {
@@ -66,6 +74,10 @@ pub(crate) struct SchedulerState {
     is_short_of_time: bool,
     /// Whether tasks go where their inputs are. If not, no waiting lists are kept.
     lists_waiting: bool,
+    /// Most inputs by which a task is placed.
+    placed_inputs: usize,
+    /// Fetches for tasks that were [sampled](TaskInputs) and are no longer with their executors; to be ended in parts.
+    fetches_to_end: VecDeque<FetchesToEnd>,
     /// The number of events so far.
     pub events: u64,
     /// The number of assignments so far.
@@ -73,7 +85,7 @@ pub(crate) struct SchedulerState {
 }
 
 impl SchedulerState {
-    pub fn new(lists_waiting: bool) -> Self {
+    pub fn new(lists_waiting: bool, placed_inputs: usize) -> Self {
         SchedulerState {
             queue: TaskQueue::default(),
             catalog: Catalog::default(),
@@ -82,6 +94,8 @@ impl SchedulerState {
             run_times: RunTimes::default(),
             is_short_of_time: false,
             lists_waiting,
+            placed_inputs,
+            fetches_to_end: VecDeque::new(),
             events: 0,
             assignments: 0,
         }
@@ -127,6 +141,14 @@ impl SchedulerState {
 
     /// An executor that is drained, and whose tasks have been taken from it, is gone.
     pub fn leave(&mut self, executor: ExecutorKey) {
+        // No receipt may name an executor that is not there.
+        let (of_executor, others) =
+            core::mem::take(&mut self.fetches_to_end).into_iter().partition(|fetches| fetches.executor == executor);
+        self.fetches_to_end = of_executor;
+        while self.has_fetches_to_end() {
+            self.end_fetches(usize::MAX);
+        }
+        self.fetches_to_end = others;
         self.queue.forget_refusals_of(executor);
         self.transfers.leave(executor, &self.executors[executor].profile);
         self.executors.leave(executor);
@@ -219,13 +241,10 @@ impl SchedulerState {
 
     /// A task becomes known; it waits once it is [enqueued](Self::enqueue).
     pub fn add_task(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) -> TaskKey {
-        if inputs.len() > MANY_INPUTS {
-            self.catalog.reserve(inputs.len());
-        }
-        let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
         let input_bytes = inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
+        let inputs = TaskInputs::refer(&mut self.catalog, inputs, self.placed_inputs);
         let had_priorities = self.queue.has_priorities();
-        let task = self.queue.insert(id, &keys, input_bytes, need);
+        let task = self.queue.insert(id, inputs, input_bytes, need);
         if self.queue.has_priorities() && !had_priorities {
             self.executors.wake_full();
         }
@@ -276,15 +295,44 @@ impl SchedulerState {
         };
         assert_eq!(assigned, executor, "task {} ended by another executor than it was assigned to", entry.id);
         self.executors.unassign(executor, number, recalled, &self.queue.need(entry.class).need);
-        self.transfers.done_with(Some(task), executor, self.queue[task].inputs.as_slice());
+        match self.queue.get_mut(task).inputs.sample_mut().map(|sample| core::mem::take(&mut sample.fetched)) {
+            Some(objects) if objects.is_empty() => {}
+            Some(objects) => self.fetches_to_end.push_back(FetchesToEnd { executor, task, objects }),
+            None => self.transfers.done_with(Some(task), executor, self.queue[task].inputs.as_slice()),
+        }
         self.queue.get_mut(task).state = PlacementState::InTransition;
+    }
+
+    /// Whether fetches for sampled tasks are left to end.
+    pub fn has_fetches_to_end(&self) -> bool {
+        !self.fetches_to_end.is_empty()
+    }
+
+    /// Ends up to `most` of the fetches for a sampled task that is no longer with its executor. Returns the objects that
+    /// are known still.
+    pub fn end_fetches(&mut self, most: usize) -> Vec<ObjectKey> {
+        let Some(mut fetches) = self.fetches_to_end.pop_front() else { return Vec::new() };
+        let rest = fetches.objects.len().saturating_sub(most);
+        let mut ended = fetches.objects.split_off(rest);
+        let FetchesToEnd { executor, task, .. } = fetches;
+        if rest > 0 {
+            self.fetches_to_end.push_front(fetches);
+        }
+        self.transfers.done_with(Some(task), executor, &ended);
+        ended.retain(|object| !self.catalog.release(*object));
+        ended
+    }
+
+    /// Notes that an executor is told to fetch an object for a sampled task, which refers to the object from now on.
+    pub fn note_fetched(&mut self, task: TaskKey, object: ObjectKey) {
+        self.queue.get_mut(task).inputs.sample_mut().expect("the task is sampled").fetched.push(object);
     }
 
     /// Forgets a task in transition.
     pub fn forget(&mut self, task: TaskKey) {
         let task = self.queue.remove(task);
         self.run_times.forget_task(task.id);
-        task.inputs.as_slice().iter().for_each(|input| self.catalog.release(*input));
+        task.inputs.as_slice().iter().for_each(|input| _ = self.catalog.release(*input));
     }
 
     /// Forgets a job all of whose tasks are forgotten.
@@ -372,33 +420,33 @@ impl SchedulerState {
 
     // ---- transfers
 
-    /// Seconds to bring those of the objects that the executor lacks.
+    /// Seconds to bring those of a task's inputs that the executor lacks.
     ///
     /// Each comes from the holder at its site that would give it the soonest. If none holds it, it comes from a
     /// receiver, which may be the executor itself and has it in a number of seconds, as far as `coming` knows. All
     /// others come from persistent storage together.
     pub fn transfer_seconds(
         &self,
-        objects: &[ObjectKey],
+        task: TaskKey,
         executor: ExecutorKey,
         coming: impl Fn(ObjectKey) -> Option<(ExecutorKey, f64)>,
     ) -> f64 {
         let replicas = &self.executors[executor].replicas;
         let (mut seconds, mut from_storage) = (0.0, 0);
-        for object in objects.iter().filter(|object| !replicas.contains_key(*object)) {
-            let bytes = self.catalog.size_bytes(*object);
-            let holders = self.catalog[*object].holders.iter().copied().take(ESTIMATE_LOOKS);
-            let givers = holders.map(|giver| (giver, 0.0)).chain(coming(*object));
+        let inputs = self.queue[task].inputs.placed(&self.catalog);
+        for PlacedInput { object, count, bytes } in inputs.filter(|input| !replicas.contains_key(&input.object)) {
+            let holders = self.catalog[object].holders.iter().copied().take(ESTIMATE_LOOKS);
+            let givers = holders.map(|giver| (giver, 0.0)).chain(coming(object));
             let givers = givers.filter(|(giver, _)| self.transfers.is_one_site(*giver, executor));
             let seconds_from = |(giver, until_there): (ExecutorKey, f64)| {
                 if giver == executor {
                     until_there
                 } else {
-                    self.transfers.peer_seconds(giver, executor, bytes).max(until_there)
+                    self.transfers.peer_seconds(giver, executor, bytes / count as u64).max(until_there)
                 }
             };
             match givers.map(seconds_from).min_by(f64::total_cmp) {
-                Some(from_peer) => seconds += from_peer,
+                Some(from_peer) => seconds += from_peer * count as f64,
                 None => from_storage += bytes,
             }
         }

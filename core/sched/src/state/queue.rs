@@ -11,7 +11,8 @@ use core::cmp::Reverse;
 
 use eyas_types::{JobId, Need, Resources, TaskId};
 
-use super::keys::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, TaskKey, Ticket};
+use super::keys::{ClassKey, ExecutorKey, PlacementLevel, TaskKey, Ticket};
+use super::task_inputs::TaskInputs;
 
 /// A turn that no ticket has.
 const NO_TURN: u32 = u32::MAX;
@@ -52,39 +53,6 @@ pub(crate) enum PlacementState {
     InTransition,
     /// The index in the table is free.
     Forgotten,
-}
-
-/// Up to three inputs are stored in place. More are behind a box of one word, so that the type stays small.
-pub(crate) enum TaskInputs {
-    Few(u8, [ObjectKey; 3]),
-    Many(Box<Box<[ObjectKey]>>),
-}
-
-impl TaskInputs {
-    pub fn new(keys: &[ObjectKey]) -> Self {
-        if keys.len() <= 3 {
-            let mut few = [ObjectKey::NONE; 3];
-            few[..keys.len()].copy_from_slice(keys);
-            TaskInputs::Few(keys.len() as u8, few)
-        } else {
-            TaskInputs::Many(Box::new(keys.into()))
-        }
-    }
-
-    /// The other input, if there are exactly two; else [`ObjectKey::NONE`].
-    pub fn other_than(&self, input: ObjectKey) -> ObjectKey {
-        match self.as_slice() {
-            [one, other] | [other, one] if *one == input => *other,
-            _ => ObjectKey::NONE,
-        }
-    }
-
-    pub fn as_slice(&self) -> &[ObjectKey] {
-        match self {
-            TaskInputs::Few(count, few) => &few[..usize::from(*count)],
-            TaskInputs::Many(many) => many,
-        }
-    }
 }
 
 #[derive(Default)]
@@ -146,11 +114,11 @@ struct ClassQueue {
 
 impl TaskQueue {
     /// Adds a task in transition; it waits once it is [`push`](Self::push)ed.
-    pub(super) fn insert(&mut self, id: TaskId, inputs: &[ObjectKey], input_bytes: u64, need: &Need) -> TaskKey {
+    pub(super) fn insert(&mut self, id: TaskId, inputs: TaskInputs, input_bytes: u64, need: &Need) -> TaskKey {
         let class = self.class_of(need, input_bytes.saturating_add(need.resources.disk_bytes));
         let task = Task {
             id,
-            inputs: TaskInputs::new(inputs),
+            inputs,
             class,
             state: PlacementState::InTransition,
             attempt: 0,
@@ -312,7 +280,7 @@ impl TaskQueue {
     pub(super) fn remove(&mut self, key: TaskKey) -> Task {
         let gone = Task {
             id: self[key].id,
-            inputs: TaskInputs::new(&[]),
+            inputs: TaskInputs::NONE,
             class: self[key].class,
             state: PlacementState::Forgotten,
             attempt: 0,

@@ -210,8 +210,9 @@ impl Transfers {
         }
     }
 
+    /// Checks the receipts. Returns their number.
     #[cfg(test)]
-    pub fn validate(&self, executors: impl Iterator<Item = ExecutorKey>) {
+    pub fn validate(&self, executors: impl Iterator<Item = ExecutorKey>) -> usize {
         let all = || self.receipts.values().flatten();
         for executor in executors {
             let gives = all().filter(|receipt| receipt.from == Some(executor)).count();
@@ -228,5 +229,6 @@ impl Transfers {
                 assert!(!gives_later, "a chain goes one way");
             }
         }
+        all().count()
     }
 }

@@ -1,0 +1,137 @@
+//! What is sent to one executor, in order.
+//!
+//! An assignment of a task with very many inputs is sent in parts, each in another turn of the core, so that nobody
+//! waits until all of it is made. An executor adds up the parts until the last one comes, so no other assignment may be
+//! between them; and a command about the task must not overtake the task. So what is sent after such an assignment waits
+//! behind it. Only the answer to a heartbeat goes ahead.
+
+use std::collections::VecDeque;
+
+use eyas_types::{TaskId, TaskItem};
+use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
+
+#[derive(Default)]
+pub(crate) struct OutgoingMessages {
+    /// Messages that are sent with the next [flush](crate::executors::ConnectedExecutors::flush).
+    ready: Vec<ToExecutor>,
+    /// An assignment that is sent in parts, and what waits behind it; empty if there is none.
+    behind: VecDeque<Outgoing>,
+}
+
+enum Outgoing {
+    Message(ToExecutor),
+    InParts(AssignmentInParts),
+}
+
+/// An assignment of which some inputs were sent.
+pub(crate) struct AssignmentInParts {
+    pub task: TaskId,
+    /// Number of earlier assignments of the task.
+    pub attempt: u32,
+    pub item: TaskItem,
+    /// The number of inputs that were sent.
+    pub sent: usize,
+}
+
+impl OutgoingMessages {
+    /// Adds a message.
+    pub fn put(&mut self, message: ToExecutor) {
+        if self.behind.is_empty() || matches!(message, ToExecutor::Heard) {
+            self.ready.push(message);
+        } else {
+            self.behind.push_back(Outgoing::Message(message));
+        }
+    }
+
+    /// Adds an assignment that is sent in parts.
+    pub fn put_in_parts(&mut self, assignment: AssignmentInParts) {
+        self.behind.push_back(Outgoing::InParts(assignment));
+    }
+
+    /// The assignment of which parts are to be sent now.
+    pub fn in_parts(&self) -> Option<&AssignmentInParts> {
+        match self.behind.front() {
+            Some(Outgoing::InParts(assignment)) => Some(assignment),
+            Some(Outgoing::Message(_)) => unreachable!("a message waits behind nothing"),
+            None => None,
+        }
+    }
+
+    /// Adds the next inputs of that assignment. After the last ones, what waits behind the assignment is ready, up to
+    /// the next one that is sent in parts.
+    pub fn put_part(&mut self, inputs: Vec<AssignedInput>, is_last: bool) {
+        let Some(Outgoing::InParts(mut assignment)) = self.behind.pop_front() else { return };
+        if !is_last {
+            assignment.sent += inputs.len();
+            self.ready.push(ToExecutor::Inputs(inputs));
+            return self.behind.push_front(Outgoing::InParts(assignment));
+        }
+        let AssignmentInParts { task, attempt, item: TaskItem { template, values, .. }, .. } = assignment;
+        self.ready.push(ToExecutor::Assign(Assignment { task, attempt, template, values, inputs }));
+        while let Some(Outgoing::Message(message)) =
+            self.behind.pop_front_if(|next| matches!(next, Outgoing::Message(_)))
+        {
+            self.ready.push(message);
+        }
+    }
+
+    /// Whether no message can be sent now.
+    pub fn is_nothing_ready(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// Takes the messages that can be sent now.
+    pub fn take(&mut self) -> Vec<ToExecutor> {
+        std::mem::take(&mut self.ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::{JobId, ObjectSpec, Version};
+
+    use super::*;
+
+    fn task(index: u32) -> TaskId {
+        TaskId { job: JobId(1), index }
+    }
+
+    fn in_parts(index: u32) -> AssignmentInParts {
+        let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
+        AssignmentInParts { task: task(index), attempt: 0, item, sent: 0 }
+    }
+
+    fn input(name: &str) -> AssignedInput {
+        let version = Version::Modified { mtime_ns: 1, size_bytes: 1 };
+        let object = ObjectSpec { source: format!("file:///{name}").into(), version, executable: false };
+        AssignedInput { object, part: None, name: None, holders: Vec::new() }
+    }
+
+    fn assigned(index: u32, inputs: Vec<AssignedInput>) -> ToExecutor {
+        let (task, attempt, template, values) = (task(index), 0, 0, Vec::new());
+        ToExecutor::Assign(Assignment { task, attempt, template, values, inputs })
+    }
+
+    #[test]
+    fn nothing_but_the_answer_to_a_heartbeat_overtakes_an_assignment_in_parts() {
+        let mut outgoing = OutgoingMessages::default();
+        let [recall, cancel] = [ToExecutor::Recall { task: task(1) }, ToExecutor::Cancel { task: task(2) }];
+        outgoing.put_in_parts(in_parts(1));
+        outgoing.put(recall.clone());
+        outgoing.put_in_parts(in_parts(2));
+        outgoing.put(cancel.clone());
+        outgoing.put(ToExecutor::Heard);
+        assert_eq!(outgoing.take(), [ToExecutor::Heard]);
+        outgoing.put_part(vec![input("a"), input("b")], false);
+        assert_eq!(outgoing.take(), [ToExecutor::Inputs(vec![input("a"), input("b")])]);
+        assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(1), 2)));
+        outgoing.put_part(vec![input("c")], true);
+        assert_eq!(outgoing.take(), [assigned(1, vec![input("c")]), recall]);
+        assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(2), 0)));
+        outgoing.put_part(Vec::new(), true);
+        assert_eq!(outgoing.take(), [assigned(2, Vec::new()), cancel]);
+        assert!(outgoing.in_parts().is_none() && outgoing.is_nothing_ready());
+        outgoing.put(ToExecutor::Stop);
+        assert_eq!(outgoing.take(), [ToExecutor::Stop]);
+    }
+}
