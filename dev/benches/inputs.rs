@@ -117,10 +117,9 @@ async fn watch(client: &mut Client, job: JobId) {
 fn join(access: &Path, count: usize) {
     let to_fail = AtomicU32::new(count as u32);
     let stored = |inputs: Vec<AssignedInput>| {
-        let stored = inputs.into_iter().map(|input| FromExecutor::Stored {
-            object: input.object.id(),
-            size_bytes: input.object.size_bytes(),
-        });
+        let stored = inputs
+            .into_iter()
+            .map(|input| FromExecutor::Stored { object: input.object.id(), size_bytes: input.object.size_bytes() });
         stored.collect::<Vec<_>>()
     };
     let answers = move |command| match command {

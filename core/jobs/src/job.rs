@@ -27,8 +27,8 @@ use core::ops::Range;
 
 use eyas_types::course::{JobState, Metrics, Sample, TaskCounts};
 use eyas_types::{
-    Distribution, ExecutorId, Input, JobId, Need, ObjectId, ObjectSpec, Outcome, Reads, Status, TaskId, TaskItem,
-    TaskResult, TaskTemplate,
+    Distribution, ExecutorId, Input, JobId, ObjectId, ObjectSpec, Outcome, Reads, Status, TaskId, TaskItem, TaskResult,
+    TaskTemplate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +143,8 @@ pub struct Job {
     /// The job as it was submitted.
     pub spec: Arc<JobSpec>,
     object_ids: Vec<ObjectId>,
+    /// Of each template with many inputs, their ids and sizes in order, once they were needed.
+    shared_inputs: BTreeMap<u16, Box<[(ObjectId, u64)]>>,
     /// Its tasks.
     pub tasks: Vec<TaskState>,
     /// Number of tasks in each phase.
@@ -232,6 +234,7 @@ impl Job {
         let (count, is_open, dependencies) = (spec.items.len(), spec.is_attached, spec.dependencies.take());
         let began_us = spec.submitted_unix_ms * 1000;
         let mut object_ids = core::mem::take(&mut spec.object_ids);
+        let shared_inputs = core::mem::take(&mut spec.shared_inputs);
         if object_ids.len() != spec.objects.len() {
             object_ids = spec.objects.iter().map(ObjectSpec::id).collect();
         }
@@ -239,6 +242,7 @@ impl Job {
         let mut job = Job {
             id,
             object_ids,
+            shared_inputs,
             tasks: vec![TaskState::default(); count],
             counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
             spec,
@@ -341,12 +345,6 @@ impl Job {
         if phase != Phase::Blocked {
             self.lacking.remove(&index);
         }
-    }
-
-    /// What the scheduler is told of a task: its inputs, and what it needs of an executor.
-    pub(crate) fn needs_of(&self, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
-        let item = self.spec.items.get(index);
-        (self.input_ids(&item).into(), self.spec.need(item.template))
     }
 
     /// Whether its tasks wait until what they read is with every executor that may run them.

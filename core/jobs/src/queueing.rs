@@ -101,7 +101,7 @@ impl Jobs {
             let Some(task) = self.refusals.next_due(self.now_us) else { break };
             if self.lacks_input(task) {
                 self.refusals.forget(task);
-            } else if let Some(job) = self.jobs.get(&task.job) {
+            } else if let Some(job) = self.jobs.get_mut(&task.job) {
                 let (inputs, need) = job.needs_of(task.index);
                 self.effects.push(Effect::Queue { task, inputs, need });
             }

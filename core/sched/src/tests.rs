@@ -23,6 +23,7 @@ mod policies;
 mod priorities;
 mod pushes;
 mod relays;
+mod samples;
 mod trees;
 mod waits;
 

@@ -62,7 +62,8 @@ impl Explainer<'_> {
             }
             if scheduled.placed_inputs < scheduled.all_inputs {
                 let (all, placed) = (scheduled.all_inputs, scheduled.placed_inputs);
-                because.push(format!("It is placed by {placed} of the {all} objects, each of which stands for others."));
+                because
+                    .push(format!("It is placed by {placed} of the {all} objects, each of which stands for others."));
             }
             because.extend(self.where_chunks_are(job, &sources));
             if let Some(estimate) = &scheduled.estimate {

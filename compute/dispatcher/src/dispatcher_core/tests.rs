@@ -26,6 +26,7 @@ use crate::keys::Keys;
 use crate::service::{Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery};
 
 mod interrupted;
+mod parts;
 mod service;
 
 struct Dispatcher {
@@ -102,6 +103,11 @@ impl Dispatcher {
             self.core.tell_jobs(QUEUE_MORE);
         }
         self.core.executors.flush();
+    }
+
+    /// The messages that executors were sent since the last time.
+    fn sent(&mut self) -> Vec<ToExecutor> {
+        std::iter::from_fn(|| self.sent.try_next()).flatten().collect()
     }
 
     /// Handles what callers have sent.

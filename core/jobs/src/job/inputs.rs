@@ -1,10 +1,12 @@
 //! The inputs of a job's tasks, and the objects that they stand for.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use eyas_types::{Input, InputFrom, ObjectId, ObjectSpec, TaskItem};
+use eyas_types::{Input, InputFrom, Need, ObjectId, ObjectSpec, TaskItem};
 
 use super::Job;
+use crate::spec::in_order;
 
 impl Job {
     /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
@@ -49,11 +51,25 @@ impl Job {
     /// The ids and sizes of a task's inputs, each once.
     pub fn input_ids(&self, item: &TaskItem) -> Vec<(ObjectId, u64)> {
         let objects = self.inputs_with_ids(item).filter_map(|(_, object)| object);
-        let mut ids: Vec<_> = objects.map(|(id, object)| (id, object.size_bytes())).collect();
-        if ids.len() > 1 {
-            ids.sort_unstable();
-            ids.dedup();
+        // Grown step by step, a list of a million would be copied again and again.
+        let mut ids = Vec::with_capacity(self.template_of(item).inputs.len() + item.inputs.len());
+        ids.extend(objects.map(|(id, object)| (id, object.size_bytes())));
+        in_order(ids)
+    }
+
+    /// What the scheduler is told of a task: its inputs, and what it needs of an executor.
+    pub(crate) fn needs_of(&mut self, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
+        let item = self.spec.items.get(index);
+        let need = self.spec.need(item.template);
+        if !item.inputs.is_empty() {
+            return (self.input_ids(&item).into(), need);
         }
-        ids
+        if let Some(inputs) = self.shared_inputs.get(&item.template) {
+            return (inputs.clone(), need);
+        }
+        match self.spec.shared_inputs_of(item.template, &self.object_ids) {
+            Some(inputs) => (self.shared_inputs.entry(item.template).or_insert(inputs).clone(), need),
+            None => (self.input_ids(&item).into(), need),
+        }
     }
 }

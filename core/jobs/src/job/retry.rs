@@ -45,6 +45,7 @@ impl Job {
 
     /// Takes other versions of objects, by their places.
     pub(crate) fn take_current(&mut self, current: Vec<(u32, ObjectSpec)>) {
+        self.shared_inputs.clear();
         let spec = Arc::make_mut(&mut self.spec);
         for (place, object) in current {
             self.object_ids[place as usize] = object.id();

@@ -40,6 +40,15 @@ impl Catalog {
         key
     }
 
+    /// Room for further objects: an executor may be told to fetch a million, and tables that grow step by step are
+    /// copied again and again.
+    pub fn reserve(&mut self, objects: usize) {
+        let new = objects.saturating_sub(self.free.len());
+        self.keys.reserve(objects);
+        self.objects.reserve(new);
+        self.sizes_bytes.reserve(new);
+    }
+
     /// The key for a replica report. The object may be one that no task has named yet.
     pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
         let Catalog { keys, objects, sizes_bytes, free, .. } = self;

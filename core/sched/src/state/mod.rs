@@ -325,7 +325,14 @@ impl SchedulerState {
 
     /// Notes that an executor is told to fetch an object for a sampled task, which refers to the object from now on.
     pub fn note_fetched(&mut self, task: TaskKey, object: ObjectKey) {
-        self.queue.get_mut(task).inputs.sample_mut().expect("the task is sampled").fetched.push(object);
+        let sample = self.queue.get_mut(task).inputs.sample_mut().expect("the task is sampled");
+        if sample.fetched.is_empty() {
+            // The executor mostly lacks all inputs or none.
+            sample.fetched.reserve(sample.count);
+            self.catalog.reserve(sample.count);
+            self.transfers.reserve(sample.count);
+        }
+        sample.fetched.push(object);
     }
 
     /// Forgets a task in transition.

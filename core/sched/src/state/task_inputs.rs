@@ -66,7 +66,8 @@ impl TaskInputs {
         } else {
             let group = inputs.len().div_ceil(most.max(1));
             let largest = |group: &[(ObjectId, u64)]| *group.iter().max_by_key(|(_, bytes)| *bytes).expect("not empty");
-            let sum = |group: &[(ObjectId, u64)]| group.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+            let sum =
+                |group: &[(ObjectId, u64)]| group.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
             TaskInputs::Sampled(Box::new(InputSample {
                 objects: inputs.chunks(group).map(|group| refer(&largest(group))).collect(),
                 bytes: inputs.chunks(group).map(sum).collect(),

@@ -116,6 +116,11 @@ impl Transfers {
         own.or_else(|| receipts.last()).map(|receipt| (receipt.executor, receipt.seconds))
     }
 
+    /// Room for further fetches.
+    pub fn reserve(&mut self, fetches: usize) {
+        self.receipts.reserve(fetches);
+    }
+
     /// Notes that an executor is told to fetch an object.
     pub fn expect(&mut self, fetch: ExpectedFetch) {
         let ExpectedFetch { object, executor, from, task, bytes } = fetch;

@@ -5,17 +5,12 @@ use eyas_types::Name;
 use super::*;
 use crate::service::{Delivery, JobWatch, WatchEvent, WatchedResults};
 
-/// The messages that executors were sent.
-fn sent(sent: &mut OutboxReader<ToExecutor>) -> Vec<ToExecutor> {
-    std::iter::from_fn(|| sent.try_next()).flatten().collect()
-}
-
 #[tokio::test]
 async fn a_job_runs_without_a_connection() {
     let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(1);
     let job = dispatcher.submit(1);
-    let messages = sent(&mut dispatcher.sent);
+    let messages = dispatcher.sent();
     let assigned = messages.iter().find_map(|message| match message {
         ToExecutor::Assign(assignment) => Some(assignment.task),
         _ => None,
