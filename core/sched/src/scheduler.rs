@@ -54,20 +54,12 @@ impl Scheduler {
             Event::ExecutorDraining { executor } => self.executor_draining(executor, effects),
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
             Event::ExecutorSetAside { executor } => self.set_aside(executor, effects),
-            Event::ExecutorTakenBack { executor } => {
-                if let Some(executor) = self.state.executors.find_staying(executor) {
-                    self.state.take_back(executor);
-                }
-            }
+            Event::ExecutorTakenBack { executor } => self.taken_back(executor),
             Event::TaskReady { task, inputs, need } => {
                 let task = self.state.add_task(task, &inputs, &need);
                 self.enqueue(task, false);
             }
-            Event::EndFetches { objects } => {
-                for object in self.state.end_fetches(objects) {
-                    self.placement.fetch_ended(&mut self.state, object);
-                }
-            }
+            Event::EndFetches { objects } => self.end_fetches(objects),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
             Event::TasksWithdrawn { tasks } => tasks.iter().for_each(|task| self.task_withdrawn(*task)),
             Event::TaskDropped { task } => self.task_dropped(task),
@@ -284,6 +276,12 @@ impl Scheduler {
         self.give_up_refused(effects);
     }
 
+    fn taken_back(&mut self, id: ExecutorId) {
+        if let Some(executor) = self.state.executors.find_staying(id) {
+            self.state.take_back(executor);
+        }
+    }
+
     // ---- replicas
 
     fn evicted(&mut self, executor: ExecutorId, object: ObjectId) {
@@ -300,6 +298,13 @@ impl Scheduler {
     fn drop_replica(&mut self, executor: ExecutorKey, object: ObjectKey) {
         if self.state.drop_replica(executor, object) {
             self.placement.replica_gone(&mut self.state, object);
+        }
+    }
+
+    /// Ends fetches that tasks have left behind: their objects may not come.
+    fn end_fetches(&mut self, most: usize) {
+        for object in self.state.end_fetches(most) {
+            self.placement.fetch_ended(&mut self.state, object);
         }
     }
 

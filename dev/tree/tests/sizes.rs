@@ -16,7 +16,7 @@ const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("compute/executor/src/task/call.rs", "call", 86),
     ("core/jobs/src/job.rs", "book", 79),
     ("core/ring/src/serve.rs", "decide", 90),
-    ("core/sched/src/scheduler.rs", "handle", 80),
+    ("core/sched/src/scheduler.rs", "handle", 77),
     ("data/dfs/src/client/replicas.rs", "replicate", 73),
     ("data/dfs/src/client/write.rs", "store_pieces", 73),
     ("data/dfs/src/node.rs", "start", 72),
