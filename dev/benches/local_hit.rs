@@ -28,7 +28,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use eyas_dev::bench::{Owned, eyas, home, is_tiny, median};
 use eyas_session::{Access, Session, SessionAcceptor};
 use eyas_types::{
-    ExecutorId, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template, Version, WorkingFolder,
+    ExecutorId, FileMode, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template, Version, WorkingFolder,
 };
 use eyas_wire::Role;
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, ToExecutor};
@@ -203,6 +203,6 @@ fn input(home: &Path, number: usize) -> AssignedInput {
     let modified = metadata.modified().expect("Linux tells it").duration_since(std::time::UNIX_EPOCH);
     let mtime_ns = modified.expect("after 1970").as_nanos() as i64;
     let version = Version::Modified { mtime_ns, size_bytes: metadata.len() };
-    let object = ObjectSpec { source: format!("file://{}", path.display()).into(), version, executable: false };
+    let object = ObjectSpec { source: format!("file://{}", path.display()).into(), version, mode: FileMode::READABLE };
     AssignedInput { object, part: None, name: None, holders: Vec::new() }
 }

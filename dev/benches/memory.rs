@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use eyas_dev::bench::{Owned, eyas, home, is_tiny, resident_bytes, wait_for};
 use eyas_session::{Access, Session, dial};
 use eyas_types::{
-    Distribution, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value, Version,
+    Distribution, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value,
+    Version,
 };
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
@@ -108,7 +109,7 @@ fn path(object: u32) -> String {
 
 fn object(number: u32) -> ObjectSpec {
     let version = Version::Modified { mtime_ns: 1_600_000_000_000_000_000, size_bytes: 2_000_000 };
-    ObjectSpec { source: format!("file://{}", path(number)).into(), version, executable: false }
+    ObjectSpec { source: format!("file://{}", path(number)).into(), version, mode: FileMode::READABLE }
 }
 
 fn item(object: u32) -> TaskItem {

@@ -33,7 +33,7 @@ pub use io::{Extent, Operation, StorageFileId, StorageLocation};
 pub use load::ExecutorLoad;
 pub use name::Name;
 pub use numbers::{NumberRange, Numbers};
-pub use object::{ObjectSpec, Version};
+pub use object::{FileMode, ObjectSpec, Version};
 pub use outcome::{Ended, Origin, Outcome, Reads, Status, TaskResult};
 pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, PolicyError, ProvisioningPolicy};
 pub use resource::{GPU, Resources};

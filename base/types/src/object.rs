@@ -92,6 +92,59 @@ impl Version {
     }
 }
 
+/// Permissions of a file: the nine bits that tell whether its owner, its group and all others may read, write and
+/// execute it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMode(u16);
+
+impl FileMode {
+    /// All may read the file.
+    pub const READABLE: FileMode = FileMode(0o444);
+    /// All may read and execute it.
+    pub const EXECUTABLE: FileMode = FileMode(0o555);
+
+    /// The mode in the bits that `stat` tells.
+    pub const fn of(bits: u32) -> Self {
+        FileMode((bits & 0o777) as u16)
+    }
+
+    /// The mode of an input with these bits at its source, which every task may read: [`EXECUTABLE`](Self::EXECUTABLE)
+    /// if any user may execute the source, else [`READABLE`](Self::READABLE).
+    pub const fn of_source(bits: u32) -> Self {
+        if FileMode::of(bits).is_executable() { FileMode::EXECUTABLE } else { FileMode::READABLE }
+    }
+
+    /// The mode of a copy of a file with these bits. A copy of an input has the input's mode, which no user may write;
+    /// its owner may.
+    pub const fn of_copy(bits: u32) -> Self {
+        let mode = FileMode::of(bits);
+        if mode.0 & 0o222 == 0 && mode.0 & 0o444 == 0o444 { FileMode(mode.0 | 0o200) } else { mode }
+    }
+
+    /// The same without the bits for other users that a file with these bits denies them, which it replaces.
+    #[must_use]
+    pub const fn replacing(self, bits: u32) -> Self {
+        FileMode::of(self.bits() & (0o700 | bits | (bits & 0o044) >> 2))
+    }
+
+    /// The same, but no user may execute the file.
+    #[must_use]
+    pub const fn without_execution(self) -> Self {
+        FileMode::of(self.bits() & !0o111)
+    }
+
+    /// The nine bits.
+    pub const fn bits(self) -> u32 {
+        // A mode that was received may have others.
+        self.0 as u32 & 0o777
+    }
+
+    /// Whether any user may execute the file.
+    pub const fn is_executable(self) -> bool {
+        self.0 & 0o111 != 0
+    }
+}
+
 /// An object: the source of its content, and the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
@@ -101,8 +154,8 @@ pub struct ObjectSpec {
     pub source: Name,
     /// The version at submission. Tasks never read another version.
     pub version: Version,
-    /// Whether a staged copy is executable.
-    pub executable: bool,
+    /// Permissions of the file. No task may write to its input, whatever they are.
+    pub mode: FileMode,
 }
 
 impl ObjectSpec {
@@ -113,11 +166,11 @@ impl ObjectSpec {
         file: &(impl AsRef<[u8]> + ?Sized),
         size_bytes: u64,
         checksum: &str,
-        executable: bool,
+        mode: FileMode,
     ) -> Self {
         let mut source = Name::from(format!("{CLUSTER}{}/{}/", task.job, task.index));
         source.push(file);
-        ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, executable }
+        ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, mode }
     }
 
     /// The name that the task has given the file, if the object is a kept output.

@@ -49,7 +49,7 @@ impl TaskDigest {
         let Program::Command(words) = &template.program else { return None };
         let digested = job.inputs_with_ids(&item).map(|(input, object)| {
             let (id, object) = object?;
-            Some((input.name.as_deref(), id, object.executable, input.from.part()))
+            Some((input.name.as_deref(), id, object.mode.is_executable(), input.from.part()))
         });
         let inputs: Vec<_> = digested.collect::<Option<_>>()?;
         let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);

@@ -435,7 +435,7 @@ fn compile_terms(templates: &[TaskTemplate], compile: Compile<'_>) -> Result<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{InputFrom, NumberRange, OutputSpec, Template, Version};
+    use eyas_types::{FileMode, InputFrom, NumberRange, OutputSpec, Template, Version};
 
     fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
         Ok(None)
@@ -473,7 +473,7 @@ mod tests {
             let mut template = TaskTemplate::new(Program::Noop);
             template.inputs = vec![input.clone(); of_template];
             let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
-            let object = ObjectSpec { source: "file:///x".into(), version, executable: false };
+            let object = ObjectSpec { source: "file:///x".into(), version, mode: FileMode::READABLE };
             let mut spec = JobSpec { templates: vec![template], objects: vec![object], ..JobSpec::default() };
             let value = Value { text: "x".into(), input: Some(of_item as u32 - 1) };
             spec.push(&[TaskItem { template: 0, values: vec![value], inputs: vec![input; of_item] }]).unwrap();
@@ -576,7 +576,7 @@ mod tests {
     fn a_submission_is_bounded_while_it_comes() {
         let mut spec = JobSpec::default();
         let version = eyas_types::Version::Modified { mtime_ns: 0, size_bytes: 1 };
-        let object = ObjectSpec { source: "file:///a".into(), version, executable: false };
+        let object = ObjectSpec { source: "file:///a".into(), version, mode: FileMode::READABLE };
         assert_eq!(spec.push_objects(vec![object.clone(); MAX_TASKS]), Ok(()));
         assert_eq!(spec.push_objects(vec![object]), Err(SpecError::TooManyObjects));
         let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };

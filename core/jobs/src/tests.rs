@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    Ended, ExecutorId, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, OutputSpec, Program, Resources, Status,
-    TaskId, TaskItem, TaskTemplate, Template,
+    Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, OutputSpec, Program,
+    Resources, Status, TaskId, TaskItem, TaskTemplate, Template,
 };
 use proptest::prelude::*;
 
@@ -234,7 +234,7 @@ impl World {
             _ => {
                 // A task that runs again may write something else.
                 let content = if how == 4 { "other content" } else { "content" };
-                let object = ObjectSpec::kept(task, "out", 7, content, false);
+                let object = ObjectSpec::kept(task, "out", 7, content, FileMode::READABLE);
                 let by = self.executors.get_mut(&executor).expect("it is here");
                 if !by.is_idle {
                     by.held.insert(object.id());

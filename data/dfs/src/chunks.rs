@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use eyas_store::{Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::task::block_in_place;
@@ -454,7 +454,7 @@ impl<'a> Reservation<'a> {
     }
 
     fn begin(&self) -> Result<Incoming, StoreError> {
-        self.chunks.store.begin(self.wanted.object, self.wanted.size_bytes, false)
+        self.chunks.store.begin(self.wanted.object, self.wanted.size_bytes, FileMode::READABLE)
     }
 
     /// The chunk is stored. The caller reports it to the owner of the store.

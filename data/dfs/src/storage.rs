@@ -1,16 +1,20 @@
 //! The cluster's files as persistent storage: `eyas:///path` as inputs and outputs of tasks.
 
+use std::fs::Metadata;
 use std::future::Future;
 use std::io::{Read, Seek};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use eyas_store::{ClusterFiles, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
-use eyas_types::dfs::{Chunk, FileName, FileRecord, PROBED_BYTES, RecordFormat};
-use eyas_types::{ObjectId, Version};
+use eyas_types::dfs::{Chunk, FileKind, FileName, FileRecord, PROBED_BYTES, RecordFormat};
+use eyas_types::{FileMode, ObjectId, Version};
 use tokio::sync::Mutex;
 
-use crate::client::{DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, SparseFile, WriteOptions};
+use crate::client::{
+    Creation, DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, SparseFile, WriteOptions,
+};
 use crate::record_index::{RecordIndex, RecordStart};
 use crate::space::BoxedFuture;
 
@@ -49,6 +53,23 @@ impl FilesStorage {
         Ok((client, file))
     }
 
+    /// The attributes of an output: the permissions of its file, less the umask, but it is open to no user to whom the
+    /// file that it replaces is closed.
+    async fn creation_of(
+        &self,
+        client: &DfsClient,
+        name: &FileName,
+        file: &Metadata,
+    ) -> Result<Creation, StorageError> {
+        let mode = FileMode::of_copy(file.mode());
+        let mode = match client.lookup(name).await {
+            Ok(File { record, .. }) if record.kind == FileKind::File => mode.replacing(record.attributes.mode.into()),
+            Err(error) if error.kind != FilesErrorKind::NotFound => return self.answered(Err(error)).await,
+            _ => mode,
+        };
+        Ok(Creation::of_process(mode.bits() as u16))
+    }
+
     /// An answer of the file system.
     async fn answered<T>(&self, answer: Result<T, FilesError>) -> Result<T, StorageError> {
         if answer.as_ref().is_err_and(|error| error.kind == FilesErrorKind::Unreachable) {
@@ -81,23 +102,19 @@ impl ClusterFiles for FilesStorage {
     async fn store(&self, name: &str, mut content: std::fs::File) -> Result<Box<dyn StoredContent>, StorageError> {
         let (client, name) = (self.client().await?, named(name)?);
         let unreadable = |error: std::io::Error| StorageError::local("cannot read an output", error);
+        let creation = self.creation_of(&client, &name, &content.metadata().map_err(unreadable)?).await?;
+        let options = |format| WriteOptions { creation, ..WriteOptions::of(format) };
         let mut beginning = Vec::new();
         (&content).take(PROBED_BYTES as u64).read_to_end(&mut beginning).map_err(unreadable)?;
         content.rewind().map_err(unreadable)?;
         let again = content.try_clone().map_err(unreadable)?;
         let guessed = RecordFormat::guess(name.base_name(), &beginning);
-        let hidden = match client.store_hidden(&name, SparseFile(content), WriteOptions::of(guessed), |_| {}).await {
+        let hidden = match client.store_hidden(&name, SparseFile(content), options(guessed), |_| {}).await {
             // It does not have the format that its name promises, so it is stored without records.
             Err(error) if error.kind == FilesErrorKind::WrongFormat => {
                 (&again).rewind().map_err(unreadable)?;
-                client
-                    .store_hidden(
-                        &name,
-                        SparseFile(again),
-                        WriteOptions::of(guessed.with(guessed.without_records())),
-                        |_| {},
-                    )
-                    .await?
+                let plain = guessed.with(guessed.without_records());
+                client.store_hidden(&name, SparseFile(again), options(plain), |_| {}).await?
             }
             stored => self.answered(stored).await?,
         };

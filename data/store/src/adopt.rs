@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use eyas_types::{ObjectId, ObjectSpec};
+use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use rustix::fs::{AtFlags, CWD};
 
 use crate::checksum::Checksum;
@@ -19,8 +19,7 @@ use crate::pieces::Summing;
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl ObjectStore {
-    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and whether it is
-    /// executable. If the store is on the same file system and the file has no other link, the file's inode becomes
+    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and its mode. If the store is on the same file system and the file has no other link, the file's inode becomes
     /// the object; otherwise the file is copied. The file must not be written any longer, and may be removed
     /// afterwards. It is read once, or twice if it is copied. Blocks.
     ///
@@ -29,7 +28,7 @@ impl ObjectStore {
     pub fn adopt(
         &self,
         path: &Path,
-        name: impl FnOnce(u64, Checksum, bool) -> ObjectSpec,
+        name: impl FnOnce(u64, Checksum, FileMode) -> ObjectSpec,
     ) -> Result<ObjectSpec, StoreError> {
         let failed = |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
         let file = File::open(path).map_err(failed)?;
@@ -42,9 +41,9 @@ impl ObjectStore {
         })?;
         summing.end();
         let (size_bytes, checksum) = (metadata.len(), summing.whole());
-        let executable = metadata.mode() & 0o111 != 0;
-        let spec = name(size_bytes, checksum, executable);
-        let entry = IndexEntry { size_bytes, checksum, executable, verified: true };
+        let mode = FileMode::of(metadata.mode());
+        let spec = name(size_bytes, checksum, mode);
+        let entry = IndexEntry { size_bytes, checksum, mode, verified: true };
         if self.adopt_inode(path, &file, spec.id(), entry)? {
             self.remembered().insert(spec.id(), &summing);
         } else {
@@ -64,7 +63,7 @@ impl ObjectStore {
             return Ok(false);
         }
         let is_whole = || file.metadata().is_ok_and(|metadata| metadata.len() == entry.size_bytes);
-        let published = match seal(file, entry.executable) {
+        let published = match seal(file, entry.mode) {
             Ok(()) if is_whole() => self.publish(&partial, id, entry),
             _ => {
                 self.discard_partial(&partial);
@@ -86,7 +85,7 @@ impl ObjectStore {
         buffer: &mut [u8],
         failed: &dyn Fn(io::Error) -> StoreError,
     ) -> Result<(), StoreError> {
-        let mut into = self.begin(id, entry.size_bytes, entry.executable)?;
+        let mut into = self.begin(id, entry.size_bytes, entry.mode)?;
         each_part(file, 0..entry.size_bytes, buffer, failed, |part| into.take(part))?;
         if into.checksum() != entry.checksum {
             return Err(failed(io::Error::other("it is still being written to")));

@@ -1,7 +1,7 @@
 //! Aliases: an object with the content of another one, for a chunk of a file that is made of a cached object, or of a
 //! chunk of another file.
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::AtFlags;
 
 use crate::checksum::Checksum;
@@ -23,15 +23,15 @@ impl ObjectStore {
     pub fn alias(&self, of: ObjectId, id: ObjectId) -> Result<(u64, Checksum), StoreError> {
         let (entry, _) = self.ready(of)?;
         self.check_seal(of)?;
-        let IndexEntry { size_bytes, checksum, executable, .. } = entry;
+        let IndexEntry { size_bytes, checksum, mode, .. } = entry;
         let partial = self.new_partial();
         let name = file_name(of, size_bytes, checksum);
         let link = || rustix::fs::linkat(self.objects(), &name, self.partial(), &partial, AtFlags::empty());
-        if executable || link().is_err() {
-            self.copy_object(of, id, false)?;
+        if mode.is_executable() || link().is_err() {
+            self.copy_object(of, id, mode.without_execution())?;
             return Ok((size_bytes, checksum));
         }
-        match self.publish(&partial, id, IndexEntry { executable: false, verified: true, ..entry }) {
+        match self.publish(&partial, id, entry) {
             Ok(true) => {}
             // A verified copy was in the store already.
             Ok(false) => self.discard_partial(&partial),
@@ -56,9 +56,9 @@ impl ObjectStore {
     }
 
     /// Makes the object `id` with a copy of the content of the object `of`.
-    pub(crate) fn copy_object(&self, of: ObjectId, id: ObjectId, executable: bool) -> Result<(), StoreError> {
+    pub(crate) fn copy_object(&self, of: ObjectId, id: ObjectId, mode: FileMode) -> Result<(), StoreError> {
         let from = self.open_object(of)?;
-        let mut into = self.begin(id, from.size_bytes, executable)?;
+        let mut into = self.begin(id, from.size_bytes, mode)?;
         let failed = |error| StoreError::io(format!("cannot read object {of}"), error);
         each_part(&from.file, 0..from.size_bytes, &mut vec![0; BUFFER_BYTES], &failed, |part| into.take(part))?;
         if into.checksum() != from.checksum {

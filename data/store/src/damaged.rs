@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::checksum::Checksum;
@@ -198,6 +198,7 @@ impl ObjectStore {
         let file = rustix::fs::openat(damaged.folder(), &name, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
         let mut file = File::from(file);
         let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
+        let mode = FileMode::of(stat.st_mode);
         let seen = (stat.st_size, stat.st_mtime, stat.st_mtime_nsec as i64);
         if read == Some(seen) {
             return Ok(false);
@@ -209,10 +210,10 @@ impl ObjectStore {
             }
             return Ok(false);
         };
-        seal(&file, false).map_err(|e| failed(e.into()))?;
+        seal(&file, mode).map_err(|e| failed(e.into()))?;
         let partial = self.new_partial();
         rustix::fs::renameat(damaged.folder(), &name, self.partial(), &partial).map_err(|e| failed(e.into()))?;
-        let entry = IndexEntry { size_bytes, checksum, executable: false, verified: true };
+        let entry = IndexEntry { size_bytes, checksum, mode, verified: true };
         if self.publish(&partial, object, entry)? {
             self.remembered().insert(object, &summing);
         } else {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -58,10 +58,10 @@ impl ObjectStore {
         let failed = |errno: Errno| StoreError::io(format!("cannot store object {id}"), errno);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self.partial(), &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        let written = write_all(&file, content).and_then(|()| seal(&file, false)).map_err(failed);
+        let written = write_all(&file, content).and_then(|()| seal(&file, FileMode::READABLE)).map_err(failed);
         drop(file);
         let checksum = Checksum::of(content);
-        let entry = IndexEntry { size_bytes: content.len() as u64, checksum, executable: false, verified: true };
+        let entry = IndexEntry { size_bytes: content.len() as u64, checksum, mode: FileMode::READABLE, verified: true };
         let published = written.and_then(|()| self.publish(&name, id, entry));
         if !matches!(published, Ok(true)) {
             self.discard_partial(&name);

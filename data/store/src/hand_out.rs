@@ -5,25 +5,25 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
-use crate::index::file_name;
+use crate::index::{OBJECTS, file_name};
 use crate::objects::ObjectStore;
 use crate::storage::{is_stream, output_mode};
 
 impl ObjectStore {
     /// Turns an object that has no other user into the file `dest`, in an existing folder on the file system of the
-    /// store. The file gets the mode that new files of this process have, and the current time. An existing file is
-    /// replaced if `replaces` is set; the new one is open to no user to whom the old one was closed. A device or a pipe
-    /// is written to. Afterwards the store does not have the object, even if this fails. An object
+    /// store. The file gets `mode`, less the umask of this process, and the current time. An existing file is replaced
+    /// if `replaces` is set; the new one is open to no user to whom the old one was closed. A device or a pipe is
+    /// written to. Afterwards the store does not have the object, even if this fails. An object
     /// that is not verified yet is read once. Blocks.
     ///
     /// # Errors
     /// `NotHere`; `Full` or `Io` for failures of the disk, or if `dest` exists and is not to be replaced.
-    pub fn hand_out(&self, id: ObjectId, dest: &Path, replaces: bool) -> Result<(), StoreError> {
+    pub fn hand_out(&self, id: ObjectId, dest: &Path, mode: FileMode, replaces: bool) -> Result<(), StoreError> {
         let failed = |error: io::Error| StoreError::io(format!("cannot write `{}`", dest.display()), error);
         let (entry, _) = self.ready(id)?;
         let name = file_name(id, entry.size_bytes, entry.checksum);
@@ -33,9 +33,9 @@ impl ObjectStore {
             self.drop_damaged(id, entry);
             return written.map(drop).map_err(failed);
         }
-        // The umask cannot be read without changing it. The lock file was created with what the umask leaves of 0666.
-        let plain = fs::metadata(self.dir().join("lock")).map_err(failed)?.permissions().mode() & 0o666;
-        let mode = output_mode(if entry.executable { plain | (plain & 0o444) >> 2 } else { plain }, dest);
+        // The umask cannot be read without changing it. This folder was made with what the umask leaves of 0777.
+        let allowed = fs::metadata(self.dir().join(OBJECTS)).map_err(failed)?.permissions().mode();
+        let mode = output_mode(mode.bits(), dest) & allowed;
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let out = || {
             rustix::fs::chmodat(self.objects(), &name, Mode::from_bits_truncate(mode), AtFlags::empty())?;

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -105,8 +105,8 @@ impl ObjectStore {
         let Some(summing) = sum_up(&mut file, size_bytes)?.filter(|summing| summing.whole() == checksum) else {
             return Ok(None);
         };
-        seal(&file, false)?;
-        let entry = IndexEntry { size_bytes, checksum, executable: false, verified: true };
+        seal(&file, FileMode::READABLE)?;
+        let entry = IndexEntry { size_bytes, checksum, mode: FileMode::READABLE, verified: true };
         let published = self.publish(name, id, entry).map_err(io::Error::other)?;
         if published {
             self.remembered().insert(id, &summing);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ use crate::pieces::Summing;
 pub struct Incoming {
     id: ObjectId,
     size_bytes: u64,
-    executable: bool,
+    mode: FileMode,
     file: File,
     partial: Partial,
     summing: Summing,
@@ -45,7 +45,7 @@ impl Incoming {
         store: ObjectStore,
         id: ObjectId,
         size_bytes: u64,
-        executable: bool,
+        mode: FileMode,
         name: String,
         file: File,
         to_read: File,
@@ -56,7 +56,7 @@ impl Incoming {
         let is_reserved = reserve(&file, size_bytes)
             .map_err(|errno| StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno))?;
         let (summing, written_bytes) = (Summing::default(), 0);
-        Ok(Incoming { id, size_bytes, executable, file, partial, summing, written_bytes, is_reserved })
+        Ok(Incoming { id, size_bytes, mode, file, partial, summing, written_bytes, is_reserved })
     }
 
     /// The id of the object.
@@ -161,12 +161,12 @@ impl Incoming {
         if self.written_bytes != self.size_bytes {
             return Err(self.wrong_size("fewer were sent"));
         }
-        let Incoming { id, size_bytes, executable, file, mut partial, summing, .. } = self;
-        seal(&file, executable).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
+        let Incoming { id, size_bytes, mode, file, mut partial, summing, .. } = self;
+        seal(&file, mode).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
         // A file that is open for writing cannot be executed, and a task may be waiting for this object.
         drop(file);
         let checksum = summing.whole();
-        let entry = IndexEntry { size_bytes, checksum, executable, verified: true };
+        let entry = IndexEntry { size_bytes, checksum, mode, verified: true };
         partial.published = partial.store.publish(&partial.name, id, entry)?;
         partial.store.remembered().insert(id, &summing);
         partial.store.arrivals().end(id, &partial.arriving, ArrivalEnd::Whole(checksum));

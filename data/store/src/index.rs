@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 
 use crate::checksum::Checksum;
 
@@ -19,7 +19,8 @@ pub(crate) const PARTIAL: &str = "partial";
 pub(crate) struct IndexEntry {
     pub size_bytes: u64,
     pub checksum: Checksum,
-    pub executable: bool,
+    /// Permissions of the file that the object was. Its own file has those without the right to write.
+    pub mode: FileMode,
     /// Whether this process has read the whole content and found that it matches its checksum.
     pub verified: bool,
 }
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn the_index_counts_bytes() {
-        let entry = |size_bytes| IndexEntry { size_bytes, checksum: Checksum(0), executable: false, verified: true };
+        let entry =
+            |size_bytes| IndexEntry { size_bytes, checksum: Checksum(0), mode: FileMode::READABLE, verified: true };
         let (a, b) = (ObjectId([1; 16]), ObjectId([2; 16]));
         let mut index = Index::default();
         index.insert(a, entry(10));

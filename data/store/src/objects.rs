@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
@@ -158,7 +158,7 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `Full` or `Io` for failures of the disk.
-    pub fn begin(&self, id: ObjectId, size_bytes: u64, executable: bool) -> Result<Incoming, StoreError> {
+    pub fn begin(&self, id: ObjectId, size_bytes: u64, mode: FileMode) -> Result<Incoming, StoreError> {
         let name = self.new_partial();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let failed = |errno| StoreError::io(format!("cannot store object {id}"), errno);
@@ -168,7 +168,7 @@ impl ObjectStore {
         let to_read = rustix::fs::openat(&self.0.partial, &name, flags, Mode::empty()).inspect_err(|_| {
             self.discard_partial(&name);
         });
-        Incoming::new(self.clone(), id, size_bytes, executable, name, file.into(), to_read.map_err(failed)?.into())
+        Incoming::new(self.clone(), id, size_bytes, mode, name, file.into(), to_read.map_err(failed)?.into())
     }
 
     /// Waits up to `patience` until the object is being received, and returns its partial replica. Returns `None` if
@@ -194,7 +194,9 @@ impl ObjectStore {
         match self.index().get(id) {
             None => Presence::Absent,
             Some(IndexEntry { verified: false, .. }) => Presence::Unverified,
-            Some(IndexEntry { size_bytes, executable, .. }) => Presence::Ready { size_bytes, executable },
+            Some(IndexEntry { size_bytes, mode, .. }) => {
+                Presence::Ready { size_bytes, executable: mode.is_executable() }
+            }
         }
     }
 
@@ -278,29 +280,33 @@ impl ObjectStore {
         self.verify(id)
     }
 
-    /// Makes an object executable, for an input whose source became executable without becoming another version. If
+    /// Makes an object executable for all that may read it, for an input whose source became executable without becoming
+    /// another version. If
     /// another object or a task has a link to the file, a copy takes the place of the object, because the mode belongs
     /// to all links.
     ///
     /// # Errors
     /// `NotHere`; `Full` or `Io` if the disk fails.
     pub fn make_executable(&self, id: ObjectId) -> Result<(), StoreError> {
-        {
+        let mode = {
             let mut index = self.index();
             let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
-            if entry.executable {
+            if entry.mode.is_executable() {
                 return Ok(());
             }
+            let readers = sealed(entry.mode).bits() & 0o444;
+            let mode = FileMode::of(readers | readers >> 2);
             let failed = |errno| StoreError::io(format!("cannot make object {id} executable"), errno);
             let name = file_name(id, entry.size_bytes, entry.checksum);
             let found = rustix::fs::statat(&self.0.objects, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
             if found.st_nlink == 1 {
-                rustix::fs::chmodat(&self.0.objects, name, mode(true), AtFlags::empty()).map_err(failed)?;
-                entry.executable = true;
+                rustix::fs::chmodat(&self.0.objects, name, sealed(mode), AtFlags::empty()).map_err(failed)?;
+                entry.mode = mode;
                 return Ok(());
             }
-        }
-        self.copy_object(id, id, true)
+            mode
+        };
+        self.copy_object(id, id, mode)
     }
 
     /// Removes an object. Processes that have it open or staged keep it. Returns whether it was here.
@@ -327,7 +333,7 @@ impl ObjectStore {
             let name = file_name(id, entry.size_bytes, entry.checksum);
             match rustix::fs::statat(&self.0.objects, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat)
-                    if is_sealed(&stat, entry.size_bytes) && stat.st_mode & 0o7777 == mode(entry.executable).bits() =>
+                    if is_sealed(&stat, entry.size_bytes) && stat.st_mode & 0o7777 == sealed(entry.mode).bits() =>
                 {
                     return Seal::Intact;
                 }
@@ -390,7 +396,9 @@ impl ObjectStore {
         let mut index = self.index();
         let before = index.get(id);
         let same = |before: IndexEntry| (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum);
-        if before.is_some_and(|before| before.verified && same(before) && before.executable >= entry.executable) {
+        if before.is_some_and(|before| {
+            before.verified && same(before) && before.mode.is_executable() >= entry.mode.is_executable()
+        }) {
             return Ok(false);
         }
         let name = file_name(id, entry.size_bytes, entry.checksum);
@@ -509,14 +517,16 @@ pub(crate) fn not_here(id: ObjectId) -> StoreError {
     StoreError::new(StoreErrorKind::NotHere, format!("object {id} is not in this node's store"))
 }
 
-/// The mode of an object's file.
-pub(crate) fn mode(executable: bool) -> Mode {
-    Mode::from_bits_truncate(if executable { 0o555 } else { 0o444 })
+/// The mode of an object's file: its own, but no user may write, and this process may read, and execute what any user
+/// may execute.
+pub(crate) fn sealed(mode: FileMode) -> Mode {
+    let of_owner = if mode.is_executable() { 0o500 } else { 0o400 };
+    Mode::from_bits_truncate(mode.bits() & 0o555 | of_owner)
 }
 
 /// Marks a written file as complete and unchanged.
-pub(crate) fn seal(file: &impl AsFd, executable: bool) -> Result<(), Errno> {
-    rustix::fs::fchmod(file, mode(executable))?;
+pub(crate) fn seal(file: &impl AsFd, mode: FileMode) -> Result<(), Errno> {
+    rustix::fs::fchmod(file, sealed(mode))?;
     let time = Timespec { tv_sec: SEAL_S, tv_nsec: 0 };
     rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })
 }
@@ -569,8 +579,8 @@ fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
                 damaged.add(id, size_bytes, checksum, true);
                 continue;
             }
-            let executable = stat.st_mode & 0o111 != 0;
-            index.insert(id, IndexEntry { size_bytes, checksum, executable, verified: false });
+            let mode = FileMode::of(stat.st_mode);
+            index.insert(id, IndexEntry { size_bytes, checksum, mode, verified: false });
         }
     }
     Ok(index)

@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::holes::copy_range;
 use crate::index::{IndexEntry, file_name};
-use crate::objects::{ObjectStore, OpenObject, mode, not_here};
+use crate::objects::{ObjectStore, OpenObject, not_here, sealed};
 
 /// How an object was staged, from cheapest to most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,11 @@ impl ObjectStore {
     /// # Errors
     /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
     pub fn stage_part(&self, id: ObjectId, dest: &Path, bytes: Range<u64>) -> Result<(), StoreError> {
+        let (IndexEntry { mode, .. }, _) = self.ready(id)?;
         let OpenObject { file, size_bytes, .. } = self.open_object(id)?;
         let bytes = bytes.start..bytes.end.min(size_bytes).max(bytes.start);
         let copy = || -> std::io::Result<()> {
-            if copy_range(&file, bytes.clone(), &create(dest, false)?)? != bytes.end - bytes.start {
+            if copy_range(&file, bytes.clone(), &create(dest, mode.without_execution())?)? != bytes.end - bytes.start {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             Ok(())
@@ -83,7 +84,7 @@ impl ObjectStore {
         dest: &Path,
     ) -> Result<StagedBy, StoreError> {
         let OpenObject { file: object, size_bytes, .. } = self.open_object(id)?;
-        if let Ok(copy) = create(dest, entry.executable) {
+        if let Ok(copy) = create(dest, entry.mode) {
             if rustix::fs::ioctl_ficlone(&copy, object.as_fd()).is_ok() {
                 return Ok(StagedBy::Reflink);
             }
@@ -94,7 +95,7 @@ impl ObjectStore {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(errno) => return Err(failed(id, dest, errno)),
         }
-        let staged = create(dest, entry.executable).map_err(|error| failed(id, dest, error))?;
+        let staged = create(dest, entry.mode).map_err(|error| failed(id, dest, error))?;
         copy_range(&object, 0..size_bytes, &staged).map_err(|error| {
             // An incomplete file must not look like an input. If it cannot be removed, the error below says enough.
             let _ = std::fs::remove_file(dest);
@@ -104,8 +105,8 @@ impl ObjectStore {
     }
 }
 
-fn create(dest: &Path, executable: bool) -> std::io::Result<File> {
-    File::options().write(true).create_new(true).mode(mode(executable).bits()).open(dest)
+fn create(dest: &Path, mode: FileMode) -> std::io::Result<File> {
+    File::options().write(true).create_new(true).mode(sealed(mode).bits()).open(dest)
 }
 
 fn failed(id: ObjectId, dest: &Path, error: impl Into<std::io::Error>) -> StoreError {

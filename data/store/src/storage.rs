@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use eyas_types::name::scheme_of;
-use eyas_types::{Extent, Name, ObjectSpec, PlaceId, StorageFileId, StorageLocation};
+use eyas_types::{Extent, FileMode, Name, ObjectSpec, PlaceId, StorageFileId, StorageLocation};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::checksum::Checksum;
@@ -102,25 +102,21 @@ impl Storage {
         Ok(parsed)
     }
 
-    /// The current version of the object at `url`. `executable` overrides the mode of a file; objects of other storage
-    /// are not executable by default.
+    /// The current version of the object at `url`. Objects that are no files of a file system are not executable.
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Unreachable`; `Invalid` if `url` names no file, or something without a version.
-    pub async fn stat(&self, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
+    pub async fn stat(&self, url: &Name) -> Result<ObjectSpec, StorageError> {
         match self.request(url).await? {
             SourceUrl::File(path) => {
                 let (path, url) = (path.to_path_buf(), url.clone());
-                blocking(move || retry_blocking(|| file::stat(&path, &url, executable))).await
+                blocking(move || retry_blocking(|| file::stat(&path, &url))).await
             }
             SourceUrl::Http(_) | SourceUrl::S3 { .. } => {
                 let version = self.0.remote.stat(text_of(url)?).await?;
-                Ok(ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) })
+                Ok(ObjectSpec { source: url.clone(), version, mode: FileMode::READABLE })
             }
-            SourceUrl::Cluster(_) => {
-                let found = self.cluster_file(url).await?.whole();
-                Ok(ObjectSpec { executable: executable.unwrap_or(false), ..found })
-            }
+            SourceUrl::Cluster(_) => Ok(self.cluster_file(url).await?.whole()),
         }
     }
 
@@ -182,14 +178,14 @@ impl Storage {
                 self.0.limits.request().await;
             }
             let stat = |url: &Name| match SourceUrl::of(url)? {
-                SourceUrl::File(path) => retry_blocking(|| file::stat(path, url, None)),
+                SourceUrl::File(path) => retry_blocking(|| file::stat(path, url)),
                 _ => unreachable!("all of them are files"),
             };
             return blocking(move || urls.iter().map(stat).collect()).await;
         }
         let mut objects = Vec::with_capacity(urls.len());
         for url in &urls {
-            objects.push(self.stat(url, None).await?);
+            objects.push(self.stat(url).await?);
         }
         Ok(objects)
     }
@@ -286,7 +282,7 @@ impl Storage {
     ) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => here(move || file.publish()).await,
-            At::Cluster { content, url } => Ok(cluster::object(&url, content.publish(&may_appear).await?, None)),
+            At::Cluster { content, url } => Ok(cluster::object(&url, content.publish(&may_appear).await?)),
             At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
             At::Stream { file, path, url } => {
                 // On this thread: it waits for the reader of a pipe.

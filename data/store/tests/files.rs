@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use eyas_store::{
     Checksum, Limits, ObjectStore, Spot, Storage, StorageError, StorageErrorKind, name_of, path_of, url_of,
 };
-use eyas_types::{Name, ObjectSpec, Version};
+use eyas_types::{FileMode, Name, ObjectSpec, Version};
 
 fn storage() -> Storage {
     Storage::new(Limits::default())
@@ -21,7 +21,7 @@ fn url(path: &Path) -> Name {
 }
 
 async fn fetch(storage: &Storage, store: &ObjectStore, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
-    let into = store.begin(spec.id(), spec.size_bytes(), spec.executable).unwrap();
+    let into = store.begin(spec.id(), spec.size_bytes(), spec.mode).unwrap();
     Ok(storage.fetch(spec, into).await?.checksum)
 }
 
@@ -35,8 +35,11 @@ async fn files_of_any_name_are_fetched_at_their_version() {
         let path = dir.path().join(path_of(&name));
         let content = vec![number as u8; number * 700_000];
         fs::write(&path, &content).unwrap();
-        let spec = storage.stat(&url(&path), None).await.unwrap();
-        assert_eq!((spec.base_name(), spec.size_bytes(), spec.executable), (&name[..], content.len() as u64, false));
+        let spec = storage.stat(&url(&path)).await.unwrap();
+        assert_eq!(
+            (spec.base_name(), spec.size_bytes(), spec.mode),
+            (&name[..], content.len() as u64, FileMode::READABLE)
+        );
         assert_eq!(fetch(&storage, &store, &spec).await.unwrap(), Checksum::of(&content));
         assert_eq!(store.open_object(spec.id()).unwrap().size_bytes, content.len() as u64);
     }
@@ -50,11 +53,10 @@ async fn a_version_has_nanoseconds_and_the_x_bit_comes_along() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
     fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
-    let spec = storage().stat(&url(&path), None).await.unwrap();
+    let spec = storage().stat(&url(&path)).await.unwrap();
     let Version::File { mtime_ns, size_bytes, .. } = spec.version else { panic!("{:?}", spec.version) };
     assert_eq!((mtime_ns, size_bytes), (1_700_000_000_123_456_789, 2));
-    assert!(spec.executable);
-    assert!(!storage().stat(&url(&path), Some(false)).await.unwrap().executable);
+    assert_eq!(spec.mode, FileMode::EXECUTABLE);
 }
 
 #[tokio::test]
@@ -63,7 +65,7 @@ async fn a_file_that_changed_is_refused_and_leaves_nothing() {
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let path = dir.path().join("input");
     fs::write(&path, b"before").unwrap();
-    let spec = storage().stat(&url(&path), None).await.unwrap();
+    let spec = storage().stat(&url(&path)).await.unwrap();
     fs::write(&path, b"longer than before").unwrap();
     let error = fetch(&storage(), &store, &spec).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Changed);
@@ -101,12 +103,12 @@ async fn a_file_of_the_same_size_and_time_is_another_one() {
             fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
         };
         write(b"one");
-        let spec = storage().stat(&url(&path), None).await.unwrap();
-        assert_eq!(spec, storage().stat(&url(&path), None).await.unwrap());
+        let spec = storage().stat(&url(&path)).await.unwrap();
+        assert_eq!(spec, storage().stat(&url(&path)).await.unwrap());
         // The clock of the file system may have ticks.
         let replaced = loop {
             write(b"two");
-            let now = storage().stat(&url(&path), None).await.unwrap();
+            let now = storage().stat(&url(&path)).await.unwrap();
             if now != spec {
                 break now;
             }
@@ -130,22 +132,22 @@ async fn a_file_of_the_same_size_and_time_is_another_one() {
 #[tokio::test]
 async fn what_cannot_be_read_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    let missing = storage().stat(&url(&dir.path().join("no such")), None).await.unwrap_err();
+    let missing = storage().stat(&url(&dir.path().join("no such"))).await.unwrap_err();
     assert_eq!(missing.kind, StorageErrorKind::NotFound);
     assert!(missing.message.contains("no such"), "{missing}");
-    let folder = storage().stat(&url(dir.path()), None).await.unwrap_err();
+    let folder = storage().stat(&url(dir.path())).await.unwrap_err();
     assert_eq!(folder.kind, StorageErrorKind::Invalid);
     assert!(folder.message.contains("folder"), "{folder}");
-    let pipe = storage().stat(&"file:///dev/null".into(), None).await.unwrap_err();
+    let pipe = storage().stat(&"file:///dev/null".into()).await.unwrap_err();
     assert_eq!(pipe.kind, StorageErrorKind::Invalid);
-    let without_size = storage().stat(&"file:///proc/version".into(), None).await.unwrap_err();
+    let without_size = storage().stat(&"file:///proc/version".into()).await.unwrap_err();
     assert_eq!(without_size.kind, StorageErrorKind::Invalid);
     assert!(without_size.message.contains("copy it"), "{without_size}");
 
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let path = dir.path().join("gone");
     fs::write(&path, b"x").unwrap();
-    let spec = storage().stat(&url(&path), None).await.unwrap();
+    let spec = storage().stat(&url(&path)).await.unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(fetch(&storage(), &store, &spec).await.unwrap_err().kind, StorageErrorKind::NotFound);
 }
@@ -159,8 +161,8 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     let to = dir.path().join("out/of the/way\n?");
     let spec = put(&storage(), &from, &url(&to)).await.unwrap();
     assert_eq!(fs::read(&to).unwrap(), vec![7; 3_000_000]);
-    assert_eq!(spec, storage().stat(&url(&to), None).await.unwrap());
-    assert!(spec.executable);
+    assert_eq!(spec, storage().stat(&url(&to)).await.unwrap());
+    assert_eq!(spec.mode, FileMode::EXECUTABLE);
     // Over an existing file, and through the slow path of an emulation.
     fs::write(&from, b"again").unwrap();
     let shared = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 mod web;
 
 use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind};
-use eyas_types::{ObjectSpec, Version};
+use eyas_types::{FileMode, ObjectSpec, Version};
 use web::{Page, Web};
 
 struct Site {
@@ -21,11 +21,11 @@ impl Site {
     }
 
     async fn stat(&self, target: &str) -> Result<ObjectSpec, StorageError> {
-        self.storage.stat(&self.web.url(target).into(), None).await
+        self.storage.stat(&self.web.url(target).into()).await
     }
 
     async fn fetch(&self, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
-        let into = self.store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+        let into = self.store.begin(spec.id(), spec.size_bytes(), FileMode::READABLE).unwrap();
         Ok(self.storage.fetch(spec, into).await?.checksum)
     }
 }
@@ -150,7 +150,7 @@ async fn a_server_that_falls_silent_is_asked_four_times_in_all() {
         let before = site.web.state.lock().unwrap().requests.len();
         site.web.put("/x", Page { silent_first: 99, ..tagged(etag) });
         let storage = Storage::impatient(Limits::default(), std::time::Duration::from_millis(100));
-        let into = site.store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+        let into = site.store.begin(spec.id(), spec.size_bytes(), FileMode::READABLE).unwrap();
         let error = storage.fetch(&spec, into).await.unwrap_err();
         assert_eq!(error.kind, StorageErrorKind::Unreachable, "{error}");
         assert_eq!(site.web.state.lock().unwrap().requests.len() - before, 4);
@@ -167,10 +167,10 @@ async fn what_does_not_pass_is_given_up() {
     assert_eq!((error.kind, error.kind.is_retryable()), (StorageErrorKind::Unreachable, true), "{error}");
     assert_eq!(site.stat("/missing").await.unwrap_err().kind, StorageErrorKind::NotFound);
     let nobody = format!("http://{}/x", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-    let error = site.storage.stat(&nobody.as_str().into(), None).await.unwrap_err();
+    let error = site.storage.stat(&nobody.as_str().into()).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Unreachable);
     assert!(error.message.contains(&nobody), "{error}");
-    let error = site.storage.stat(&"http://host/with space".into(), None).await.unwrap_err();
+    let error = site.storage.stat(&"http://host/with space".into()).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Invalid, "{error}");
     assert!(site.store.is_empty());
 }

@@ -13,13 +13,13 @@ use eyas_store::damaged::MAX_DAMAGED;
 use eyas_store::{
     ArrivalEnd, ArrivalProgress, Checksum, ObjectStore, PIECE_BYTES, Presence, Seal, StagedBy, StoreErrorKind,
 };
-use eyas_types::{JobId, ObjectId, ObjectSpec, TaskId};
+use eyas_types::{FileMode, JobId, ObjectId, ObjectSpec, TaskId};
 
 const A: ObjectId = ObjectId([0xaa; 16]);
 const B: ObjectId = ObjectId([0xbb; 16]);
 
-fn put(store: &ObjectStore, id: ObjectId, content: &[u8], executable: bool) -> Checksum {
-    let mut incoming = store.begin(id, content.len() as u64, executable).unwrap();
+fn put(store: &ObjectStore, id: ObjectId, content: &[u8], mode: FileMode) -> Checksum {
+    let mut incoming = store.begin(id, content.len() as u64, mode).unwrap();
     content.chunks(7).for_each(|piece| incoming.write(piece).unwrap());
     incoming.commit().unwrap()
 }
@@ -98,7 +98,7 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     let plain = adopt(&path);
     assert_eq!((&plain.source[..], plain.base_name()), (&b"eyas://1/2/deep/a?b"[..], &b"a?b"[..]));
     assert_eq!(plain.kept_file(), Some(&b"deep/a?b"[..]));
-    assert!(plain.is_kept() && !plain.executable);
+    assert!(plain.is_kept() && !plain.mode.is_executable());
     fs::remove_file(&path).unwrap();
     assert_eq!(get(&store, plain.id()).unwrap(), b"what it wrote");
     assert_eq!(store.open_object(plain.id()).unwrap().file.metadata().unwrap().ino(), inode);
@@ -131,25 +131,79 @@ fn what_is_handed_out_is_a_file_like_any_other() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let out = dir.path().join("out");
-    put(&store, A, b"a tool", true);
+    put(&store, A, b"a tool", FileMode::EXECUTABLE);
     let inode = store.open_object(A).unwrap().file.metadata().unwrap().ino();
-    store.hand_out(A, &out, false).unwrap();
-    let (metadata, plain) = (fs::metadata(&out).unwrap(), dir.path().join("plain"));
-    fs::write(&plain, "").unwrap();
-    let plain = fs::metadata(&plain).unwrap();
-    assert_eq!((metadata.ino(), metadata.mode() & 0o666), (inode, plain.mode() & 0o666));
-    assert_eq!(metadata.mode() & 0o100, 0o100);
+    store.hand_out(A, &out, FileMode::of(0o775), false).unwrap();
+    let metadata = fs::metadata(&out).unwrap();
+    assert_eq!((metadata.ino(), metadata.mode() & 0o7777), (inode, 0o775 & !umask(dir.path())));
     assert!(metadata.modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));
     assert!(!store.contains(A));
     // An existing file stays unless it may be replaced.
-    put(&store, B, b"another", false);
-    assert!(store.hand_out(B, &out, false).is_err());
+    put(&store, B, b"another", FileMode::READABLE);
+    assert!(store.hand_out(B, &out, FileMode::READABLE, false).is_err());
     assert_eq!(fs::read(&out).unwrap(), b"a tool");
-    put(&store, B, b"another", false);
-    store.hand_out(B, &out, true).unwrap();
+    put(&store, B, b"another", FileMode::READABLE);
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o640)).unwrap();
+    store.hand_out(B, &out, FileMode::of(0o666), true).unwrap();
     assert_eq!(fs::read(&out).unwrap(), b"another");
-    assert!(store.is_empty() && store.hand_out(B, &out, true).is_err());
+    assert_eq!(fs::metadata(&out).unwrap().mode() & 0o7777, 0o640 & !umask(dir.path()));
+    assert!(store.is_empty() && store.hand_out(B, &out, FileMode::READABLE, true).is_err());
     assert_eq!(files(&dir.path().join("store/partial")), Vec::<PathBuf>::new());
+}
+
+/// The umask of this process, told by a folder that is made.
+fn umask(dir: &Path) -> u32 {
+    let made = dir.join("made");
+    fs::create_dir_all(&made).unwrap();
+    0o777 & !fs::metadata(made).unwrap().mode()
+}
+
+#[test]
+fn what_a_task_wrote_stays_closed_to_those_to_whom_it_was_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("store");
+    let (store, _) = ObjectStore::open(&folder).unwrap();
+    let task = TaskId { job: JobId(1), index: 2 };
+    let kept =
+        [(0o600, 0o400), (0o640, 0o440), (0o755, 0o555), (0o710, 0o510), (0o444, 0o444)].map(|(written, stored)| {
+            let (path, name) = (dir.path().join("written"), written.to_string());
+            fs::write(&path, &name).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(written)).unwrap();
+            let object = |size, _, mode| ObjectSpec::kept(task, &name, size, &name, mode);
+            let object = store.adopt(&path, object).unwrap();
+            fs::remove_file(&path).unwrap();
+            assert_eq!(object.mode.bits(), written);
+            (object, stored)
+        });
+    let check = |store: &ObjectStore, (object, stored): &(ObjectSpec, u32)| {
+        let staged = dir.path().join("staged");
+        store.stage(object.id(), &staged).unwrap();
+        assert_eq!(fs::metadata(&staged).unwrap().mode() & 0o7777, *stored, "{}", object.source);
+        fs::remove_file(staged).unwrap();
+        assert_eq!(store.verify_seal(object.id()), Seal::Intact);
+    };
+    kept.iter().for_each(|kept| check(&store, kept));
+    drop(store);
+    let (store, _) = ObjectStore::open(&folder).unwrap();
+    kept.iter().for_each(|kept| check(&store, kept));
+    // A copy is open to the same users, and so is an object that becomes executable.
+    let mut copy = store.begin(A, 1, FileMode::of(0o640)).unwrap();
+    copy.write(b"x").unwrap();
+    copy.commit().unwrap();
+    let staged_as = |id, stored| {
+        let staged = dir.path().join("copy");
+        store.stage(id, &staged).unwrap();
+        assert_eq!(fs::metadata(&staged).unwrap().mode() & 0o7777, stored);
+        fs::remove_file(staged).unwrap();
+    };
+    staged_as(A, 0o440);
+    store.stage_part(A, &dir.path().join("part"), 0..1).unwrap();
+    assert_eq!(fs::metadata(dir.path().join("part")).unwrap().mode() & 0o7777, 0o440 & !umask(dir.path()));
+    store.alias(A, B).unwrap();
+    staged_as(B, 0o440);
+    store.make_executable(A).unwrap();
+    staged_as(A, 0o550);
+    staged_as(B, 0o440);
 }
 
 #[test]
@@ -157,8 +211,8 @@ fn what_is_put_is_found_and_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (store, found) = ObjectStore::open(dir.path()).unwrap();
     assert_eq!(found, []);
-    assert_eq!(put(&store, A, b"some content", false), Checksum::of(b"some content"));
-    put(&store, B, b"", true);
+    assert_eq!(put(&store, A, b"some content", FileMode::READABLE), Checksum::of(b"some content"));
+    put(&store, B, b"", FileMode::EXECUTABLE);
     assert_eq!((store.len(), store.total_bytes()), (2, 12));
     assert_eq!(get(&store, A).unwrap(), b"some content");
     assert_eq!(store.presence(B), Presence::Ready { size_bytes: 0, executable: true });
@@ -184,8 +238,8 @@ fn what_is_put_is_found_and_survives_a_restart() {
 fn an_object_is_one_read_only_inode() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    put(&store, A, b"data", false);
-    put(&store, B, b"#!/bin/sh", true);
+    put(&store, A, b"data", FileMode::READABLE);
+    put(&store, B, b"#!/bin/sh", FileMode::EXECUTABLE);
     let files = files(&dir.path().join("objects"));
     assert_eq!(files.len(), 2);
     for file in files {
@@ -201,7 +255,7 @@ fn an_object_is_one_read_only_inode() {
 fn what_was_under_way_at_a_crash_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    let mut incoming = store.begin(A, 100, false).unwrap();
+    let mut incoming = store.begin(A, 100, FileMode::READABLE).unwrap();
     incoming.write(b"half").unwrap();
     // Neither dropped nor committed, as if the process had been killed.
     std::mem::forget(incoming);
@@ -218,7 +272,7 @@ fn what_was_under_way_at_a_crash_is_gone() {
 fn sizes_are_held_to() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    let mut incoming = store.begin(A, 4, false).unwrap();
+    let mut incoming = store.begin(A, 4, FileMode::READABLE).unwrap();
     assert_eq!(incoming.write(b"12345").unwrap_err().kind, StoreErrorKind::WrongSize);
     incoming.write(b"123").unwrap();
     assert_eq!(incoming.commit().unwrap_err().kind, StoreErrorKind::WrongSize);
@@ -238,7 +292,7 @@ fn what_is_being_received_can_be_passed_on() {
     });
     let (first, second) = (vec![b'1'; PIECE_BYTES], b"rest");
     let (piece_bytes, size_bytes) = (PIECE_BYTES as u64, PIECE_BYTES as u64 + 4);
-    let mut incoming = store.begin(A, size_bytes, true).unwrap();
+    let mut incoming = store.begin(A, size_bytes, FileMode::EXECUTABLE).unwrap();
     let arriving = waiting.join().unwrap();
     assert_eq!(arriving.wait_past(0, Duration::ZERO), ArrivalProgress { written_bytes: 0, end: None });
     let further = std::thread::spawn({
@@ -255,7 +309,7 @@ fn what_is_being_received_can_be_passed_on() {
     assert_eq!(prefix, first);
 
     // Of two receipts, others read the first.
-    let again = store.begin(A, size_bytes, true).unwrap();
+    let again = store.begin(A, size_bytes, FileMode::EXECUTABLE).unwrap();
     assert!(Arc::ptr_eq(&arriving, &store.arriving(A, Duration::ZERO).unwrap()));
     drop(again);
     incoming.write_piece(second, Checksum::of(second)).unwrap();
@@ -274,7 +328,7 @@ fn what_is_being_received_can_be_passed_on() {
     let ran = std::process::Command::new(&path).spawn();
     assert_ne!(ran.unwrap_err().kind(), std::io::ErrorKind::ExecutableFileBusy);
 
-    let mut incoming = store.begin(B, size_bytes, false).unwrap();
+    let mut incoming = store.begin(B, size_bytes, FileMode::READABLE).unwrap();
     incoming.write(&first).unwrap();
     let arriving = store.arriving(B, Duration::ZERO).unwrap();
     drop(incoming);
@@ -289,7 +343,7 @@ fn damage_is_found_at_the_first_use_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     for (id, content) in [(A, b"0123456789"), (B, b"abcdefghij")] {
-        put(&store, id, content, false);
+        put(&store, id, content, FileMode::READABLE);
     }
     drop(store);
     // As after a power failure: name, size and times are there, and the content is zeros.
@@ -312,8 +366,8 @@ fn damage_is_found_at_the_first_use_after_a_restart() {
 fn files_that_are_not_what_their_name_says_are_dropped_at_open() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    put(&store, A, b"0123456789", false);
-    put(&store, B, b"abcdefghij", false);
+    put(&store, A, b"0123456789", FileMode::READABLE);
+    put(&store, B, b"abcdefghij", FileMode::READABLE);
     drop(store);
     for (path, length) in files(&dir.path().join("objects")).iter().zip([4, 10]) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -330,13 +384,13 @@ fn files_that_are_not_what_their_name_says_are_dropped_at_open() {
 fn a_file_removed_behind_our_back_is_not_here() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    put(&store, A, b"0123456789", false);
-    put(&store, B, b"abcdefghij", false);
+    put(&store, A, b"0123456789", FileMode::READABLE);
+    put(&store, B, b"abcdefghij", FileMode::READABLE);
     files(&dir.path().join("objects")).iter().for_each(|path| fs::remove_file(path).unwrap());
     assert_eq!(get(&store, A), None);
     assert_eq!(store.stage(B, &dir.path().join("b")).unwrap_err().kind, StoreErrorKind::NotHere);
     assert_eq!((store.len(), store.total_bytes()), (0, 0));
-    put(&store, A, b"0123456789", false);
+    put(&store, A, b"0123456789", FileMode::READABLE);
     // The folder of the destination is missing, and the object stays.
     assert_eq!(store.stage(A, &dir.path().join("no/such")).unwrap_err().kind, StoreErrorKind::Io);
     assert!(store.contains(A));
@@ -350,7 +404,7 @@ fn two_puts_of_one_object_leave_one_good_copy() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    put(&store, A, b"the same content", false);
+                    put(&store, A, b"the same content", FileMode::READABLE);
                 }
             });
         }
@@ -360,10 +414,10 @@ fn two_puts_of_one_object_leave_one_good_copy() {
             }
         });
     });
-    put(&store, A, b"the same content", false);
+    put(&store, A, b"the same content", FileMode::READABLE);
     assert_eq!(get(&store, A).unwrap(), b"the same content");
     // Other content with the same id should not happen; if it does, the last one counts.
-    put(&store, A, b"corrected", false);
+    put(&store, A, b"corrected", FileMode::READABLE);
     assert_eq!(get(&store, A).unwrap(), b"corrected");
     assert_eq!((store.len(), store.total_bytes()), (1, 9));
     assert_eq!(files(&dir.path().join("objects")).len(), 1);
@@ -388,7 +442,7 @@ fn one_folder_serves_one_executor() {
 fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
-    put(&store, A, b"input data", false);
+    put(&store, A, b"input data", FileMode::READABLE);
     let staged = dir.path().join("a name with spaces\nand a line");
     assert_eq!(store.stage(A, &staged).unwrap(), StagedBy::HardLink);
     assert_eq!(store.stage(A, &staged).unwrap_err().kind, StoreErrorKind::Io, "it is there already");
@@ -419,7 +473,7 @@ fn where_hard_links_do_not_reach_staging_still_works() {
         return skipped("temporary folders and /dev/shm are one file system");
     }
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    put(&store, A, b"input data", false);
+    put(&store, A, b"input data", FileMode::READABLE);
     let staged = elsewhere.path().join("x");
     assert_eq!(store.stage(A, &staged).unwrap(), StagedBy::Symlink);
     assert_eq!(fs::read(&staged).unwrap(), b"input data");
@@ -437,26 +491,28 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
     let outcome = std::panic::catch_unwind(|| {
         let (store, _) = ObjectStore::open(path).unwrap();
         // The first object makes the folder that it is in, which stays.
-        put(&store, A, b"first", false);
+        put(&store, A, b"first", FileMode::READABLE);
         assert!(store.remove(A).unwrap());
         let before = store.free_space().unwrap();
         assert!(before.bytes > 3 << 20 && before.bytes <= 4 << 20, "{before:?}");
         assert!(before.inodes < 600);
-        let error = store.begin(A, 5 << 20, false).err().unwrap();
+        let error = store.begin(A, 5 << 20, FileMode::READABLE).err().unwrap();
         assert_eq!(error.kind, StoreErrorKind::Full);
         assert!(error.message.contains(&A.to_string()), "{error}");
-        put(&store, A, &vec![1; 3 << 20], false);
-        assert_eq!(store.begin(B, 2 << 20, false).err().unwrap().kind, StoreErrorKind::Full);
+        put(&store, A, &vec![1; 3 << 20], FileMode::READABLE);
+        assert_eq!(store.begin(B, 2 << 20, FileMode::READABLE).err().unwrap().kind, StoreErrorKind::Full);
         assert_eq!(store.free_space().unwrap().inodes, before.inodes - 1);
         // A full disk must not prevent a removal.
         assert!(store.remove(A).unwrap());
         assert_eq!(store.free_space().unwrap(), before);
         // Inodes run out as well.
         let mut tiny = Vec::new();
-        let error = (0..600).find_map(|_| store.begin(B, 0, false).map(|incoming| tiny.push(incoming)).err()).unwrap();
+        let error = (0..600)
+            .find_map(|_| store.begin(B, 0, FileMode::READABLE).map(|incoming| tiny.push(incoming)).err())
+            .unwrap();
         assert_eq!(error.kind, StoreErrorKind::Full);
         drop(tiny);
-        put(&store, B, b"fits again", false);
+        put(&store, B, b"fits again", FileMode::READABLE);
     });
     assert!(mount(&["umount", path]));
     outcome.unwrap();
@@ -486,7 +542,7 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
     let aside = || files(&dir.path().join("damaged"));
     store.mark_irreplaceable([A]);
     for (id, content) in [(A, b"0123456789"), (B, b"abcdefghij")] {
-        put(&store, id, content, false);
+        put(&store, id, content, FileMode::READABLE);
         rot(dir.path(), id);
         assert!(!store.verify_again(id).unwrap() && !store.contains(id));
     }
@@ -506,7 +562,7 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
     store.mark_irreplaceable([A]);
     rot(dir.path(), A);
     assert!(!store.verify_again(A).unwrap());
-    put(&store, A, b"0123456789", false);
+    put(&store, A, b"0123456789", FileMode::READABLE);
     assert_eq!((get(&store, A).unwrap(), store.damaged().copies, aside().len()), (b"0123456789".to_vec(), 0, 0));
     // No leader asks for it any longer.
     rot(dir.path(), A);
@@ -519,8 +575,8 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
 fn what_a_store_finds_damaged_at_open_waits_until_it_is_known_what_matters() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    put(&store, A, b"0123456789", false);
-    put(&store, B, b"abcdefghij", false);
+    put(&store, A, b"0123456789", FileMode::READABLE);
+    put(&store, B, b"abcdefghij", FileMode::READABLE);
     drop(store);
     for path in files(&dir.path().join("objects")) {
         // As in a copy of the folder: another time, and the original content.
@@ -543,7 +599,7 @@ fn damaged_copies_are_bounded() {
     let count = MAX_DAMAGED + 3;
     store.mark_irreplaceable((0..count).map(id));
     for number in 0..count {
-        put(&store, id(number), b"x", false);
+        put(&store, id(number), b"x", FileMode::READABLE);
         rot(dir.path(), id(number));
         assert!(!store.verify_again(id(number)).unwrap());
         // It is asked for from time to time.
@@ -558,13 +614,13 @@ fn damaged_copies_are_bounded() {
 fn a_copy_that_replaces_another_has_another_number() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    put(&store, A, b"first", false);
-    put(&store, B, b"other", false);
+    put(&store, A, b"first", FileMode::READABLE);
+    put(&store, B, b"other", FileMode::READABLE);
     let before = store.copies(&[A, B]).unwrap();
     assert_eq!(store.copies(&[A, B]), Some(before.clone()));
     store.remove(A).unwrap();
     assert_eq!((store.copies(&[B, A]), store.copies(&[B])), (None, Some(before[1..].to_vec())));
-    put(&store, A, b"first", false);
+    put(&store, A, b"first", FileMode::READABLE);
     assert_ne!(store.copies(&[A]).unwrap(), before[..1]);
     let file = files(&dir.path().join("objects")).into_iter().find(|path| path.to_str().unwrap().contains("/aa/"));
     fs::remove_file(file.unwrap()).unwrap();

@@ -5,7 +5,7 @@ mod web;
 use std::path::Path;
 
 use eyas_store::{Checksum, Limits, ObjectStore, Prepared, Storage, StorageError, StorageErrorKind};
-use eyas_types::{Name, ObjectSpec};
+use eyas_types::{FileMode, Name, ObjectSpec};
 use web::{Page, Web};
 
 #[test]
@@ -35,15 +35,15 @@ async fn write_and_read(web: Web) {
         let url = Name::from(format!("s3://bucket/{key}"));
         let spec = put(&storage, &from, &url).await.unwrap();
         assert_eq!((&spec.source, spec.size_bytes()), (&url, u64::from(size)));
-        assert_eq!(storage.stat(&url, None).await.unwrap(), spec);
-        let into = store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+        assert_eq!(storage.stat(&url).await.unwrap(), spec);
+        let into = store.begin(spec.id(), spec.size_bytes(), FileMode::READABLE).unwrap();
         assert_eq!(storage.fetch(&spec, into).await.unwrap().checksum, Checksum::of(&content));
     }
     let unpublished = Name::from("s3://bucket/unpublished");
     let prepared = prepare(&storage, &from, &unpublished).await.unwrap();
     let error = storage.publish(prepared, || false).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Withdrawn);
-    assert_eq!(storage.stat(&unpublished, None).await.unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(storage.stat(&unpublished).await.unwrap_err().kind, StorageErrorKind::NotFound);
     assert_eq!(web.count("PUT /bucket/small"), 1);
     assert_eq!(web.count("PUT /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
     assert_eq!(web.count("GET /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
@@ -59,7 +59,7 @@ async fn write_and_read(web: Web) {
     assert_eq!(listed("s3://bucket/none").await, urls(&[]));
     assert_eq!(storage.list(&"s3://bucket".into()).await.unwrap_err().kind, StorageErrorKind::Invalid);
 
-    let spec = storage.stat(&"s3://bucket/small".into(), None).await.unwrap();
+    let spec = storage.stat(&"s3://bucket/small".into()).await.unwrap();
     let page = |etag: &str, cut_first| Page {
         content: vec![9; 100_000],
         etag: Some(etag.into()),
@@ -67,13 +67,13 @@ async fn write_and_read(web: Web) {
         ..Page::default()
     };
     web.put("/bucket/small", page("\"other\"", 0));
-    let into = || store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+    let into = || store.begin(spec.id(), spec.size_bytes(), FileMode::READABLE).unwrap();
     assert_eq!(storage.fetch(&spec, into()).await.unwrap_err().kind, StorageErrorKind::Changed);
     // A broken answer is taken up where it broke off.
     let eyas_types::Version::Etag { etag, .. } = &spec.version else { panic!("{spec:?}") };
     web.put("/bucket/small", page(etag, 2));
     assert_eq!(storage.fetch(&spec, into()).await.unwrap().checksum, Checksum::of(&[9; 100_000]));
-    assert_eq!(storage.stat(&"s3://bucket/none".into(), None).await.unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(storage.stat(&"s3://bucket/none".into()).await.unwrap_err().kind, StorageErrorKind::NotFound);
 }
 
 async fn prepare(storage: &Storage, file: &Path, url: &Name) -> Result<Prepared, StorageError> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use eyas_store::{Checksum, Emulation, Limits, ObjectStore, Storage, object_path, url_of};
-use eyas_types::{ObjectId, ObjectSpec, Version};
+use eyas_types::{FileMode, ObjectId, ObjectSpec, Version};
 use tempfile::TempDir;
 
 const M: u64 = 1 << 20;
@@ -67,8 +67,8 @@ async fn a_sparse_input_takes_the_space_of_its_data() {
     let folder = dir.path().join("store");
     let (store, _) = ObjectStore::open(&folder).unwrap();
     let storage = Storage::new(Limits::default());
-    let spec = storage.stat(&url_of(path.to_str().unwrap()).unwrap(), None).await.unwrap();
-    let into = store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+    let spec = storage.stat(&url_of(path.to_str().unwrap()).unwrap()).await.unwrap();
+    let into = store.begin(spec.id(), spec.size_bytes(), FileMode::READABLE).unwrap();
     assert_eq!(storage.fetch(&spec, into).await.unwrap().checksum, checksum());
     let object = object_path(&folder, spec.id(), SIZE_BYTES, checksum());
     assert_copied(&object, &path, 0);
@@ -110,7 +110,7 @@ async fn a_sparse_output_is_copied_and_kept_with_its_holes() {
         let name = |size_bytes, sum, _| {
             assert_eq!((size_bytes, sum), (SIZE_BYTES, checksum()));
             let version = Version::Etag { etag: number.to_string(), size_bytes };
-            ObjectSpec { source: "eyas://1/1/output".into(), version, executable: false }
+            ObjectSpec { source: "eyas://1/1/output".into(), version, mode: FileMode::READABLE }
         };
         let id = store.adopt(path, name).unwrap().id();
         assert_copied(&object_path(&folder, id, SIZE_BYTES, checksum()), path, 0);
@@ -138,7 +138,7 @@ fn an_output_that_is_one_endless_hole_is_read_at_once() {
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let name = |size_bytes, _, _| {
         let version = Version::Modified { mtime_ns: 0, size_bytes };
-        ObjectSpec { source: "eyas://1/1/output".into(), version, executable: false }
+        ObjectSpec { source: "eyas://1/1/output".into(), version, mode: FileMode::READABLE }
     };
     let object = store.adopt(&path, name).unwrap();
     assert_eq!(store.open_object(object.id()).unwrap().size_bytes, size_bytes);

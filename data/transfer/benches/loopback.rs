@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore, StagedBy};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 use eyas_wire::DataMode;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -71,7 +71,7 @@ fn main() {
     // The removal in between is not counted: a node evicts only when it must, not with every object.
     let fetch = |way: &Way, id, size_bytes: usize| {
         let (started, before) = (Instant::now(), cpu_time());
-        let into = here.begin(id, size_bytes as u64, false).expect("room");
+        let into = here.begin(id, size_bytes as u64, FileMode::READABLE).expect("room");
         runtime.block_on(way.peers.fetch(way.server.addr(), into, false, false)).expect("the object");
         let took = Took { wall_s: started.elapsed().as_secs_f64(), cpu_s: (cpu_time() - before).as_secs_f64() };
         here.remove(id).expect("removal");
@@ -131,7 +131,7 @@ fn cpu_time() -> Duration {
 
 fn put(store: &ObjectStore, id: ObjectId, size_bytes: usize) {
     let content: Vec<u8> = (0..size_bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
-    let mut incoming = store.begin(id, size_bytes as u64, false).expect("room");
+    let mut incoming = store.begin(id, size_bytes as u64, FileMode::READABLE).expect("room");
     incoming.write(&content).expect("room");
     incoming.commit().expect("an object");
 }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_store::{Incoming, ObjectStore, Presence, Storage, StoreError, StoreErrorKind};
-use eyas_types::{ObjectId, ObjectSpec};
+use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
 use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
@@ -85,7 +85,7 @@ impl Fetcher {
     /// that was tried.
     pub async fn fetch(&self, spec: &ObjectSpec, holders: &[PeerHolder]) -> Result<FetchedObject, FetchError> {
         let id = spec.id();
-        if let Some(here) = self.0.here(id, spec.executable) {
+        if let Some(here) = self.0.here(id, spec.mode) {
             return here;
         }
         let (mut ended, is_ours) = match self.0.under_way().entry(id) {
@@ -125,9 +125,9 @@ impl Inner {
     }
 
     /// The object, if it is here and ready for use.
-    fn here(&self, id: ObjectId, executable: bool) -> Option<Ended> {
-        let Presence::Ready { size_bytes, executable: is_executable } = self.store.presence(id) else { return None };
-        if executable && !is_executable {
+    fn here(&self, id: ObjectId, mode: FileMode) -> Option<Ended> {
+        let Presence::Ready { size_bytes, executable } = self.store.presence(id) else { return None };
+        if mode.is_executable() && !executable {
             match self.store.make_executable(id) {
                 Ok(()) => {}
                 Err(error) if error.kind == StoreErrorKind::NotHere => return None,
@@ -143,7 +143,7 @@ impl Inner {
             blocking(move || store.verify(id)).await?;
         }
         // Another fetch may have ended after the store was checked.
-        if let Some(here) = self.here(id, spec.executable) {
+        if let Some(here) = self.here(id, spec.mode) {
             return here;
         }
         for holder in holders {
@@ -195,8 +195,8 @@ impl Inner {
     }
 
     async fn begin(&self, id: ObjectId, spec: &ObjectSpec) -> Result<Incoming, StoreError> {
-        let (store, bytes, executable) = (self.store.clone(), spec.size_bytes(), spec.executable);
-        blocking(move || store.begin(id, bytes, executable)).await
+        let (store, bytes, mode) = (self.store.clone(), spec.size_bytes(), spec.mode);
+        blocking(move || store.begin(id, bytes, mode)).await
     }
 
     /// The holders to try, the one with the shortest estimated time first. Estimates within a factor of two count as

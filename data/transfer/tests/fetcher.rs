@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use cluster::{Node, content, holder, limits, source, strange};
 use eyas_store::{Checksum, Emulation, Limits, Storage};
 use eyas_transfer::{FetchErrorKind, FetchSource, FetchedObject, Fetcher};
-use eyas_types::{JobId, ObjectSpec, TaskId, Version};
+use eyas_types::{FileMode, JobId, ObjectSpec, TaskId, Version};
 use eyas_wire::DataMode;
 
 fn fetcher(node: &Node) -> Fetcher {
@@ -57,7 +57,7 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
 async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
     let (here, there) = (Node::new(), Node::new());
     let task = TaskId { job: JobId(1), index: 0 };
-    let spec = ObjectSpec::kept(task, "out", 100_000, &Checksum::of(&content(100_000)).to_string(), false);
+    let spec = ObjectSpec::kept(task, "out", 100_000, &Checksum::of(&content(100_000)).to_string(), FileMode::READABLE);
     there.put(spec.id(), &content(100_000));
     there.damage(spec.id());
     let (fetcher, holders) = (fetcher(&here), [holder(there.addr())]);
@@ -136,7 +136,7 @@ async fn an_object_that_became_executable_becomes_so_here() {
     let mut spec = source(&here, "tool", 10).await;
     let fetcher = fetcher(&here);
     fetcher.fetch(&spec, &[]).await.unwrap();
-    spec.executable = true;
+    spec.mode = FileMode::EXECUTABLE;
     assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, FetchSource::Local);
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(here.object_file(spec.id())).unwrap());
     assert_eq!(mode & 0o777, 0o555);

@@ -12,8 +12,8 @@ use cluster::{DEADLINE, ID, Node, content, keys, limits, plain, strange, tell};
 use eyas_session::{Access, Authority, DataKeys};
 use eyas_store::{Checksum, Limiter, ObjectStore};
 use eyas_transfer::{PeerErrorKind, PeerLimits, PeerServer, Peers};
-use eyas_types::ObjectId;
 use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_types::{FileMode, ObjectId};
 use eyas_wire::DataMode;
 use eyas_wire::trust::{Trust, TrustRefusal};
 
@@ -140,7 +140,7 @@ async fn what_goes_over_the_network_is_encrypted_unless_the_cluster_does_without
         let (addr, recording) = record(there.addr());
         here.fetch(addr, ID, secret.len()).await.unwrap();
         let pushed = ObjectId([7; 16]);
-        let expected = there.server.expect(there.store.begin(pushed, secret.len() as u64, false).unwrap());
+        let expected = there.server.expect(there.store.begin(pushed, secret.len() as u64, FileMode::READABLE).unwrap());
         here.peers.push(addr, pushed, Arc::new(secret.clone())).await.unwrap();
         assert!(expected.stored().await.is_some());
         drop((there, here));
@@ -291,7 +291,7 @@ async fn many_transfers_share_few_connections() {
         let id = ObjectId([number; 16]);
         there.put(id, &content(100_000));
         let (peers, addr) = (here.peers.clone(), there.addr());
-        let into = here.store.begin(id, 100_000, false).unwrap();
+        let into = here.store.begin(id, 100_000, FileMode::READABLE).unwrap();
         fetches.spawn(async move { peers.fetch(addr, into, false, false).await });
     }
     // A third connection would have been told that the server is busy.
@@ -323,7 +323,7 @@ async fn links_go_at_their_rate_both_ways() {
     for (addr, link_in) in [(server.addr(), Limiter::unlimited()), (there.addr(), slow())] {
         let peers = Peers::new(keys(), limits(), link_in);
         let started = Instant::now();
-        let into = here.store.begin(ID, 2_000_000, false).unwrap();
+        let into = here.store.begin(ID, 2_000_000, FileMode::READABLE).unwrap();
         peers.fetch(addr, into, false, false).await.unwrap();
         // 100 ms, less the slack of an idle link. The upper limit depends on the machine.
         assert!(started.elapsed() >= Duration::from_millis(85), "{:?}", started.elapsed());

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use cluster::{ID, Node, content};
 use eyas_store::Checksum;
 use eyas_transfer::PeerErrorKind;
-use eyas_types::ObjectId;
+use eyas_types::{FileMode, ObjectId};
 
 #[tokio::test]
 async fn what_is_expected_is_taken() {
     let (there, here) = (Node::new(), Node::new());
     for (number, size) in [0, 1, 128 << 10, (128 << 10) + 1, 5_000_000].into_iter().enumerate() {
         let (id, content) = (ObjectId([number as u8; 16]), content(size));
-        let expected = there.server.expect(there.store.begin(id, size as u64, false).unwrap());
+        let expected = there.server.expect(there.store.begin(id, size as u64, FileMode::READABLE).unwrap());
         here.peers.push(there.addr(), id, Arc::new(content.clone())).await.unwrap();
         assert_eq!(expected.stored().await, Some(Checksum::of(&content)));
         assert_eq!(there.get(id), content);
@@ -26,9 +26,9 @@ async fn what_is_not_expected_is_refused() {
     let (there, here) = (Node::new(), Node::new());
     let push = |size| here.peers.push(there.addr(), ID, Arc::new(content(size)));
     assert_eq!(push(10).await.unwrap_err().kind, PeerErrorKind::NotHere);
-    drop(there.server.expect(there.store.begin(ID, 10, false).unwrap()));
+    drop(there.server.expect(there.store.begin(ID, 10, FileMode::READABLE).unwrap()));
     assert_eq!(push(10).await.unwrap_err().kind, PeerErrorKind::NotHere, "no longer expected");
-    let expected = there.server.expect(there.store.begin(ID, 10, false).unwrap());
+    let expected = there.server.expect(there.store.begin(ID, 10, FileMode::READABLE).unwrap());
     assert_eq!(push(9).await.unwrap_err().kind, PeerErrorKind::NotHere, "another size");
     assert!(!there.store.contains(ID));
     push(10).await.unwrap();
@@ -40,7 +40,7 @@ async fn what_is_not_expected_is_refused() {
 async fn a_push_is_relayed_while_it_comes() {
     let nodes = [Node::new(), Node::new(), Node::new()];
     let content = content(20_000_000);
-    let begin = |node: &Node| node.store.begin(ID, content.len() as u64, false).unwrap();
+    let begin = |node: &Node| node.store.begin(ID, content.len() as u64, FileMode::READABLE).unwrap();
     let expected = nodes[0].server.expect(begin(&nodes[0]));
     let (first, second) = (nodes[1].peers.clone(), nodes[2].peers.clone());
     let (into_first, into_second) = (begin(&nodes[1]), begin(&nodes[2]));
@@ -63,7 +63,7 @@ async fn a_push_is_relayed_while_it_comes() {
 async fn one_that_broke_off_goes_on_where_it_stopped() {
     let (there, here) = (Node::new(), Node::new());
     let content = content(1_000_000);
-    let mut into = there.store.begin(ID, content.len() as u64, false).unwrap();
+    let mut into = there.store.begin(ID, content.len() as u64, FileMode::READABLE).unwrap();
     into.write(&content[..600_000]).unwrap();
     let expected = there.server.expect(into);
     // The first part differs, which only the checksum of the whole shows.
@@ -72,7 +72,7 @@ async fn one_that_broke_off_goes_on_where_it_stopped() {
     assert!(here.peers.push(there.addr(), ID, Arc::new(other)).await.is_err());
     assert_eq!(expected.stored().await, None);
     here.peers.forgive(there.addr());
-    let mut into = there.store.begin(ID, content.len() as u64, false).unwrap();
+    let mut into = there.store.begin(ID, content.len() as u64, FileMode::READABLE).unwrap();
     into.write(&content[..600_000]).unwrap();
     let expected = there.server.expect(into);
     here.peers.push(there.addr(), ID, Arc::new(content.clone())).await.unwrap();

@@ -12,7 +12,7 @@ use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
 use eyas_transfer::{
     FetchError, FetchSource, FetchedObject, Fetcher, PeerErrorKind, PeerHolder, PeerLimits, PeerServer,
 };
-use eyas_types::ObjectSpec;
+use eyas_types::{FileMode, ObjectSpec};
 use tokio::task::JoinHandle;
 
 const BYTES: usize = 4_000_000;
@@ -96,7 +96,7 @@ async fn a_damaged_piece_is_fetched_again_and_no_more_than_that() {
     assert!((BYTES / 2..BYTES / 2 + PIECE_BYTES).contains(&again), "{again}");
     // It is remembered for a while.
     here.store.remove(spec.id()).unwrap();
-    let into = here.store.begin(spec.id(), BYTES as u64, false).unwrap();
+    let into = here.store.begin(spec.id(), BYTES as u64, FileMode::READABLE).unwrap();
     let error = here.peers.fetch(bad, into, false, false).await.unwrap_err().error;
     assert_eq!(error.kind, PeerErrorKind::Avoided);
 }
@@ -129,7 +129,7 @@ async fn a_relay_that_hears_nothing_itself_is_left_after_a_while() {
     let short = PeerLimits { relay_patience: Duration::from_millis(1), ..limits() };
     let (here, there) = (Node::with(keys(), short), Node::new());
     let spec = source(&here, "input", 1_000).await;
-    let stuck = there.store.begin(spec.id(), 1_000, false).unwrap();
+    let stuck = there.store.begin(spec.id(), 1_000, FileMode::READABLE).unwrap();
     let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();
     assert_eq!(fetched.from, FetchSource::Persistent);
     drop(stuck);
@@ -180,7 +180,7 @@ async fn garbage_in_place_of_pieces_is_an_error() {
     there.put(ID, &content(BYTES));
     // The header of the first piece.
     let garbage = in_the_middle_raw(there.addr(), |at, byte| if (128..132).contains(&at) { 0xff } else { byte });
-    let into = here.store.begin(ID, BYTES as u64, false).unwrap();
+    let into = here.store.begin(ID, BYTES as u64, FileMode::READABLE).unwrap();
     let broken = here.peers.fetch(garbage, into, false, false).await.unwrap_err();
     assert_eq!(broken.error.kind, PeerErrorKind::Unreachable);
     assert_eq!(broken.rest.unwrap().written_bytes(), 0);

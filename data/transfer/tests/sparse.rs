@@ -9,7 +9,7 @@ use std::path::Path;
 use cluster::{Node, holder, keys, limits, plain};
 use eyas_store::{Limits, Storage, url_of};
 use eyas_transfer::{FetchSource, Fetcher, PeerHolder};
-use eyas_types::{JobId, ObjectSpec, TaskId};
+use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
 
 const SIZE_BYTES: u64 = 1 << 30;
 /// Begins and ends within pieces.
@@ -51,7 +51,7 @@ async fn holes_stay_on_the_way_from_node_to_node_and_are_not_sent() {
             return;
         }
         let task = TaskId { job: JobId(1), index: 0 };
-        let name = |size_bytes, _, _| ObjectSpec::kept(task, "output", size_bytes, "", false);
+        let name = |size_bytes, _, _| ObjectSpec::kept(task, "output", size_bytes, "", FileMode::READABLE);
         let id = there.store.adopt(&path, name).unwrap().id();
         let checksum = here.fetch(there.addr(), id, SIZE_BYTES as usize).await.unwrap();
         assert_eq!(checksum, there.store.open_object(id).unwrap().checksum);
@@ -79,7 +79,7 @@ async fn a_relay_passes_on_holes_of_a_sparse_input() {
         return;
     }
     let storage = Storage::new(Limits::default());
-    let spec = storage.stat(&url_of(path.to_str().unwrap()).unwrap(), None).await.unwrap();
+    let spec = storage.stat(&url_of(path.to_str().unwrap()).unwrap()).await.unwrap();
     let fetch = |node: &Node, holders: Vec<PeerHolder>| {
         let fetcher = Fetcher::new(node.store.clone(), storage.clone(), node.peers.clone());
         let spec = spec.clone();

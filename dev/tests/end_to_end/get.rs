@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Command;
 
-use crate::support::{Cluster, SmallDisk, finish, is_root, signal, wait_until};
+use crate::dfs::joined;
+use crate::support::{Cluster, SmallDisk, eyas, finish, is_root, signal, wait_until};
 
 /// Two tasks that keep two files each, one of them in a folder; a third task keeps a file that only tasks read.
 const JOB: &str = r#"
@@ -28,10 +30,8 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     let got = cluster.run(&["job", "get", "1", "--to", "out"]).exits(0).says(&["4 files in out"]);
     assert_eq!(got.stdout, "out/0/a\nout/0/sub/b\nout/1/a\nout/1/sub/b\n");
     assert_eq!((cluster.names("out"), cluster.read("out/1/sub/b")), (vec!["0".into(), "1".into()], "b2\n".into()));
-    // The file has usual permissions, whatever they were in the sandbox.
-    let mode = |name: &str| fs::metadata(cluster.work().join(name)).unwrap().permissions().mode();
-    assert_eq!(mode("out/0/sub/b") & 0o777, mode("made") & 0o777);
-    assert_eq!(mode("out/0/a") & 0o100, 0o100);
+    assert_eq!(mode(&cluster, "out/0/sub/b"), mode(&cluster, "made"));
+    assert_eq!(mode(&cluster, "out/0/a") & 0o100, 0o100);
     // The files of one task go into the working folder; then one file of a task.
     cluster.run(&["task", "get", "1.1", "sub/b"]).exits(0).says(&["1 file in"]);
     assert_eq!((cluster.read("sub/b"), cluster.work().join("a").exists()), ("b2\n".into(), false));
@@ -50,6 +50,67 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     assert_eq!(cluster.names("."), ["elsewhere", "job.toml", "json", "made", "out", "sub", "x"]);
     cluster.run(&["job", "release", "1"]).exits(0);
     cluster.run(&["job", "get", "1"]).exits(1).says(&["was released"]);
+}
+
+/// The permissions of a file.
+fn mode(cluster: &Cluster, name: &str) -> u32 {
+    fs::metadata(cluster.work().join(name)).unwrap().permissions().mode() & 0o7777
+}
+
+/// A task that keeps files with other permissions, and writes one to the file system; a task that reads those that are
+/// kept.
+const MODES: &str = r#"
+    [[task]]
+    id = "write"
+    command = ["sh", "-c", """
+        (umask 077; echo a > private; echo d > file); (umask 0; echo b > open)
+        echo c > tool; chmod 755 tool; echo b > group; chmod 640 group"""]
+    outputs = [
+        { file = "private", keep = true }, { file = "open", keep = true }, { file = "tool", keep = true },
+        { file = "group", keep = true }, { file = "file", to = "eyas:///file" },
+    ]
+    [[task]]
+    inputs = [
+        { task = "write", output = "private" }, { task = "write", output = "open" },
+        { task = "write", output = "tool" }, { task = "write", output = "group" },
+    ]
+    command = ["stat", "-Lc", "%a", "private", "open", "tool", "group"]
+"#;
+
+#[test]
+fn what_is_kept_is_open_to_those_to_whom_its_task_has_opened_it() {
+    let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB"], &["--dfs", "--cache", "1GB"]]);
+    joined(&cluster, 2);
+    cluster.write("modes.toml", MODES);
+    cluster.run(&["submit", "--wait", "modes.toml"]).exits(0);
+    // Nobody may write to an input.
+    assert_eq!(cluster.run(&["task", "log", "1.1"]).exits(0).stdout, "400\n444\n555\n440\n");
+    let run = |umask: &str, words: &[&str]| {
+        let script = format!("umask {umask}; exec \"$0\" --cluster \"$@\"");
+        let words = [&["-c", &script, eyas().to_str().unwrap(), "test"], words].concat();
+        cluster.finish(cluster.command_of(Command::new("sh"), &words)).exits(0)
+    };
+    let got =
+        |folder: &str| ["private", "open", "tool", "group"].map(|name| mode(&cluster, &format!("{folder}/{name}")));
+    run("0", &["task", "get", "1.0", "--to", "all"]);
+    assert_eq!(got("all"), [0o600, 0o666, 0o755, 0o640]);
+    run("027", &["task", "get", "1.0", "--to", "some"]);
+    assert_eq!(got("some"), [0o600, 0o640, 0o750, 0o640]);
+    // What replaces a file is open to no user to whom that file was closed.
+    cluster.write("some/open", "");
+    fs::set_permissions(cluster.work().join("some/open"), Permissions::from_mode(0o600)).unwrap();
+    run("0", &["task", "get", "1.0", "--to", "some", "--force"]);
+    assert_eq!(got("some"), [0o600, 0o600, 0o750, 0o640]);
+    for (name, umask, expected) in [("private", "0", "0600"), ("open", "022", "0644"), ("group", "0", "0640")] {
+        run(umask, &["dfs", "cp", &format!("eyas://1/0/{name}"), &format!("/{name}")]);
+        assert_eq!(cluster.ask(&["dfs", "show", &format!("/{name}")], "file")["mode"], expected, "{name}");
+    }
+    assert_eq!(cluster.ask(&["dfs", "show", "/file"], "file")["mode"], "0600");
+    // A file of the cluster that is replaced is one, too.
+    cluster.run(&["dfs", "chmod", "600", "/file"]).exits(0);
+    cluster.run(&["run", "-o", "n=eyas:///file", "--", "sh", "-c", "echo e > n; chmod 644 n"]).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/file"]).exits(0).stdout, "e\n");
+    assert_eq!(cluster.ask(&["dfs", "show", "/file"], "file")["mode"], "0600");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use eyas_dfs::{CopyOptions, DfsClient, File, FilesError};
 use eyas_types::dfs::FileName;
-use eyas_types::{Distribution, Name, shown};
+use eyas_types::{Distribution, Name};
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use eyas_wire::view::ExecutorView;
 use thiserror::Error;
@@ -66,8 +66,7 @@ impl Client {
             having.extend(roomiest);
         }
         let addresses: Vec<_> = having.into_iter().map(|(address, _)| *address).collect();
-        let base_name = shown(object.base_name()).to_string();
-        Ok(files.copy_object((object.id(), &base_name), &addresses, to, options).await?)
+        Ok(files.copy_object(&object, &addresses, to, options).await?)
     }
 
     /// Has an executor fetch a kept output.

@@ -316,7 +316,7 @@ impl Draft {
                 self.add_file(path_or_url, &file)
             }
             None => {
-                let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
+                let object = self.storage.stat(&self.url(path_or_url)?).await?;
                 self.add_object(path_or_url, object)
             }
         };

@@ -159,7 +159,7 @@ impl DownloadFolder {
         fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
         let folder = path.parent().unwrap_or(path);
         fs::create_dir_all(folder).map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;
-        Ok(self.store.hand_out(output.object.id(), path, replaces)?)
+        Ok(self.store.hand_out(output.object.id(), path, output.object.mode, replaces)?)
     }
 }
 
@@ -370,13 +370,13 @@ async fn is_same(path: &Path, object: &ObjectSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::TaskId;
+    use eyas_types::{FileMode, TaskId};
 
     #[test]
     fn names_never_lead_out_of_the_folder() {
         let path = |file: &str, task: Option<u32>, files: &[&str]| {
             let id = TaskId { job: JobId(1), index: 2 };
-            let object = ObjectSpec::kept(id, file.as_bytes(), 0, "", false);
+            let object = ObjectSpec::kept(id, file.as_bytes(), 0, "", FileMode::READABLE);
             let output = KeptOutput { task: id, object, holders: Vec::new(), is_lost: false };
             let files = files.iter().map(|file| (*file).into()).collect();
             let request = GetRequest { job: JobId(1), task, files, to: "to".into(), replaces: false };

@@ -45,7 +45,7 @@ pub(crate) async fn find(storage: &Storage, name: &Name, pattern: &Name) -> Resu
 }
 
 async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
-    match storage.stat(name, None).await {
+    match storage.stat(name).await {
         Ok(_) => return Ok(vec![name.clone()]),
         Err(error) if matches!(error.kind, StorageErrorKind::NotFound | StorageErrorKind::Invalid) => {}
         Err(error) => return Err(error.into()),

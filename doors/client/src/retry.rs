@@ -70,7 +70,7 @@ async fn changed_of(storage: &Storage, source: &Name, inputs: Vec<(u32, ObjectSp
     let mut changed = Vec::new();
     if !inputs.iter().any(|(_, object)| object.is_cluster_file()) {
         for (place, before) in inputs {
-            let now = storage.stat(source, None).await;
+            let now = storage.stat(source).await;
             let is_same = now.as_ref().is_ok_and(|now| now.version.is_same(&before.version));
             changed.extend((!is_same).then_some(ChangedInput { place, before, now }));
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -224,6 +225,17 @@ def _left(timeout: float | None, began: float) -> float | None:
     return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
 
+def _close_like(before: str, path: str) -> None:
+    """Close a file to the users to whom another file, which it replaces, is closed."""
+    try:
+        mode = os.lstat(before).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(mode):
+        # One who may read a file may execute it, too, if the new one is a program.
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & (0o700 | mode | (mode & 0o044) >> 2))
+
+
 class KeptFile:
     """A file that a task has written and that stays in the cluster, as long as this object or the future does.
 
@@ -240,7 +252,11 @@ class KeptFile:
         return f"<eyas.KeptFile {self.name!r} of task {self.future.task}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Wait for the file, and download it."""
+        """Wait for the file, and download it.
+
+        It has the permissions that the task gave it, less the umask. If it replaces a file, it is open to no user to
+        whom that file was closed.
+        """
         futures.Future.exception(self.future)
         outputs = self.future._outputs
         if outputs is None:
@@ -251,7 +267,9 @@ class KeptFile:
 
         with tempfile.TemporaryDirectory(prefix=".eyas-", dir=os.path.dirname(path)) as folder:
             outputs.fetch(self.name, folder)
-            os.replace(os.path.join(folder, self.name), path)
+            fetched = os.path.join(folder, self.name)
+            _close_like(path, fetched)
+            os.replace(fetched, path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = Arguments.now()

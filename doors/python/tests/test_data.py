@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -236,6 +237,12 @@ def test_files_stay_in_the_cluster_until_they_are_saved(executor, tmp_path):
     two = executor.submit(lambda one, two: [one.write_text("1"), two.write_text("2")], eyas.Output(), eyas.Output())
     two.output(1).save(tmp_path / "two")
     assert (tmp_path / "two").read_text() == "2"
+    secret = executor.submit(lambda path: [path.write_text("3"), path.chmod(0o640)], eyas.Output())
+    for before, expected in [(None, 0o640), (0o600, 0o600), (0o666, 0o640)]:
+        if before is not None:
+            (tmp_path / "secret").chmod(before)
+        secret.output().save(tmp_path / "secret")
+        assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == expected
     failed = executor.submit(lambda path: 1 / 0, eyas.Output())
     with pytest.raises(ZeroDivisionError):
         failed.output().save(tmp_path / "never")

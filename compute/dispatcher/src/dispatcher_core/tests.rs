@@ -12,8 +12,8 @@ use eyas_session::{Outbox, OutboxReader};
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Distribution, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy, Program, Resources, Status,
-    TaskId, TaskItem, TaskResult, TaskTemplate, Template, Version,
+    Distribution, FileMode, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy, Program, Resources,
+    Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, Version,
 };
 use eyas_wire::DataMode;
 use eyas_wire::client::KeptPart;
@@ -233,7 +233,7 @@ impl Dispatcher {
 
     /// A task of the kept ones ends, with its output in the executor's store.
     fn end_kept(&mut self, executor: ExecutorId, task: TaskId) -> ObjectSpec {
-        let object = ObjectSpec::kept(task, "out", 7, "content", false);
+        let object = ObjectSpec::kept(task, "out", 7, "content", FileMode::READABLE);
         self.store(executor, &object);
         self.end(
             executor,
@@ -323,7 +323,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     dispatcher.core.caching = true;
     let executor = dispatcher.join(1);
     let version = Version::Modified { mtime_ns: 0, size_bytes: 7 };
-    let object = ObjectSpec { source: "file:///a".into(), version, executable: false };
+    let object = ObjectSpec { source: "file:///a".into(), version, mode: FileMode::READABLE };
     let submit = |dispatcher: &mut Dispatcher, distribution| {
         let mut spec =
             JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], distribution, ..JobSpec::default() };
@@ -562,7 +562,8 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
     let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
-    let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", false));
+    let [read, lost] =
+        ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", FileMode::READABLE));
     let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone(), place: None }).into();
     for _ in 0..2 {
         [&read, &lost].into_iter().for_each(|object| dispatcher.store(executor, object));

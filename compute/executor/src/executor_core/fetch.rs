@@ -133,7 +133,7 @@ async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>
 
 /// Fetches an object from persistent storage, under an id that only one task uses.
 async fn fetch_private(runner: &TaskRunner, spec: &ObjectSpec, id: ObjectId) -> Result<Origin, FetchError> {
-    let into = runner.store.begin(id, spec.size_bytes(), spec.executable)?;
+    let into = runner.store.begin(id, spec.size_bytes(), spec.mode)?;
     let fetched = runner.storage.fetch(spec, into).await;
     let fetched = fetched.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
     Ok(from_storage(spec, fetched.near_bytes))

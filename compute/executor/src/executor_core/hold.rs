@@ -75,7 +75,7 @@ impl ExecutorCore {
             let _turn = checks.acquire().await;
             let mut is_unchanged = true;
             for object in &objects {
-                let now = runner.storage.stat(&object.source, None).await;
+                let now = runner.storage.stat(&object.source).await;
                 is_unchanged &= now.is_ok_and(|now| now.version.is_same(&object.version));
             }
             if let Some(core) = core.upgrade() {

@@ -20,7 +20,7 @@ use eyas_types::name::scheme_of;
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::task::STREAMS;
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, ObjectSpec, Outcome, OutputSpec, PlaceId, Status};
+use eyas_types::{FileMode, Name, ObjectId, ObjectSpec, Outcome, OutputSpec, PlaceId, Status};
 
 use super::output_claim::Claim;
 use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
@@ -116,7 +116,7 @@ impl TaskRunner {
         for (((number, _), name), spool) in outputs.zip(STREAMS).zip(streams) {
             let Some(spool) = spool.filter(|_| outcome.status.is_success()) else { continue };
             let object = |size_bytes, checksum: Checksum, _| {
-                ObjectSpec::kept(task, name, size_bytes, &checksum.to_string(), false)
+                ObjectSpec::kept(task, name, size_bytes, &checksum.to_string(), FileMode::READABLE)
             };
             let object = match self.store.adopt(spool.path(), object) {
                 Ok(object) => object,
@@ -258,8 +258,8 @@ impl TaskRunner {
                 }
                 None => {
                     let task = run.task.id();
-                    let name = |size_bytes, checksum: Checksum, executable| {
-                        ObjectSpec::kept(task, &written.name, size_bytes, &checksum.to_string(), executable)
+                    let name = |size_bytes, checksum: Checksum, mode| {
+                        ObjectSpec::kept(task, &written.name, size_bytes, &checksum.to_string(), mode)
                     };
                     let object = self.store.adopt(&written.path, name).map_err(|e| self.cannot_keep(&e))?;
                     kept.push((object.id(), object.size_bytes()));

@@ -348,11 +348,11 @@ pub(crate) fn input_paths(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{ObjectSpec, Version};
+    use eyas_types::{FileMode, ObjectSpec, Version};
 
     fn input(source: &str) -> AssignedInput {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
-        let object = ObjectSpec { source: source.into(), version, executable: false };
+        let object = ObjectSpec { source: source.into(), version, mode: FileMode::READABLE };
         AssignedInput { object, part: None, name: None, holders: Vec::new() }
     }
 
@@ -462,7 +462,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let (store, _) = ObjectStore::open(outer.path().join("store")).unwrap();
         let object = ObjectId([1; 16]);
-        let mut into = store.begin(object, 4, false).unwrap();
+        let mut into = store.begin(object, 4, FileMode::READABLE).unwrap();
         into.write(b"data").unwrap();
         into.commit().unwrap();
         let mut sandbox = Sandbox::create(outer.path().join("task")).unwrap();

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use eyas_jobs::JobSpec;
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Input, InputFrom, JobId, ObjectId, ObjectSpec, OutputSpec, Program, TaskId, TaskItem, TaskTemplate, Template,
-    Version,
+    FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, OutputSpec, Program, TaskId, TaskItem, TaskTemplate,
+    Template, Version,
 };
 
 use super::dispatchers::Partitioner;
@@ -54,12 +54,12 @@ impl Output {
         match self.keep {
             Some(_) => {
                 let task = TaskId { job: JOB, index: self.task };
-                ObjectSpec::kept(task, &file, self.size_bytes, &content, false)
+                ObjectSpec::kept(task, &file, self.size_bytes, &content, FileMode::READABLE)
             }
             None => {
                 let source = format!("file:///{object}/{file}").into();
                 let version = Version::Etag { etag: content, size_bytes: self.size_bytes };
-                ObjectSpec { source, version, executable: false }
+                ObjectSpec { source, version, mode: FileMode::READABLE }
             }
         }
     }

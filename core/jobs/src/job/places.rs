@@ -104,7 +104,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use eyas_types::{ObjectSpec, Status, Version};
+    use eyas_types::{FileMode, ObjectSpec, Status, Version};
 
     const A: PlaceId = PlaceId([0; 16]);
     const B: PlaceId = PlaceId([1; 16]);
@@ -115,7 +115,7 @@ mod tests {
 
     fn delivered(places: &[PlaceId]) -> Outcome {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
-        let object = ObjectSpec { source: "file:///x".into(), version, executable: false };
+        let object = ObjectSpec { source: "file:///x".into(), version, mode: FileMode::READABLE };
         let output = |place: &PlaceId| Delivered { output: 0, object: object.clone(), place: Some(*place) };
         Outcome { outputs: places.iter().map(output).collect(), ..Outcome::of(Status::Succeeded) }
     }

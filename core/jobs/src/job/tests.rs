@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use eyas_types::course::{JobState, Sample};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
+    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
     TaskTemplate, Template, Version,
 };
 
@@ -41,7 +41,7 @@ fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
 
 fn wrote(index: u32) -> Outcome {
     let version = Version::Modified { mtime_ns: 1, size_bytes: 100 + u64::from(index) };
-    let object = ObjectSpec { source: format!("file:///out/{index}").into(), version, executable: false };
+    let object = ObjectSpec { source: format!("file:///out/{index}").into(), version, mode: FileMode::READABLE };
     Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
 }
 
@@ -129,7 +129,7 @@ fn a_jobs_time_stands_still_between_its_end_and_a_retry() {
 #[test]
 fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
     let kept = |index| {
-        let object = ObjectSpec::kept(TaskId { job: JobId(1), index }, "out", 7, "content", false);
+        let object = ObjectSpec::kept(TaskId { job: JobId(1), index }, "out", 7, "content", FileMode::READABLE);
         Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
     };
     // Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.

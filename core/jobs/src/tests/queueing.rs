@@ -6,7 +6,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Version};
+use eyas_types::{
+    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Version,
+};
 
 use super::{World, config, job};
 use crate::{Config, Effect, Event, JobSpec, Jobs};
@@ -38,7 +40,7 @@ fn wide(inputs: u32, tasks: usize) -> JobSpec {
     template.inputs = (0..inputs).map(|object| Input { from: InputFrom::Object(object), name: None }).collect();
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
     let version = |size_bytes: u32| Version::Modified { mtime_ns: 0, size_bytes: size_bytes.into() };
-    let object = |number| ObjectSpec { source: "file:///x".into(), version: version(number), executable: false };
+    let object = |number| ObjectSpec { source: "file:///x".into(), version: version(number), mode: FileMode::READABLE };
     spec.push_objects((0..inputs).map(object).collect()).unwrap();
     spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
     spec.validate(&|_, _| Ok(None)).unwrap();

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileId, FileName, Format, MAX_CHUNKS, NodeId, RecordFormat};
+use eyas_types::{FileMode, ObjectId, ObjectSpec, shown};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -124,19 +124,22 @@ impl DfsClient {
         (specs, replicas)
     }
 
-    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks.
+    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks. The file has the
+    /// permissions of the object, less the umask.
     ///
     /// # Errors
     /// `Exists`; `NotFound` if none of the nodes has the object; `WrongFormat` if the content has another one;
     /// `Full`, `Unreachable`. No file appears then.
     pub async fn copy_object(
         &self,
-        (object, base_name): (ObjectId, &str),
+        object: &ObjectSpec,
         nodes: &[SocketAddr],
         to: &FileName,
         options: CopyOptions,
     ) -> Result<File, FilesError> {
-        self.prepare_name(to, WriteOptions::of(Format::Whole).creation).await?;
+        let creation = Creation::of_process(FileMode::of_copy(object.mode.bits()).bits() as u16);
+        let (object, base_name) = (object.id(), shown(object.base_name()).to_string());
+        self.prepare_name(to, creation).await?;
         self.gather(options.replication.into(), |_| {}).await?;
         let members = self.known().members;
         let holders = members.values().filter(|member| nodes.contains(&member.address));
@@ -144,13 +147,13 @@ impl DfsClient {
         let is_guessed = options.format.is_none();
         let (mut why, began) = (FilesError::new(FilesErrorKind::NotFound, missing), Instant::now());
         for member in holders {
-            let cut = match self.cut_on(member, (object, base_name), to, options).await {
+            let cut = match self.cut_on(member, (object, &base_name), to, options).await {
                 Err((true, _)) if options.format.is_none() => {
                     // It does not have the format that its name promises, so it is stored without records.
-                    let is_compressed = Format::of_name(base_name) == Some(Format::Whole);
+                    let is_compressed = Format::of_name(&base_name) == Some(Format::Whole);
                     let format = if is_compressed { Format::Whole } else { Format::BYTES };
                     let options = CopyOptions { format: Some(format), ..options };
-                    self.cut_on(member, (object, base_name), to, options).await
+                    self.cut_on(member, (object, &base_name), to, options).await
                 }
                 cut => cut,
             };
@@ -160,6 +163,7 @@ impl DfsClient {
                     let options = WriteOptions {
                         chunk_bytes,
                         replication,
+                        creation,
                         ..WriteOptions::of(RecordFormat { format, is_guessed })
                     };
                     let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eyas_types::object::is_kept_name;
-use eyas_types::{Name, ObjectId, ObjectSpec, Version, shown};
+use eyas_types::{FileMode, Name, ObjectId, ObjectSpec, Version, shown};
 
 use super::sink::Sink;
 use super::{FetchedContent, blocking};
@@ -65,12 +65,12 @@ impl ClusterFile {
 
     /// The whole file.
     pub fn whole(&self) -> ObjectSpec {
-        object(&self.url, self.found.whole(), None)
+        object(&self.url, self.found.whole())
     }
 
     /// The blocks, in the order of the file: some whole records each.
     pub fn blocks(&self) -> impl Iterator<Item = ObjectSpec> {
-        self.found.blocks().into_iter().map(|version| object(&self.url, version, None))
+        self.found.blocks().into_iter().map(|version| object(&self.url, version))
     }
 
     /// The chunks that have the content of one of its objects, with their sizes.
@@ -83,7 +83,7 @@ impl ClusterFile {
     /// # Errors
     /// `Invalid` if the file has none of these bytes.
     pub fn part(&self, range: Range<u64>) -> Result<ObjectSpec, StorageError> {
-        Ok(object(&self.url, self.found.part(range)?, None))
+        Ok(object(&self.url, self.found.part(range)?))
     }
 
     /// A range of records, counted from 0. It is cut at the end of the file. The file is read up to the last of these
@@ -92,7 +92,7 @@ impl ClusterFile {
     /// # Errors
     /// `Invalid` if the file has none of these records, or does not have its format; `Unreachable`.
     pub async fn records(&self, range: Range<u64>) -> Result<ObjectSpec, StorageError> {
-        Ok(object(&self.url, self.found.records(range).await?, None))
+        Ok(object(&self.url, self.found.records(range).await?))
     }
 }
 
@@ -138,8 +138,8 @@ pub(super) async fn store(
 }
 
 /// Files of the cluster are not executable.
-pub(super) fn object(url: &Name, version: Version, executable: Option<bool>) -> ObjectSpec {
-    ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) }
+pub(super) fn object(url: &Name, version: Version) -> ObjectSpec {
+    ObjectSpec { source: url.clone(), version, mode: FileMode::READABLE }
 }
 
 pub(super) fn not_connected(url: &[u8]) -> StorageError {

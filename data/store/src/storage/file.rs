@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use eyas_types::{Extent, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
+use eyas_types::{Extent, FileMode, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
 use rustix::fs::{OFlags, StatFs, StatVfs, fstatfs, fstatvfs, statfs, statvfs};
 
 use super::CHUNK_BYTES;
@@ -29,7 +29,7 @@ const RANGE_BYTES: usize = 256 << 10;
 const CONCURRENT_RANGES: usize = 4;
 
 /// The current version of the object at `path`.
-pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
+pub(super) fn stat(path: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {
     let metadata = fs::metadata(path).map_err(|error| StorageError::file("read", url, &error))?;
     let version = version(&metadata, url, || Ok((statfs(path)?, statvfs(path)?)))?;
     if metadata.len() == 0 && has_content(path) {
@@ -39,8 +39,7 @@ pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<
         );
         return Err(StorageError::new(StorageErrorKind::Invalid, message));
     }
-    let executable = executable.unwrap_or(metadata.mode() & 0o111 != 0);
-    Ok(ObjectSpec { source: url.clone(), version, executable })
+    Ok(ObjectSpec { source: url.clone(), version, mode: FileMode::of_source(metadata.mode()) })
 }
 
 /// Whether the first byte of a file can be read.
@@ -157,14 +156,12 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
 }
 
 /// The mode of a file that takes the place `path`, before the umask: that of the written file, without bits for other
-/// users that a file at the place denies them. A copy of an input has the input's mode, which nobody may write; its
-/// owner may.
+/// users that a file at the place denies them.
 pub fn output_mode(written: u32, path: &Path) -> u32 {
-    let mode = written & 0o777;
-    let mode = if mode & 0o222 == 0 && mode & 0o444 == 0o444 { mode | 0o200 } else { mode };
+    let mode = FileMode::of_copy(written);
     match fs::symlink_metadata(path) {
-        Ok(there) if there.is_file() => mode & (0o700 | there.mode() | (there.mode() & 0o044) >> 2),
-        _ => mode,
+        Ok(there) if there.is_file() => mode.replacing(there.mode()).bits(),
+        _ => mode.bits(),
     }
 }
 
@@ -264,7 +261,7 @@ impl CopiedFile {
         // Afterwards, because some servers set the time of a file when they write it.
         let written = file.metadata().map_err(failed)?;
         let version = version(&written, &url, || Ok((fstatfs(&file)?, fstatvfs(&file)?)))?;
-        let spec = ObjectSpec { source: url, version, executable: written.mode() & 0o111 != 0 };
+        let spec = ObjectSpec { source: url, version, mode: FileMode::of_source(written.mode()) };
         Ok(PreparedFile { temporary, place, spec })
     }
 }
@@ -533,7 +530,7 @@ mod tests {
         ];
         for (how, meddle, expected) in cases {
             fs::write(&path, vec![1; size_bytes as usize]).unwrap();
-            let spec = stat(&path, &"file:///input".into(), None).unwrap();
+            let spec = stat(&path, &"file:///input".into()).unwrap();
             let mut into = Meddler { size_bytes, written_bytes: 0, meddle: Some(meddle) };
             let result = read(&path, &spec, &mut into, &Limits::default(), &|_| None);
             assert_eq!(result.err().map(|error| error.kind), expected, "{how}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use eyas_types::{ObjectSpec, Version};
+use eyas_types::{FileMode, ObjectSpec, Version};
 use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -226,13 +226,13 @@ impl Remote {
         may_appear: impl Fn() -> bool,
     ) -> Result<ObjectSpec, StorageError> {
         let mut tries = Tries::default();
-        let executable = loop {
+        let mode = loop {
             match self.put_once(file, url, limits, &may_appear).await {
-                Ok(executable) => break executable,
+                Ok(mode) => break mode,
                 Err(error) => tries.again(error).await?,
             }
         };
-        Ok(ObjectSpec { source: url.into(), version: self.stat(url).await?, executable })
+        Ok(ObjectSpec { source: url.into(), version: self.stat(url).await?, mode })
     }
 
     async fn put_once(
@@ -241,7 +241,7 @@ impl Remote {
         url: &str,
         limits: &Limits,
         may_appear: impl Fn() -> bool,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<FileMode, StorageError> {
         let (operator, key) = self.operator(url, None)?;
         let path = file.to_path_buf();
         let unreadable =
@@ -284,7 +284,7 @@ impl Remote {
             let _ = writer.abort().await;
             return Err(error);
         }
-        Ok(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0)
+        Ok(FileMode::of_source(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions())))
     }
 
     /// The operator for `url`, and the path of the object in it. `size_bytes` is the size of a page, if it is known.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use eyas_types::{Name, ObjectSpec, Version};
+use eyas_types::{FileMode, Name, ObjectSpec, Version};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, Timespec};
 use rustix::io::Errno;
@@ -71,5 +71,5 @@ pub(super) fn write(
     }
     // What was written cannot be read again, so it has no version.
     let version = Version::Modified { mtime_ns: 0, size_bytes };
-    Ok(ObjectSpec { source: url.clone(), version, executable: false })
+    Ok(ObjectSpec { source: url.clone(), version, mode: FileMode::READABLE })
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Checksum, Limiter, Limits, ObjectStore, Storage};
 use eyas_transfer::{PeerError, PeerHolder, PeerLimits, PeerServer, Peers};
-use eyas_types::{ObjectId, ObjectSpec};
+use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use eyas_wire::DataMode;
 
 pub const ID: ObjectId = ObjectId([0xab; 16]);
@@ -69,14 +69,14 @@ impl Node {
     }
 
     pub fn put(&self, id: ObjectId, content: &[u8]) {
-        let mut incoming = self.store.begin(id, content.len() as u64, false).unwrap();
+        let mut incoming = self.store.begin(id, content.len() as u64, FileMode::READABLE).unwrap();
         incoming.write(content).unwrap();
         incoming.commit().unwrap();
     }
 
     /// Fetches into the store. The rest of an interrupted transfer is dropped.
     pub async fn fetch(&self, addr: SocketAddr, id: ObjectId, size: usize) -> Result<Checksum, PeerError> {
-        let into = self.store.begin(id, size as u64, false).unwrap();
+        let into = self.store.begin(id, size as u64, FileMode::READABLE).unwrap();
         self.peers.fetch(addr, into, false, false).await.map_err(|broken| broken.error)
     }
 
@@ -117,7 +117,7 @@ pub async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
     let path = node.dir.path().join(name);
     std::fs::write(&path, content(size)).unwrap();
     let url = eyas_store::url_of(path.to_str().unwrap()).unwrap();
-    Storage::new(Limits::default()).stat(&url, None).await.unwrap()
+    Storage::new(Limits::default()).stat(&url).await.unwrap()
 }
 
 /// A holder that has the whole object and no other transfers.

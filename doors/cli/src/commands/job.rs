@@ -147,10 +147,9 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
 }
 
 /// An input as it is now.
-fn as_now(ChangedInput { place, before, now }: ChangedInput) -> Result<(u32, ObjectSpec), CliError> {
+fn as_now(ChangedInput { place, now, .. }: ChangedInput) -> Result<(u32, ObjectSpec), CliError> {
     let now = now.map_err(|e| format!("an input cannot be read as it is now: {e}"))?;
-    // The program may have said that the input is executable.
-    Ok((place, ObjectSpec { executable: now.executable || before.executable, ..now }))
+    Ok((place, now))
 }
 
 /// No versions, if no input has changed.

@@ -276,7 +276,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use eyas_types::{ObjectSpec, Version};
+    use eyas_types::{FileMode, ObjectSpec, Version};
 
     use super::*;
     use crate::task::sandbox::input_paths;
@@ -297,7 +297,7 @@ mod tests {
                 let version = Version::Modified { mtime_ns: number as i64, size_bytes: 4 };
                 let source = Name::from(format!("file:///{number}/{}", number % 3));
                 AssignedInput {
-                    object: ObjectSpec { source, version, executable: false },
+                    object: ObjectSpec { source, version, mode: FileMode::READABLE },
                     part: None,
                     name: None,
                     holders: Vec::new(),
