@@ -166,10 +166,21 @@ pub(crate) struct CutRequest {
 pub(crate) struct CutPart {
     /// The format of the records.
     pub format: Format,
-    /// Size and checksum of each chunk.
-    pub chunks: Vec<(u64, u64)>,
+    /// The chunks.
+    pub chunks: Vec<CutChunk>,
     /// Where the next chunk begins, if there are more.
     pub next: Option<u64>,
+}
+
+/// A chunk that was cut off an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CutChunk {
+    /// Size of the content.
+    pub size_bytes: u64,
+    /// Its checksum.
+    pub checksum: u64,
+    /// Whether it is a hole, which the node has not stored.
+    pub is_hole: bool,
 }
 
 /// Why an object cannot be cut into chunks.

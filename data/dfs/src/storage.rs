@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use eyas_store::{ClusterFiles, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
+use eyas_store::{ClusterFiles, ContentPart, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
 use eyas_types::dfs::{Chunk, FileKind, FileName, FileRecord, PROBED_BYTES, RecordFormat};
 use eyas_types::{FileMode, ObjectId, Version};
 use tokio::sync::Mutex;
 
 use crate::client::{
-    Creation, DfsClient, File, FilesError, FilesErrorKind, HiddenFile, Reading, SparseFile, WriteOptions,
+    Creation, DfsClient, File, FilePart, FilesError, FilesErrorKind, HiddenFile, Reading, SparseFile, WriteOptions,
 };
 use crate::record_index::{RecordIndex, RecordStart};
 use crate::space::BoxedFuture;
@@ -188,8 +188,11 @@ fn beyond_end(name: &FileName, all: u64, of: &str, from: u64) -> StorageError {
 
 #[async_trait::async_trait]
 impl FileParts for Reading {
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
-        Ok(Reading::next(self).await?)
+    async fn next(&mut self) -> Result<Option<ContentPart>, StorageError> {
+        Ok(self.next_part().await?.map(|part| match part {
+            FilePart::Bytes(bytes) => ContentPart::Bytes(bytes),
+            FilePart::Hole(bytes) => ContentPart::Hole(bytes),
+        }))
     }
 
     fn near_bytes(&self) -> u64 {

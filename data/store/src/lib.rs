@@ -51,7 +51,7 @@ pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
 pub use storage::{
-    ClusterFile, ClusterFiles, Copied, FileParts, FoundFile, Prepared, Spot, Storage, StoredContent, output_mode,
-    remove_copies,
+    ClusterFile, ClusterFiles, ContentPart, Copied, FileParts, FoundFile, Prepared, Spot, Storage, StoredContent,
+    output_mode, remove_copies,
 };
 pub use url::url_of;

@@ -9,7 +9,7 @@ mod remote;
 mod sink;
 mod stream;
 
-pub use cluster::{ClusterFile, ClusterFiles, FileParts, FoundFile, StoredContent};
+pub use cluster::{ClusterFile, ClusterFiles, ContentPart, FileParts, FoundFile, StoredContent};
 pub use file::{output_mode, remove_copies};
 pub(crate) use stream::is_stream;
 

@@ -2,6 +2,8 @@
 
 mod web;
 
+use std::os::unix::fs::MetadataExt;
+
 use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind};
 use eyas_types::{FileMode, ObjectSpec, Version};
 use web::{Page, Web};
@@ -72,6 +74,19 @@ async fn pages_are_read_from_servers_that_refuse_head_or_give_no_size() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn zeros_of_a_page_take_no_space() {
+    let site = Site::new();
+    let mut content = vec![0; 12 << 20];
+    content[5 << 20..(5 << 20) + 3].copy_from_slice(b"abc");
+    site.web.put("/x", Page { content: content.clone(), ..tagged("\"v1\"") });
+    let spec = site.stat("/x").await.unwrap();
+    assert_eq!(site.fetch(&spec).await.unwrap(), Checksum::of(&content));
+    assert!(site.store.content(spec.id()).unwrap() == content);
+    let taken_bytes = site.store.open_object(spec.id()).unwrap().file.metadata().unwrap().blocks() * 512;
+    assert!(taken_bytes < 1 << 20, "{taken_bytes}");
 }
 
 #[tokio::test]

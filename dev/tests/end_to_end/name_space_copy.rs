@@ -121,3 +121,36 @@ fn a_copy_of_a_file_outlives_it() {
     cluster.run(&["dfs", "cp", "/empty", "/nothing"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/nothing"]).exits(0).stdout, "");
 }
+
+/// Bytes that the files of an executor's store take on the disk.
+fn taken_bytes(cluster: &mut Cluster, executor: usize) -> u64 {
+    let folders = fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    files.map(|file| file.unwrap().metadata().unwrap().blocks() * 512).sum()
+}
+
+#[test]
+fn holes_of_a_kept_output_take_no_space_anywhere() {
+    let mut cluster =
+        Cluster::start(&[&["--dfs", "--cache", "2GB", "--label", "keeps=1"], &["--dfs", "--cache", "2GB"]]);
+    joined(&cluster, 2);
+    cluster.write(
+        "keep.toml",
+        "[[task]]\ncommand = ['sh', '-c', 'truncate -s 256M kept; printf x | dd of=kept bs=1 seek=130M conv=notrunc']\n\
+         outputs = [{ file = 'kept', keep = true }]\nrequirements = 'has(node.labels.keeps)'\n",
+    );
+    cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);
+    cluster.run(&["dfs", "cp", "eyas://1/0/kept", "/sparse", "--replicas", "2"]).exits(0);
+    let stored: Vec<_> = chunks(&cluster, "/sparse").into_iter().filter(|(_, nodes)| !nodes.is_empty()).collect();
+    assert!(stored.len() == 1 && stored[0].1.len() == 2, "{stored:?}");
+    // A task that reads the file has the holes, too.
+    let read = "stat -Lc %b sparse; head -c 136314881 sparse | tail -c 1; wc -c <sparse";
+    let words = ["run", "--array", "1-1", "-i", "eyas:///sparse", "--", "sh", "-c", read];
+    let done = cluster.run(&words).exits(0).stdout;
+    let (blocks, rest) = done.split_once('\n').unwrap();
+    assert!(blocks.parse::<u64>().unwrap() * 512 < 16 << 20 && rest == "x268435456\n", "{done}");
+    for executor in [1, 2] {
+        let taken = taken_bytes(&mut cluster, executor);
+        assert!(taken < 32 << 20, "{taken}");
+    }
+}

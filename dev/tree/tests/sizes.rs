@@ -18,7 +18,6 @@ const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("core/ring/src/serve.rs", "decide", 90),
     ("core/sched/src/scheduler.rs", "handle", 77),
     ("data/dfs/src/client/replicas.rs", "replicate", 73),
-    ("data/dfs/src/client/write.rs", "store_pieces", 73),
     ("data/dfs/src/node.rs", "start", 72),
     ("data/dfs/src/serve.rs", "serve", 72),
     ("doors/cli/src/commands/job.rs", "job", 76),

@@ -241,6 +241,9 @@ class OpenedFile:
     def read_at(self, offset: int, length: int) -> bytes:
         """Read up to ``length`` bytes."""
 
+    def data(self) -> list[tuple[int, int]]:
+        """Return the ranges that are not holes: the first byte and the end of each."""
+
     def read_into(self, offset: int, buffer: Buffer) -> int:
         """Fill a buffer, and return the number of bytes: less than its size only at the end of the file."""
 

@@ -23,7 +23,7 @@ from fsspec import AbstractFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.compression import compr
 from fsspec.core import get_compression
-from fsspec.utils import stringify_path, tokenize
+from fsspec.utils import isfilelike, stringify_path, tokenize
 
 from ._eyas import FilesSession
 from ._opened import CompressedWriter, FileReader, FileWriter, TextWriter
@@ -328,6 +328,30 @@ class EyasFileSystem(AbstractFileSystem):
                         callback.relative_update(len(content))
 
         _write_with_or_without_records(write, options)
+
+    def get_file(
+        self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **options: Any
+    ) -> None:
+        """Copy a file to a local file, with its holes."""
+        # A device or pipe has no holes.
+        is_special = isfilelike(lpath) or (os.path.exists(lpath) and not os.path.isfile(lpath))
+        if outfile is not None or is_special or self.isdir(rpath):
+            super().get_file(rpath, lpath, callback=callback, outfile=outfile, **options)
+            return
+        opened = self._ask("open", self._strip_protocol(rpath))
+        os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+        with open(lpath, "wb") as file:
+            callback.set_size(opened.size)
+            for start, end in opened.data():
+                file.seek(start)
+                callback.absolute_update(start)
+                while start < end:
+                    content = opened.read_at(start, min(_COPIED_BYTES, end - start))
+                    file.write(content)
+                    start += len(content)
+                    callback.relative_update(len(content))
+            file.truncate(opened.size)
+            callback.absolute_update(opened.size)
 
     def touch(self, path: str, truncate: bool = True, **_: Any) -> None:
         """Make an empty file; without ``truncate``, only set the time of a file that exists."""

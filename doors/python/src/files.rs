@@ -337,6 +337,21 @@ impl OpenedFile {
         buffers::filled(py, length, |buffer| self.read(py, offset, buffer))
     }
 
+    /// The ranges of the file that are not holes: the first byte and the end of each.
+    fn data(&self) -> Vec<(u64, u64)> {
+        let (mut ranges, mut end) = (Vec::<(u64, u64)>::new(), 0);
+        for chunk in &self.open.file().record.chunks {
+            let start = end;
+            end += chunk.size_bytes;
+            match ranges.last_mut() {
+                _ if chunk.is_hole() => {}
+                Some((_, last)) if *last == start => *last = end,
+                _ => ranges.push((start, end)),
+            }
+        }
+        ranges
+    }
+
     /// Fills a buffer with the bytes from `offset`, and returns their number. It is less than the size of the buffer
     /// only at the end of the file.
     fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyBuffer<u8>) -> PyResult<usize> {

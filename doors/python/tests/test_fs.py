@@ -225,6 +225,35 @@ def test_content_that_is_not_what_its_name_says_is_stored(fs, tmp_path):
     assert fs.cat_file("/odd3.csv") == content
 
 
+def test_a_local_copy_has_the_holes_of_the_file(fs, tmp_path):
+    content = bytearray(40 << 20)
+    content[:3], content[-3:] = b"abc", b"xyz"
+    content[17 << 20 : (17 << 20) + 5] = b"12345"
+    fs.pipe_file("/sparse", bytes(content), format="fixed:1")
+    seen = []
+
+    class Seen(fsspec.Callback):
+        def call(self, *args, **options):
+            seen.append((self.size, self.value))
+
+    fs.get_file("/sparse", tmp_path / "new" / "sparse", callback=Seen())
+    local = tmp_path / "new" / "sparse"
+    assert local.read_bytes() == content
+    assert local.stat().st_blocks * 512 <= 16 << 20
+    assert seen[-1] == (len(content), len(content))
+    # What was in the place before is gone, and a file of zeros has its size.
+    fs.pipe_file("/zeros", bytes(5 << 20))
+    fs.get("/zeros", str(local))
+    assert local.read_bytes() == bytes(5 << 20)
+    fs.pipe_file("/empty", b"")
+    fs.get("/empty", str(local))
+    assert local.read_bytes() == b""
+    with local.open("wb") as file:
+        fs.get_file("/sparse", file)
+    assert local.read_bytes() == content
+    fs.get("/sparse", os.devnull)
+
+
 def test_file_systems_and_files_are_pickled(fs, large):
     assert pickle.loads(pickle.dumps(fs)) is fs
     with fs.open(large) as file:

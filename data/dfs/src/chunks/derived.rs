@@ -1,18 +1,18 @@
 //! Chunks that this node makes of objects in its own store: of chunks of other files, and of cached or kept objects. No
 //! byte crosses the network.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 
-use eyas_blocks::format::{BadContent, Cutter};
-use eyas_store::{Checksum, StoreError};
+use eyas_blocks::format::Cutter;
+use eyas_store::{Checksum, StoreError, is_zeros};
 use eyas_types::ObjectId;
 use eyas_types::dfs::Chunk;
 use tokio::task::block_in_place;
 
 use crate::chunks::small::failure;
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks};
-use crate::client::max_chunk_bytes;
-use crate::protocol::{CutFailure, CutPart, CutRequest, StoreFailure};
+use crate::client::{FilesError, FilesErrorKind, Piece, Pieces, SparseFile};
+use crate::protocol::{CutChunk, CutFailure, CutPart, CutRequest, StoreFailure};
 use crate::record_index::probe;
 
 /// A request cuts off further chunks until they have this number of bytes. The client then asks for the rest.
@@ -63,55 +63,39 @@ impl NodeChunks {
             None => block_in_place(|| probe(&mut opened.file, &request.base_name)).map_err(unreadable)?,
         };
         opened.file.seek(SeekFrom::Start(request.from)).map_err(unreadable)?;
-        let mut cutter = Cutter::storing(format, request.chunk_bytes, request.from);
-        let (mut chunks, mut chunk, mut at) = (Vec::new(), Vec::new(), request.from);
-        let mut buffer = vec![0; READ_BYTES];
-        loop {
-            let read = block_in_place(|| opened.file.read(&mut buffer)).map_err(unreadable)?;
-            let mut bytes = &buffer[..read];
-            while let Some(end) = cutter.cut(bytes).map_err(bad)? {
-                chunk.extend_from_slice(&bytes[..end]);
-                bytes = &bytes[end..];
-                at += chunk.len() as u64;
-                chunks.push(
-                    self.write_cut(request, std::mem::take(&mut chunk), opened.size_bytes, &see)
-                        .await
-                        .map_err(failed)?,
-                );
-                if at - request.from >= CUT_BYTES && at < opened.size_bytes {
-                    self.store.check_seal(request.object).map_err(stored)?;
-                    return Ok(CutPart { format, chunks, next: Some(at) });
+        let cutter = Cutter::storing(format, request.chunk_bytes, request.from);
+        let mut pieces = Pieces::new(cutter, SparseFile(opened.file), Vec::new(), READ_BYTES);
+        let (mut chunks, mut at) = (Vec::new(), request.from);
+        while at - request.from < CUT_BYTES || at == opened.size_bytes {
+            let Some(piece) = block_in_place(|| pieces.next()).transpose().map_err(not_cut)? else { break };
+            let chunk = match piece {
+                Piece::Hole(Chunk { size_bytes, checksum, .. }) => CutChunk { size_bytes, checksum, is_hole: true },
+                Piece::Chunk(content) => {
+                    self.write_cut(request, content, opened.size_bytes, &see).await.map_err(failed)?
                 }
-            }
-            chunk.extend_from_slice(bytes);
-            let most = max_chunk_bytes(format);
-            if chunk.len() > most {
-                return Err(CutFailure::Format(format!(
-                    "it has a record of more than {most} bytes: store it as `whole`, as one record"
-                )));
-            }
-            if read == 0 {
-                break;
-            }
-        }
-        let _ = cutter.finish().map_err(bad)?;
-        if !chunk.is_empty() {
-            chunks.push(self.write_cut(request, chunk, opened.size_bytes, &see).await.map_err(failed)?);
+            };
+            at += chunk.size_bytes;
+            chunks.push(chunk);
         }
         self.store.check_seal(request.object).map_err(stored)?;
-        Ok(CutPart { format, chunks, next: None })
+        Ok(CutPart { format, chunks, next: (at < opened.size_bytes).then_some(at) })
     }
 
-    /// Stores a chunk that was cut off an object, which has `size_bytes`.
+    /// Stores a chunk that was cut off an object, which has `size_bytes`. Zeros become a hole.
     async fn write_cut(
         &self,
         request: &CutRequest,
         content: Vec<u8>,
         size_bytes: u64,
         see: &impl Fn(ObjectId),
-    ) -> Result<(u64, u64), ChunkError> {
+    ) -> Result<CutChunk, ChunkError> {
         let checksum = Checksum::of(&content).0;
         let chunk_bytes = content.len() as u64;
+        let is_hole = is_zeros(&content);
+        let cut = CutChunk { size_bytes: chunk_bytes, checksum, is_hole };
+        if is_hole {
+            return Ok(cut);
+        }
         let object = Chunk::object_of(request.id, chunk_bytes, checksum);
         let wanted = ChunkSpec { object, size_bytes: chunk_bytes, checksum };
         see(object);
@@ -121,10 +105,13 @@ impl NodeChunks {
             let written = block_in_place(|| self.store.put(object, &content).map_err(ChunkError::from));
             place.finish(written.map(|_| self.take(wanted)))?;
         }
-        Ok((chunk_bytes, checksum))
+        Ok(cut)
     }
 }
 
-fn bad(error: BadContent) -> CutFailure {
-    CutFailure::Format(error.to_string())
+fn not_cut(error: FilesError) -> CutFailure {
+    match error.kind {
+        FilesErrorKind::WrongFormat => CutFailure::Format(error.message),
+        _ => CutFailure::NotStored(StoreFailure::Failed(error.message)),
+    }
 }

@@ -17,7 +17,7 @@ use crate::client::publish::HiddenFile;
 use crate::client::replicas::{OutgoingChunk, enough_replicas, not_stored};
 use crate::client::write::{FileDraft, MAX_WRITING, random, too_long, too_many_chunks};
 use crate::client::{Creation, DfsClient, File, WriteOptions, unexpected};
-use crate::protocol::{CutFailure, CutRequest, Member, RequestBody, ResponseBody};
+use crate::protocol::{CutChunk, CutFailure, CutRequest, Member, RequestBody, ResponseBody};
 
 /// Chunks that a node is asked to make with one request.
 const DERIVED_TOGETHER: usize = 256;
@@ -216,7 +216,12 @@ impl DfsClient {
                     if specs.len() + part.chunks.len() > MAX_CHUNKS {
                         return Err((false, too_many_chunks(to)));
                     }
-                    specs.extend(part.chunks.iter().map(|(size_bytes, checksum)| spec_of(id, *size_bytes, *checksum)));
+                    specs.extend(part.chunks.iter().map(|chunk| match *chunk {
+                        CutChunk { size_bytes, checksum, is_hole: true } => {
+                            spec_like(&Chunk::hole(size_bytes, checksum))
+                        }
+                        CutChunk { size_bytes, checksum, is_hole: false } => spec_of(id, size_bytes, checksum),
+                    }));
                     match part.next {
                         Some(next) => (from, format) = (next, Some(part.format)),
                         None => return Ok((id, part.format, specs)),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use eyas_blocks::format::{Cutter, Ending, WHOLE_CHUNK_BYTES};
+use eyas_blocks::format::{Cutter, WHOLE_CHUNK_BYTES};
 use eyas_ring::{FileAnswer, FileOperation};
 use eyas_store::{Checksum, is_zeros};
 use eyas_types::ObjectId;
@@ -17,9 +17,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::pieces::{Piece, Pieces};
 use crate::client::publish::HiddenFile;
 use crate::client::replicas::OutgoingChunk;
-use crate::client::source::{ContentSource, checksum_of_zeros};
+use crate::client::source::ContentSource;
 use crate::client::{Creation, DfsClient, File, FolderUsage, unexpected};
 use crate::protocol::RequestBody;
 
@@ -83,14 +84,6 @@ pub(super) struct FileDraft<'a> {
 /// Chunks that are being stored, with their places in the file.
 type Storing = JoinSet<(usize, Result<Chunk, FilesError>)>;
 
-/// A piece of the source.
-enum Piece {
-    Chunk(Vec<u8>),
-    /// A chunk of zeros, which is not stored.
-    Hole(Chunk),
-    Failed(FilesError),
-}
-
 impl DfsClient {
     /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes stored so far.
     ///
@@ -137,10 +130,9 @@ impl DfsClient {
         let FileDraft { name, id, replication, is_durable, .. } = *draft;
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
-        cut(cutter, std::io::empty(), content, 1, |piece| {
-            pieces.extend(if let Piece::Chunk(content) = piece { Some(content) } else { None });
-            true
-        })?;
+        for piece in Pieces::new(cutter, std::io::empty(), content, 1) {
+            pieces.extend(if let Piece::Chunk(content) = piece? { Some(content) } else { None });
+        }
         if before + pieces.len() > MAX_CHUNKS {
             return Err(too_many_chunks(name));
         }
@@ -311,10 +303,7 @@ impl DfsClient {
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             // If the receiver is gone, it has failed.
-            let take = |piece| sender.blocking_send(piece).is_ok();
-            if let Err(error) = cut(cutter, source, begun, READ_BYTES, take) {
-                let _ = sender.blocking_send(Piece::Failed(error));
-            }
+            Pieces::new(cutter, source, begun, READ_BYTES).all(|piece| sender.blocking_send(piece).is_ok())
         });
         let mut chunks = Vec::<Option<Chunk>>::new();
         let mut stored_bytes = 0;
@@ -332,7 +321,7 @@ impl DfsClient {
                     drop(self.charge(name, None, more).await?);
                 }
                 piece = pieces.recv(), if !is_full => match piece {
-                    Some(Piece::Chunk(content)) => {
+                    Some(Ok(Piece::Chunk(content))) => {
                         let place = chunks.len();
                         if before + place == MAX_CHUNKS {
                             return Err(too_many_chunks(name));
@@ -344,7 +333,7 @@ impl DfsClient {
                             async move { (place, files.store(id, content, replication, is_durable).await) };
                         under_way.spawn(store);
                     }
-                    Some(Piece::Hole(hole)) => {
+                    Some(Ok(Piece::Hole(hole))) => {
                         if before + chunks.len() == MAX_CHUNKS {
                             return Err(too_many_chunks(name));
                         }
@@ -352,7 +341,7 @@ impl DfsClient {
                         see(stored_bytes);
                         chunks.push(Some(hole));
                     }
-                    Some(Piece::Failed(error)) => return Err(error),
+                    Some(Err(error)) => return Err(error),
                     None => break,
                 },
             }
@@ -400,68 +389,6 @@ impl DfsClient {
     }
 }
 
-/// Reads a source to its end and cuts it into chunks. The first chunk begins with `begun`. Ends early if `take` returns
-/// `false`.
-fn cut(
-    mut cutter: Cutter,
-    mut source: impl ContentSource,
-    begun: Vec<u8>,
-    buffer_bytes: usize,
-    mut take: impl FnMut(Piece) -> bool,
-) -> Result<(), FilesError> {
-    let bad = |error: eyas_blocks::format::BadContent| FilesError::new(FilesErrorKind::WrongFormat, error.to_string());
-    let unreadable = |error: std::io::Error| FilesError::local("cannot read what is to be written", &error);
-    let (mut buffer, mut chunk, mut hole) = (begun, Vec::new(), Chunk::hole(0, 0));
-    loop {
-        let mut bytes = &buffer[..];
-        while let Some(end) = cutter.cut(bytes).map_err(bad)? {
-            chunk.extend_from_slice(&bytes[..end]);
-            bytes = &bytes[end..];
-            // The next chunk is about as long. A vector that grows is copied again and again.
-            let next = Vec::with_capacity(chunk.len() + buffer_bytes);
-            if !take(Piece::Chunk(std::mem::replace(&mut chunk, next))) {
-                return Ok(());
-            }
-        }
-        chunk.extend_from_slice(bytes);
-        let most = max_chunk_bytes(cutter.format());
-        let most_bytes = (most + 1).saturating_sub(chunk.len()) as u64;
-        if most_bytes == 0 || !cutter.ends_in_zeros() && source.skip_hole(most_bytes).map_err(unreadable)? {
-            let message = format!("it has a record of more than {most} bytes: store it as `whole`, as one record");
-            return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
-        }
-        while let Some(bytes) = cutter.rest_bytes().filter(|_| chunk.is_empty())
-            && source.skip_hole(bytes).map_err(unreadable)?
-        {
-            if hole.size_bytes != bytes {
-                hole = Chunk::hole(bytes, checksum_of_zeros(bytes).0);
-            }
-            cutter.skip_rest();
-            if !take(Piece::Hole(hole.clone())) {
-                return Ok(());
-            }
-        }
-        // A read ends where the chunk does, so that a hole that begins there is found.
-        let most = cutter.rest_bytes().map_or(buffer_bytes, |rest| rest.min(buffer_bytes as u64) as usize);
-        buffer.resize(most, 0);
-        let read = loop {
-            match source.read(&mut buffer) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                read => break read.map_err(unreadable)?,
-            }
-        };
-        if read == 0 {
-            break;
-        }
-        buffer.truncate(read);
-    }
-    let _: Ending = cutter.finish().map_err(bad)?;
-    if !chunk.is_empty() {
-        take(Piece::Chunk(chunk));
-    }
-    Ok(())
-}
-
 pub(super) fn too_many_chunks(name: &FileName) -> FilesError {
     FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"))
 }
@@ -480,87 +407,4 @@ pub(crate) fn random() -> Result<u128, FilesError> {
 
 pub(super) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Read;
-    use std::os::unix::fs::FileExt;
-
-    use eyas_types::dfs::{DEFAULT_CHUNK_BYTES, Format};
-
-    use super::*;
-    use crate::client::source::SparseFile;
-
-    #[test]
-    fn a_long_block_of_a_compressed_file_is_no_record_and_one_record_has_any_size() {
-        let sizes = |format: Format| {
-            // A frame of zstd that does not end.
-            let source = (&b"\x28\xb5\x2f\xfd"[..]).chain(std::io::repeat(0)).take(WHOLE_CHUNK_BYTES + 3 * 1024 * 1024);
-            let mut sizes = Vec::new();
-            let cutter = Cutter::storing(format, DEFAULT_CHUNK_BYTES, 0);
-            let cut = cut(cutter, source, Vec::new(), READ_BYTES, |piece| {
-                sizes.push(match piece {
-                    Piece::Chunk(content) => content.len() as u64,
-                    Piece::Hole(hole) => hole.size_bytes,
-                    Piece::Failed(error) => panic!("{error}"),
-                });
-                true
-            });
-            cut.map(|()| sizes).map_err(|error| error.kind)
-        };
-        assert_eq!(sizes(Format::Zstd), Err(FilesErrorKind::WrongFormat));
-        assert_eq!(sizes(Format::Whole), Ok(vec![WHOLE_CHUNK_BYTES, 3 << 20]));
-    }
-
-    #[test]
-    fn holes_of_a_source_are_chunks_that_are_not_read() {
-        let (chunk, mib) = (300_000, 1 << 20);
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(10 * mib).unwrap();
-        file.write_all_at(b"begin", 0).unwrap();
-        file.write_all_at(b"middle", 5 * mib).unwrap();
-        let (mut at, mut read) = (0, 0);
-        cut(Cutter::new(Format::BYTES, chunk), SparseFile(file), Vec::new(), READ_BYTES, |piece| {
-            let size_bytes = match piece {
-                Piece::Hole(hole) => hole.size_bytes,
-                Piece::Chunk(content) => {
-                    read += content.len() as u64;
-                    for (text, place) in [(&b"begin"[..], 0), (b"middle", 5 * mib)] {
-                        if at <= place && place < at + content.len() as u64 {
-                            assert!(content[(place - at) as usize..].starts_with(text));
-                        }
-                    }
-                    content.len() as u64
-                }
-                Piece::Failed(error) => panic!("{error}"),
-            };
-            assert_eq!(size_bytes, chunk.min(10 * mib - at));
-            at += size_bytes;
-            true
-        })
-        .unwrap();
-        // The chunks with bytes, and the last one, which is shorter.
-        assert_eq!((at, read), (10 * mib, 2 * chunk + 10 * mib % chunk));
-    }
-
-    /// A hole without an end.
-    struct Hole;
-
-    impl ContentSource for Hole {
-        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-            panic!("zeros are read");
-        }
-
-        fn skip_hole(&mut self, _: u64) -> std::io::Result<bool> {
-            Ok(true)
-        }
-    }
-
-    #[test]
-    fn a_record_that_would_not_end_is_refused_before_it_is_read() {
-        let cutter = Cutter::new(Format::Lines, 100);
-        let error = cut(cutter, Hole, b"line\nno end".into(), READ_BYTES, |_| panic!("a chunk ends"));
-        assert_eq!(error.unwrap_err().kind, FilesErrorKind::WrongFormat);
-    }
 }

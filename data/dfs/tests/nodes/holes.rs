@@ -3,8 +3,9 @@
 use std::fs::File as LocalFile;
 use std::os::unix::fs::FileExt;
 
-use eyas_dfs::{FilePart, SparseFile, WriteOptions};
+use eyas_dfs::{CopyOptions, FilePart, SparseFile, WriteOptions};
 use eyas_types::dfs::Format;
+use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
 
 use crate::cluster::{Cluster, SMALL, content_of, name};
 
@@ -61,4 +62,39 @@ async fn zeros_are_stored_on_no_node() {
     let empty = files.write_content(&name("/zeros"), vec![0; 10], BYTES).await.unwrap();
     assert_eq!(empty.record.hole_bytes(), 10);
     assert_eq!(content_of(&files, "/zeros").await, [0; 10]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_sparse_object_has_its_holes() {
+    let cluster = Cluster::of(2).await;
+    let files = cluster.files().await;
+    let (store, (_, content)) = (&cluster.nodes[0].store, sparse());
+    let task = TaskId { job: JobId(1), index: 0 };
+    let object = ObjectSpec::kept(task, "sparse", content.len() as u64, "checksum", FileMode::of(0o640));
+    let mut into = store.begin(object.id(), object.size_bytes(), object.mode).unwrap();
+    let middle = 50 * CHUNK as usize;
+    into.skip(50 * CHUNK).unwrap();
+    // Zeros that are written are not stored either.
+    into.write(&content[middle..]).unwrap();
+    into.commit().unwrap();
+    for format in [None, Some(Format::BYTES)] {
+        let copied = name(&format!("/{}", format.is_some()));
+        let options = CopyOptions { format, chunk_bytes: CHUNK, replication: 2 };
+        let file = files.copy_object(&object, &cluster.addresses(), &copied, options).await.unwrap();
+        assert_eq!(file.record.attributes.mode, 0o640);
+        assert_eq!((file.record.size_bytes(), file.record.hole_bytes()), (100 * CHUNK, 99 * CHUNK), "{format:?}");
+        assert!(files.verify(&file, true).await.unwrap().is_good());
+        assert!(content_of(&files, copied.as_str()).await == content);
+    }
+    // One chunk is not copied, unless it has only zeros.
+    let zeros = ObjectSpec::kept(task, "zeros", 2 * CHUNK, "checksum", FileMode::READABLE);
+    let mut into = store.begin(zeros.id(), zeros.size_bytes(), zeros.mode).unwrap();
+    into.skip(2 * CHUNK).unwrap();
+    into.commit().unwrap();
+    let options = CopyOptions { format: None, chunk_bytes: 4 * CHUNK, replication: 2 };
+    let file = files.copy_object(&zeros, &cluster.addresses(), &name("/zeros"), options).await.unwrap();
+    assert_eq!((file.record.chunks.len(), file.record.hole_bytes()), (1, 2 * CHUNK));
+    assert!(content_of(&files, "/zeros").await == vec![0; 2 * CHUNK as usize]);
+    let stored = |cluster: &Cluster| cluster.nodes.iter().map(|node| node.node.chunks().len()).collect::<Vec<_>>();
+    assert_eq!(stored(&cluster), [2, 2]);
 }

@@ -96,11 +96,19 @@ impl ClusterFile {
     }
 }
 
+/// A part of a file's content.
+pub enum ContentPart {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// This number of zeros, which take no space.
+    Hole(u64),
+}
+
 /// The content of a file that is being read.
 #[async_trait::async_trait]
 pub trait FileParts: Send {
-    /// The next bytes; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, StorageError>;
+    /// The next part; `None` at the end.
+    async fn next(&mut self) -> Result<Option<ContentPart>, StorageError>;
 
     /// Number of bytes that the node on this machine has delivered.
     fn near_bytes(&self) -> u64;
@@ -122,7 +130,11 @@ pub(super) async fn read<S: Sink + Send + 'static>(
 ) -> Result<FetchedContent, StorageError> {
     let mut parts = files.read(name, &spec.version, into.written_bytes()).await?;
     while let Some(part) = parts.next().await? {
-        into = blocking(move || into.write(&part).map(|()| into)).await?;
+        let write = move || match part {
+            ContentPart::Bytes(bytes) => into.write(&bytes).map(|()| into),
+            ContentPart::Hole(bytes) => into.skip(bytes).map(|()| into),
+        };
+        into = blocking(write).await?;
     }
     let (checksum, near_bytes) = (blocking(move || into.finish()).await?, parts.near_bytes());
     Ok(FetchedContent { checksum, near_bytes })

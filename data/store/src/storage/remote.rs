@@ -26,6 +26,7 @@ use super::{Tries, blocking};
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
+use crate::holes::is_zeros;
 use crate::url::{SourceUrl, text_of};
 
 /// Timeout of connecting, including TLS.
@@ -45,6 +46,10 @@ const RANGE_BYTES: usize = 8 << 20;
 
 /// Ranges or parts in progress at the same time. With [`RANGE_BYTES`], this bounds the memory.
 const CONCURRENT_RANGES: usize = 4;
+
+/// Zeros that follow each other are passed on together, up to this size: the borders of what a server sends are not
+/// those of the blocks of a disk.
+const ZEROS_TOGETHER: u64 = 4 << 20;
 
 /// S3 accepts up to 10,000 parts.
 const MAX_PARTS: u64 = 9_000;
@@ -454,10 +459,27 @@ impl Writer {
         let sent_bytes = into.written_bytes();
         let (pieces, mut incoming) = mpsc::channel(MAX_BUFFERS_AHEAD);
         let sink = tokio::task::spawn_blocking(move || {
+            // Zeros that the sink does not have yet.
+            let mut zeros = 0;
             while let Some(piece) = incoming.blocking_recv() {
                 match piece {
-                    Piece::Bytes(buffer) => buffer.into_iter().try_for_each(|bytes| into.write(&bytes))?,
-                    Piece::Finish => return into.finish().map(Some),
+                    Piece::Bytes(buffer) => {
+                        for bytes in buffer {
+                            if is_zeros(&bytes) {
+                                zeros += bytes.len() as u64;
+                            } else {
+                                skip(&mut into, &mut zeros)?;
+                                into.write(&bytes)?;
+                            }
+                            if zeros >= ZEROS_TOGETHER {
+                                skip(&mut into, &mut zeros)?;
+                            }
+                        }
+                    }
+                    Piece::Finish => {
+                        skip(&mut into, &mut zeros)?;
+                        return into.finish().map(Some);
+                    }
                 }
             }
             // The reader gave up. The sink is dropped and leaves nothing behind.
@@ -484,6 +506,14 @@ impl Writer {
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(StorageError::new(StorageErrorKind::Local, "the process is shutting down")),
         }
+    }
+}
+
+/// Passes on zeros. They take no space on a disk, though the server has sent them.
+fn skip(into: &mut impl Sink, zeros: &mut u64) -> Result<(), StorageError> {
+    match std::mem::take(zeros) {
+        0 => Ok(()),
+        bytes => into.skip(bytes),
     }
 }
 
