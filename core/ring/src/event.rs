@@ -121,16 +121,13 @@ pub enum Event {
         /// The node whose replicas are bad.
         node: NodeId,
     },
-    /// A node has forced chunks of a file to its disk, as the leader has [asked](Effect::Sync).
+    /// A node has forced chunks of files to its disk, as the leader has [asked](Effect::Sync).
     Synced {
-        /// The file.
-        name: FileName,
-        /// The version of the record for which the leader has asked.
-        version: RecordVersion,
         /// The node.
         node: NodeId,
-        /// The chunks that are missing or damaged there; the others are on its disk.
-        bad: Vec<ObjectId>,
+        /// The files for which the leader has asked, with the chunks that are missing or damaged there. Their other
+        /// chunks are on its disk.
+        bad: Vec<FileChunks>,
     },
     /// Good replicas of chunks were found by a [search](Effect::Search). Reported to the leader of the file by the
     /// node that has them.
@@ -142,6 +139,17 @@ pub enum Event {
         /// The node that has good replicas.
         node: NodeId,
     },
+}
+
+/// Chunks of one version of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChunks {
+    /// The file.
+    pub name: FileName,
+    /// The version of its record.
+    pub version: RecordVersion,
+    /// The chunks.
+    pub objects: Vec<ObjectId>,
 }
 
 /// An action that the shell must carry out. Effects are carried out in the order in which they are returned.
@@ -182,15 +190,13 @@ pub enum Effect {
         /// The chunks.
         objects: Vec<ObjectId>,
     },
-    /// Have nodes, perhaps this one, force chunks of a file to their disks, and report those that are missing or
-    /// damaged there. The request may be lost.
+    /// Have a node, perhaps this one, force chunks of files to its disk, and report those that are missing or damaged
+    /// there. The request may be lost.
     Sync {
-        /// The file.
-        name: FileName,
-        /// The version of its record.
-        version: RecordVersion,
-        /// The chunks of each node.
-        of_nodes: BTreeMap<NodeId, Vec<ObjectId>>,
+        /// The node.
+        node: NodeId,
+        /// The chunks.
+        files: Vec<FileChunks>,
     },
     /// Remove a chunk from this node's store.
     Drop {

@@ -47,7 +47,7 @@ mod view_change;
 
 pub use ballot::{Acceptor, Ballot, Proposal};
 pub use event::{
-    Config, Effect, Event, FileAnswer, FileOperation, ListDepth, Listing, Refusal, Replaceable, Save, Saved,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Listing, Refusal, Replaceable, Save, Saved,
 };
 pub use message::{MessageBody, Page, RingMessage};
 pub use node::RingNode;

@@ -133,7 +133,7 @@ impl RingNode {
             Event::Fetched { object } => self.fetched(object, true, step),
             Event::FetchFailed { object } => self.fetched(object, false, step),
             Event::BadReplicas { name, objects, node } => self.bad_replicas(&name, objects, node, step),
-            Event::Synced { name, version, node, bad } => self.files_synced(&name, version, node, bad, step),
+            Event::Synced { node, bad } => bad.into_iter().for_each(|file| self.file_synced(node, file, step)),
             Event::GoodReplicas { name, objects, node } => self.good_replicas(&name, &objects, node, step),
         }
         if now_us >= self.next_tick_us {

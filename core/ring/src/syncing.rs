@@ -7,6 +7,11 @@
 //! them, the file gets the version before back; a new file, which has none, is removed. While a node is away, which may
 //! have the chunk, the file waits for it.
 //!
+//! To forget the version before is a second write of the record. Programs that close thousands of small files would pay
+//! for it what they pay for the first one, so files that were written in the same half second go together: each node
+//! has one question with all its chunks, forces them to its disk at once, and gives one answer. The records that follow
+//! from the answer share a transaction of the leader, a frame to each replica, and a transaction there.
+//!
 //! The state here is in memory only. The next leader finds the files when it scans the names.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,7 +20,7 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 
-use crate::event::Effect;
+use crate::event::{Effect, FileChunks};
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
 use crate::serve::{AfterWrite, dropped};
@@ -23,8 +28,16 @@ use crate::serve::{AfterWrite, dropped};
 /// Maximum number of files that a leader has forced to the disks at a time. Further ones are found by a later scan.
 pub const MAX_SYNCING: usize = 4096;
 
-/// Content is forced to the disks this long after it was written, as a multiple of `Config::resend_us`. Files that are
-/// removed or written again within that time cost no sync.
+/// Maximum number of files whose nodes are asked in one tick. Their records are messages to the replicas soon, of which
+/// a bounded number waits.
+pub const MAX_SYNCED_TOGETHER: usize = 1024;
+
+/// When that many chunks of files are to be forced to the disks in a tick, further files wait for the next one.
+pub const MAX_SYNCED_CHUNKS: usize = 1 << 14;
+
+/// Content is forced to the disks this long after it was written, as a multiple of `Config::resend_us`, or up to one
+/// `Config::resend_us` later, together with what is written until then. Files that are removed or written again within
+/// that time cost no sync.
 const WRITTEN_PATIENCE: u64 = 3;
 
 /// Nodes are asked again after this multiple of `Config::resend_us`, and then each time after twice as long: a node
@@ -97,8 +110,12 @@ impl RingNode {
         match entry {
             NameEntry::File(record) if record.unsynced.is_some() => {
                 let is_own = matches!(then, AfterWrite::Done { request: None, .. });
-                let wait_us = if is_own { 0 } else { WRITTEN_PATIENCE * self.config.resend_us };
-                self.syncing.add(name, version, step.now_us + wait_us);
+                let together_us = self.config.resend_us;
+                let due_us = match is_own {
+                    true => step.now_us,
+                    false => (step.now_us + WRITTEN_PATIENCE * together_us).next_multiple_of(together_us),
+                };
+                self.syncing.add(name, version, due_us);
             }
             _ => drop(self.syncing.0.remove(name)),
         }
@@ -114,20 +131,18 @@ impl RingNode {
     /// Has the nodes of files force their chunks to their disks.
     pub(crate) fn sync_files(&mut self, step: &mut Step) {
         let due = self.syncing.0.iter().filter(|(_, file)| file.due_us <= step.now_us);
+        let due = due.filter(|(name, _)| !self.pending.contains_key(*name)).take(MAX_SYNCED_TOGETHER);
         let due: Vec<FileName> = due.map(|(name, _)| name.clone()).collect();
         let (first_us, most_us) = (FIRST_PATIENCE * self.config.resend_us, SYNC_PATIENCE * self.config.patience_us);
+        let (mut of_nodes, mut chunks) = (BTreeMap::<NodeId, Vec<FileChunks>>::new(), 0);
         for name in due {
-            if self.pending.contains_key(&name) {
-                continue;
+            if chunks >= MAX_SYNCED_CHUNKS {
+                break;
             }
             let Some((version, record)) = self.unsynced(&name, step) else {
                 self.syncing.0.remove(&name);
                 continue;
             };
-            let mut of_nodes = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-            for chunk in record.unsynced_chunks() {
-                chunk.replicas.iter().for_each(|node| of_nodes.entry(*node).or_default().push(chunk.object));
-            }
             let file = self.syncing.0.get_mut(&name).expect("it is one of them");
             if file.version != version {
                 *file = SyncingFile::new(version, step.now_us);
@@ -135,8 +150,12 @@ impl RingNode {
             let wait_us = first_us.saturating_mul(1 << file.times.min(32)).min(most_us);
             (file.due_us, file.asked_us) = (step.now_us + wait_us, Some(step.now_us));
             file.times += 1;
-            step.records.effects.push(Effect::Sync { name, version, of_nodes });
+            chunks += record.unsynced_chunks().count();
+            for (node, objects) in unsynced_of_nodes(&record) {
+                of_nodes.entry(node).or_default().push(FileChunks { name: name.clone(), version, objects });
+            }
         }
+        step.records.effects.extend(of_nodes.into_iter().map(|(node, files)| Effect::Sync { node, files }));
     }
 
     /// A replica of the content seems to be bad: all nodes are asked, unless they were asked just now.
@@ -150,16 +169,10 @@ impl RingNode {
     }
 
     /// A node has forced its chunks of a file to its disk, but for bad ones.
-    pub(crate) fn files_synced(
-        &mut self,
-        name: &FileName,
-        version: RecordVersion,
-        node: NodeId,
-        bad: Vec<ObjectId>,
-        step: &mut Step,
-    ) {
+    pub(crate) fn file_synced(&mut self, node: NodeId, bad: FileChunks, step: &mut Step) {
+        let FileChunks { ref name, version, objects } = bad;
         let Some(file) = self.syncing.0.get_mut(name).filter(|file| file.version == version) else { return };
-        file.answers.insert(node, bad.into_iter().collect());
+        file.answers.insert(node, objects.into_iter().collect());
         let Some((_, mut record)) = self.unsynced(name, step).filter(|(is, _)| *is == version) else { return };
         let answers = &self.syncing.0[name].answers;
         let (mut is_there, mut is_lost) = (true, false);
@@ -199,4 +212,13 @@ impl RingNode {
             _ => None,
         }
     }
+}
+
+/// The nodes of the chunks of a file that may not be on the disks, with their chunks.
+fn unsynced_of_nodes(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
+    let mut of_nodes = BTreeMap::<NodeId, Vec<ObjectId>>::new();
+    for chunk in record.unsynced_chunks() {
+        chunk.replicas.iter().for_each(|node| of_nodes.entry(*node).or_default().push(chunk.object));
+    }
+    of_nodes
 }

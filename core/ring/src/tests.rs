@@ -9,7 +9,9 @@ use alloc::{format, vec};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format, NodeId};
 
-use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, ListDepth, Refusal, Replaceable, Save, Saved};
+use crate::event::{
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Refusal, Replaceable, Save, Saved,
+};
 use crate::folder_use::MAX_NAMES_READ;
 use crate::lost::MAX_LOST;
 use crate::message::{MessageBody, RingMessage};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_ring::{Event, RecordVersion, RingMessage, View};
+use eyas_ring::{Event, FileChunks, RingMessage, View};
 use eyas_session::{Access, BindAddress, Credentials, DataKeys, Listener, SessionAcceptor, listen};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -434,20 +434,15 @@ impl RingEffects for NodeEffects {
         });
     }
 
-    fn sync(&self, name: FileName, version: RecordVersion, of_nodes: BTreeMap<NodeId, Vec<ObjectId>>) {
-        let me = self.shared.node;
-        for (node, objects) in of_nodes {
-            if node != me {
-                self.shared.send(node, ToPeer::Sync { name: name.clone(), version, objects });
-                continue;
-            }
-            let (shared, name) = (self.shared.clone(), name.clone());
-            self.runtime.spawn(async move {
-                if let Some(bad) = shared.chunks.secure(&objects).await {
-                    shared.tell(Event::Synced { name, version, node, bad });
-                }
-            });
+    fn sync(&self, node: NodeId, files: Vec<FileChunks>) {
+        if node != self.shared.node {
+            return self.shared.send(node, ToPeer::Sync(files));
         }
+        let shared = self.shared.clone();
+        self.runtime.spawn(async move {
+            let bad = shared.chunks.secure(files).await;
+            shared.tell(Event::Synced { node, bad });
+        });
     }
 
     fn drop(&self, objects: &[ObjectId]) {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use eyas_blocks::Event as BlockEvent;
-use eyas_ring::{FileAnswer, FileOperation, RecordVersion, Refusal, RingMessage, View};
+use eyas_ring::{FileAnswer, FileChunks, FileOperation, Refusal, RingMessage, View};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileId, FileName, FileSystemId, Format, NodeId};
 use serde::{Deserialize, Serialize};
@@ -322,10 +322,10 @@ pub(crate) enum ToPeer {
     Missing { name: FileName, objects: Vec<ObjectId> },
     /// Chunks of a file that the sender leads, for which it knows no good replica.
     Search { name: FileName, objects: Vec<ObjectId> },
-    /// Force chunks of a file that the sender leads to the disk.
-    Sync { name: FileName, version: RecordVersion, objects: Vec<ObjectId> },
-    /// The sender has done so, but for bad chunks.
-    Synced { name: FileName, version: RecordVersion, bad: Vec<ObjectId> },
+    /// Force chunks of files that the sender leads to the disk.
+    Sync(Vec<FileChunks>),
+    /// The sender has done so for these files, but for these bad chunks.
+    Synced(Vec<FileChunks>),
     /// The chunks of a search that the sender has, undamaged.
     Found { name: FileName, objects: Vec<ObjectId> },
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use eyas_ring::{
-    Config, Effect, Event, FileAnswer, FileOperation, RecordVersion, Refusal, RingMessage, RingNode, Saved, View,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, Refusal, RingMessage, RingNode, Saved, View,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, NodeId};
@@ -38,8 +38,8 @@ pub(crate) trait RingEffects: Send + 'static {
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
     /// Asks all members for good replicas of a file's chunks.
     fn search(&self, name: FileName, objects: Vec<ObjectId>);
-    /// Has nodes force chunks of a file to their disks, and report bad ones as events.
-    fn sync(&self, name: FileName, version: RecordVersion, of_nodes: BTreeMap<NodeId, Vec<ObjectId>>);
+    /// Has a node force chunks of files to its disk, and report bad ones as an event.
+    fn sync(&self, node: NodeId, files: Vec<FileChunks>);
     /// Deletes chunks.
     fn drop(&self, objects: &[ObjectId]);
 }
@@ -189,7 +189,7 @@ impl<H: RingEffects> RingThread<H> {
                 self.shell.fetch(object, size_bytes, checksum, from);
             }
             Effect::Search { name, objects } => self.shell.search(name, objects),
-            Effect::Sync { name, version, of_nodes } => self.shell.sync(name, version, of_nodes),
+            Effect::Sync { node, files } => self.shell.sync(node, files),
         }
     }
 

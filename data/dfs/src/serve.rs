@@ -101,17 +101,14 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
                         }
                     });
                 }
-                (ToPeer::Sync { name, version, objects }, Some(from)) => {
+                (ToPeer::Sync(files), Some(from)) => {
                     let shared = shared.clone();
                     tokio::spawn(async move {
-                        if let Some(bad) = shared.chunks.secure(&objects).await {
-                            shared.send(from, ToPeer::Synced { name, version, bad });
-                        }
+                        let bad = shared.chunks.secure(files).await;
+                        shared.send(from, ToPeer::Synced(bad));
                     });
                 }
-                (ToPeer::Synced { name, version, bad }, Some(node)) => {
-                    shared.tell(Event::Synced { name, version, node, bad });
-                }
+                (ToPeer::Synced(bad), Some(node)) => shared.tell(Event::Synced { node, bad }),
                 (ToPeer::Found { name, objects }, Some(node)) => {
                     shared.tell(Event::GoodReplicas { name, objects, node });
                 }

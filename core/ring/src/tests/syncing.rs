@@ -3,6 +3,7 @@
 use eyas_types::dfs::Unsynced;
 
 use super::*;
+use crate::syncing::MAX_SYNCED_TOGETHER;
 
 const OTHER: NodeId = NodeId(2);
 
@@ -36,20 +37,29 @@ impl Alone {
     /// The version and the chunks of which nodes are asked to force them to their disks within this time.
     fn asked_within(&mut self, us: u64) -> Option<(RecordVersion, Vec<u8>)> {
         self.now_us += us;
-        self.run(Event::Tick).into_iter().find_map(|effect| match effect {
-            Effect::Sync { version, of_nodes, .. } => {
-                assert_eq!(of_nodes[&ME], of_nodes[&OTHER]);
-                Some((version, of_nodes[&ME].iter().map(|object| object.0[0]).collect()))
-            }
-            _ => None,
-        })
+        let asked = asked(self.run(Event::Tick));
+        assert_eq!(asked.get(&ME), asked.get(&OTHER));
+        let [FileChunks { version, objects, .. }] = &asked.get(&ME)?[..] else { panic!("{asked:?}") };
+        Some((*version, objects.iter().map(|object| object.0[0]).collect()))
     }
 
     /// A node answers with chunks that are bad there. Returns the chunks that are deleted on this node.
     fn answers(&mut self, version: RecordVersion, node: NodeId, bad: &[u8]) -> Vec<u8> {
-        let bad = bad.iter().map(|object| ObjectId([*object; 16])).collect();
-        dropped(self.run(Event::Synced { name: name("a"), version, node, bad }))
+        let objects = bad.iter().map(|object| ObjectId([*object; 16])).collect();
+        let bad = vec![FileChunks { name: name("a"), version, objects }];
+        dropped(self.run(Event::Synced { node, bad }))
     }
+}
+
+/// What each node is asked to force to its disk. Each node is asked once.
+fn asked(effects: Vec<Effect>) -> BTreeMap<NodeId, Vec<FileChunks>> {
+    let mut asked = BTreeMap::new();
+    for effect in effects {
+        if let Effect::Sync { node, files } = effect {
+            assert_eq!(asked.insert(node, files), None, "one question for each node");
+        }
+    }
+    asked
 }
 
 fn dropped(effects: Vec<Effect>) -> Vec<u8> {
@@ -68,13 +78,10 @@ fn holes_are_neither_lost_nor_repaired() {
     record.chunks.push(Chunk::hole(5, 0));
     alone.done(FileOperation::Create { name: name("a"), record });
     alone.now_us += 10_000_000;
-    let asked = alone.run(Event::Tick).into_iter().find_map(|effect| match effect {
-        Effect::Sync { version, of_nodes, .. } => Some((version, of_nodes[&ME].len())),
-        _ => None,
-    });
-    let (version, chunks) = asked.expect("the other chunk is forced to the disk");
-    assert_eq!(chunks, 1);
-    alone.answers(version, ME, &[]);
+    let asked = asked(alone.run(Event::Tick));
+    let [FileChunks { version, objects, .. }] = &asked[&ME][..] else { panic!("{asked:?}") };
+    assert_eq!(objects.len(), 1, "the other chunk is forced to the disk");
+    alone.answers(*version, ME, &[]);
     let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
     assert_eq!((record.unsynced, record.chunks.len()), (None, 2));
     for _ in 0..3 {
@@ -83,6 +90,47 @@ fn holes_are_neither_lost_nor_repaired() {
         let is_repair = |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Search { .. });
         assert!(!effects.iter().any(is_repair), "{effects:?}");
     }
+}
+
+#[test]
+fn files_that_are_written_at_about_the_same_time_are_synced_together() {
+    let mut alone = Alone::new();
+    for number in 1..11 {
+        alone.now_us += 30_000;
+        let record = unsynced(number, &[number as u8]);
+        alone.done(FileOperation::Create { name: name(&format!("{number}")), record });
+        assert!(asked(alone.run(Event::Tick)).is_empty(), "more may be written");
+    }
+    let mut questions = Vec::new();
+    for _ in 0..30 {
+        alone.now_us += 100_000;
+        let files = asked(alone.run(Event::Tick));
+        assert_eq!(files.get(&ME), files.get(&OTHER));
+        questions.extend(files.into_values().next());
+    }
+    assert_eq!(questions.iter().map(Vec::len).collect::<Vec<_>>(), [10], "one question for all of them");
+    let bad: Vec<FileChunks> =
+        questions.remove(0).into_iter().map(|file| FileChunks { objects: vec![], ..file }).collect();
+    alone.run(Event::Synced { node: OTHER, bad: bad.clone() });
+    let saved =
+        alone.run(Event::Synced { node: ME, bad }).into_iter().filter(|effect| matches!(effect, Effect::Save(_)));
+    assert_eq!(saved.count(), 10, "one answer settles all of them");
+}
+
+#[test]
+fn questions_about_many_files_are_bounded() {
+    let mut alone = Alone::new();
+    for number in 0..MAX_SYNCED_TOGETHER + 1 {
+        let record = unsynced(number as u128, &[1]);
+        alone.done(FileOperation::Create { name: name(&format!("{number}")), record });
+    }
+    alone.now_us += 10_000_000;
+    let counts = [(); 3].map(|()| {
+        let files = asked(alone.run(Event::Tick)).get(&ME).map_or(0, Vec::len);
+        alone.now_us += 100_000;
+        files
+    });
+    assert_eq!(counts, [MAX_SYNCED_TOGETHER, 1, 0]);
 }
 
 #[test]

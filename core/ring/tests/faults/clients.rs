@@ -1,6 +1,6 @@
 //! Clients that create, replace, remove, rename and stat files, and ask again when no answer comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_ring::{
     Event, FileAnswer, FileOperation, ListDepth, RecordVersion, Refusal, Replaceable, Ring, replica_targets,
@@ -167,6 +167,18 @@ impl Clients {
     pub fn history(&self) -> Vec<Attempt> {
         let counts = |(index, _): &(usize, &Attempt)| !self.void.contains(index);
         self.history.iter().enumerate().filter(counts).map(|(_, attempt)| attempt.clone()).collect()
+    }
+
+    /// Names whose file an attempt may still remove or rename, although no client knows it yet.
+    pub fn in_doubt(&self, now_us: u64) -> BTreeSet<FileName> {
+        let is_open =
+            |attempt: &&Attempt| attempt.answer.is_none() && attempt.asked_us + MAX_DELAY_US + PATIENCE_US >= now_us;
+        let names = self.history.iter().filter(is_open).flat_map(|attempt| match &attempt.operation {
+            FileOperation::Remove { name, .. } => vec![name.clone()],
+            FileOperation::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+            _ => Vec::new(),
+        });
+        names.collect()
     }
 
     /// Lets clients that are not waiting do something.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ring::{
-    Config, Effect, Event, FileOperation, RecordVersion, Records, Refusal, RingMessage, RingNode, Round, Save, Saved,
+    Config, Effect, Event, FileChunks, FileOperation, Records, Refusal, RingMessage, RingNode, Round, Save, Saved,
     Stored,
 };
 use eyas_types::ObjectId;
@@ -92,7 +92,7 @@ enum What {
     Ask { node: NodeId, request: u64, operation: FileOperation },
     Fetch { node: NodeId, start: u64, object: ObjectId, from: Vec<NodeId> },
     Search { leader: NodeId, name: FileName, objects: Vec<ObjectId> },
-    Sync { leader: NodeId, node: NodeId, name: FileName, version: RecordVersion, objects: Vec<ObjectId> },
+    Sync { leader: NodeId, node: NodeId, files: Vec<FileChunks> },
     Gossip { node: NodeId },
     Closed { node: NodeId, to: NodeId },
 }
@@ -260,7 +260,7 @@ impl Cluster {
             What::Ask { node, request, operation } => self.handle(node, Event::Requested { request, operation }),
             What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
             What::Search { leader, name, objects } => self.search(leader, &name, &objects),
-            What::Sync { leader, node, name, version, objects } => self.sync(leader, node, name, version, objects),
+            What::Sync { leader, node, files } => self.sync(leader, node, files),
             What::Gossip { node } => self.gossip(node),
             What::Closed { node, to } => self.handle(to, Event::Closed(node)),
         }
@@ -321,13 +321,15 @@ impl Cluster {
     }
 
     /// A node forces chunks to its disk for a leader, if the leader can reach it.
-    fn sync(&mut self, leader: NodeId, node: NodeId, name: FileName, version: RecordVersion, objects: Vec<ObjectId>) {
+    fn sync(&mut self, leader: NodeId, node: NodeId, mut files: Vec<FileChunks>) {
         let Some(group) = self.machines.get(&leader).map(|machine| machine.group) else { return };
         let reached = |machine: &&mut Machine| machine.node.is_some() && machine.group == group;
         let Some(machine) = self.machines.get_mut(&node).filter(reached) else { return };
-        machine.volatile.retain(|object| !objects.contains(object));
-        let bad = objects.into_iter().filter(|object| !machine.store.contains(object)).collect();
-        self.handle(leader, Event::Synced { name, version, node, bad });
+        for FileChunks { objects, .. } in &mut files {
+            machine.volatile.retain(|object| !objects.contains(object));
+            objects.retain(|object| !machine.store.contains(object));
+        }
+        self.handle(leader, Event::Synced { node, bad: files });
     }
 
     /// Cuts the power of all nodes: what is not on their disks is gone.
@@ -396,12 +398,9 @@ impl Cluster {
                     let in_us = self.delay_us();
                     self.schedule(in_us, What::Search { leader: node, name, objects });
                 }
-                Effect::Sync { name, version, of_nodes } => {
-                    for (of, objects) in of_nodes {
-                        let in_us = self.delay_us();
-                        let name = name.clone();
-                        self.schedule(in_us, What::Sync { leader: node, node: of, name, version, objects });
-                    }
+                Effect::Sync { node: of, files } => {
+                    let in_us = self.delay_us();
+                    self.schedule(in_us, What::Sync { leader: node, node: of, files });
                 }
                 Effect::Drop { object } => drop(self.machines.get_mut(&node).unwrap().store.remove(&object)),
             }

@@ -194,6 +194,28 @@ fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Ve
     })
 }
 
+/// States, each with the sets of open attempts that may have happened in it.
+type Cases<S> = BTreeMap<S, Vec<BTreeSet<usize>>>;
+
+/// Adds a case, unless another one explains all that it explains: one with the same state, in which fewer attempts have
+/// happened that have no answer, since such an attempt can happen later or never. Returns whether it was added.
+fn add_case<S: Ord>(
+    cases: &mut Cases<S>,
+    (state, happened): (S, BTreeSet<usize>),
+    has_no_answer: impl Fn(&usize) -> bool,
+) -> bool {
+    let explains = |one: &BTreeSet<usize>, other: &BTreeSet<usize>| {
+        one.is_subset(other) && other.difference(one).all(&has_no_answer)
+    };
+    let some = cases.entry(state).or_default();
+    if some.iter().any(|known| explains(known, &happened)) {
+        return false;
+    }
+    some.retain(|known| !explains(&happened, known));
+    some.push(happened);
+    true
+}
+
 /// Applies the attempts in all orders that respect which ended before which began.
 fn linearize<S: Clone + Ord + Debug>(
     of: &str,
@@ -209,19 +231,22 @@ fn linearize<S: Clone + Ord + Debug>(
     }
     moments.sort_unstable();
     let mut open = BTreeSet::new();
+    let has_no_answer = |index: &usize| of_it[*index].answer.is_none();
     // The possible states, each with the open attempts that have happened in it.
-    let mut cases: BTreeSet<(S, BTreeSet<usize>)> = [(start, BTreeSet::new())].into();
+    let mut cases: Cases<S> = [(start, vec![BTreeSet::new()])].into();
     for (place, (_, is_end, index)) in moments.iter().enumerate() {
         if *is_end == 0 {
             open.insert(*index);
             continue;
         }
-        let mut queue: VecDeque<_> = cases.iter().cloned().collect();
+        let all =
+            cases.iter().flat_map(|(state, some)| some.iter().map(move |happened| (state.clone(), happened.clone())));
+        let mut queue: VecDeque<(S, BTreeSet<usize>)> = all.collect();
         let mut seen = cases.clone();
-        let mut next = BTreeSet::new();
+        let mut next = Cases::new();
         while let Some((state, mut happened)) = queue.pop_front() {
             if happened.remove(index) {
-                next.insert((state, happened));
+                add_case(&mut next, (state, happened), has_no_answer);
                 continue;
             }
             for other in open.iter().filter(|other| !happened.contains(other)) {
@@ -231,7 +256,7 @@ fn linearize<S: Clone + Ord + Debug>(
                         continue;
                     }
                     let case = (after, happened.iter().copied().chain([*other]).collect());
-                    if seen.insert(case.clone()) {
+                    if add_case(&mut seen, case.clone(), has_no_answer) {
                         queue.push_back(case);
                     }
                 }

@@ -90,10 +90,16 @@ impl DurableThread {
             let more = std::iter::from_fn(|| requests.try_recv().ok()).take(MAX_TOGETHER - 1);
             let together: Vec<Request> = std::iter::once(first).chain(more).collect();
             let chunks: Vec<_> = together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
-            let done = self.make_durable(&chunks).map_err(Arc::new);
+            let shared = self.make_durable(&chunks).map_err(Arc::new);
+            let is_one = together.len() == 1;
             for request in together {
+                // A chunk that was deleted, or that cannot be read, fails its own request and no other.
+                let done = match &shared {
+                    Err(_) if !is_one => self.make_durable(&request.chunks).map_err(Arc::new),
+                    shared => shared.clone(),
+                };
                 // The requester may be gone.
-                let _ = request.done.send(done.clone());
+                let _ = request.done.send(done);
             }
             if self.logged_bytes >= MAX_LOGGED_BYTES {
                 self.sync_logged();
@@ -153,5 +159,31 @@ impl DurableThread {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_is_gone_fails_its_own_request_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Arc::new(Database::open(&folder.path().join("files.redb")).unwrap());
+        let (store, _) = ObjectStore::open(folder.path().join("store")).unwrap();
+        let [here, gone] = [1, 2].map(|number| ObjectId([number; 16]));
+        let checksum = store.put(here, b"content").unwrap().0;
+        let chunk = OwnChunk { size_bytes: 7, checksum };
+        let (sender, requests) = mpsc::sync_channel(MAX_WAITING);
+        let results = [here, gone, here].map(|object| {
+            let (done, result) = oneshot::channel();
+            sender.send(Request { chunks: vec![(object, chunk)], done }).unwrap();
+            result
+        });
+        drop(sender);
+        DurableThread { database: database.clone(), store, logged: Vec::new(), logged_bytes: 0 }.run(&requests);
+        let results = results.map(|result| result.blocking_recv().unwrap().is_ok());
+        assert_eq!(results, [true, false, true]);
+        assert_eq!(database.chunks().unwrap(), [(here, chunk)]);
     }
 }

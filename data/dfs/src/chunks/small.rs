@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use eyas_ring::FileChunks;
 use eyas_store::{Checksum, Seal, StoreError, StoreErrorKind};
 use eyas_types::ObjectId;
 use tokio::task::block_in_place;
@@ -115,6 +116,9 @@ impl NodeChunks {
 
     /// Forces chunks of this node to the disk. They stay here for another day if no file has them yet.
     pub async fn sync(&self, objects: &[ObjectId]) -> Result<(), Arc<ChunkError>> {
+        if objects.is_empty() {
+            return Ok(());
+        }
         let entry = |object: &ObjectId| self.own().get(object).map(|own| (*object, own.chunk));
         let entries: Vec<OwnedEntry> = objects.iter().filter_map(entry).collect();
         if entries.len() < objects.len() {
@@ -125,29 +129,49 @@ impl NodeChunks {
         self.durable.sync(entries).await
     }
 
-    /// Forces chunks to the disk for the leader of their file, and returns those that are missing or damaged here. A
-    /// chunk that is here and was not recorded is recorded. `None` if the disk fails now.
-    pub async fn secure(&self, objects: &[ObjectId]) -> Option<Vec<ObjectId>> {
-        let mut bad: BTreeSet<ObjectId> = self.audited(objects).await.into_iter().collect();
-        let mut good: Vec<ObjectId> = objects.iter().filter(|object| !bad.contains(object)).copied().collect();
-        let verified = block_in_place(|| {
-            // After a start of the node, each chunk is read once.
-            good.iter().map(|object| Ok((*object, self.store.verify(*object)?))).collect::<Result<Vec<_>, StoreError>>()
+    /// Forces chunks to the disk for the leader of their files, and returns the files with those that are missing or
+    /// damaged here. A chunk that is here and was not recorded is recorded. Files are left out if the disk fails now.
+    pub async fn secure(&self, mut files: Vec<FileChunks>) -> Vec<FileChunks> {
+        let objects: Vec<ObjectId> = files.iter().flat_map(|file| &file.objects).copied().collect();
+        let mut bad: BTreeSet<ObjectId> = self.audited(&objects).await.into_iter().collect();
+        // After a start of the node, each chunk is read once.
+        block_in_place(|| {
+            files.retain(|file| match self.damaged_of(file, &bad) {
+                Ok(damaged) => {
+                    bad.extend(damaged);
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!("cannot read chunks of {}; its leader asks again: {error}", file.name);
+                    false
+                }
+            });
         });
-        let verified = verified.inspect_err(|error| tracing::warn!("cannot read chunks of a file: {error}")).ok()?;
-        bad.extend(verified.into_iter().filter(|(_, is_good)| !is_good).map(|(object, _)| object));
-        good.retain(|object| !bad.contains(object));
-        let synced = match good.is_empty() {
-            true => Ok(()),
-            false => self.sync(&good).await,
-        };
-        match synced {
-            Ok(()) => Some(bad.into_iter().collect()),
-            Err(error) => {
-                tracing::warn!("cannot force chunks of a file to the disk; their leader asks again: {error}");
-                None
+        let good: Vec<ObjectId> = files.iter().flat_map(|file| good_of(file, &bad)).collect();
+        if let Err(error) = self.sync(&good).await {
+            tracing::warn!("cannot force chunks of {} files to the disk together: {error}", files.len());
+            // A chunk that fails holds up its own file, and no other.
+            let mut synced = Vec::with_capacity(files.len());
+            for file in files {
+                if self.sync(&good_of(&file, &bad).collect::<Vec<_>>()).await.is_ok() {
+                    synced.push(file);
+                }
+            }
+            files = synced;
+        }
+        files.iter_mut().for_each(|file| file.objects.retain(|object| bad.contains(object)));
+        files
+    }
+
+    /// Reads those chunks of a file that were not read since the start of the node, and returns damaged ones. Blocks.
+    fn damaged_of(&self, file: &FileChunks, bad: &BTreeSet<ObjectId>) -> Result<Vec<ObjectId>, StoreError> {
+        let mut damaged = Vec::new();
+        for object in good_of(file, bad) {
+            if !self.store.verify(object)? {
+                damaged.push(object);
             }
         }
+        Ok(damaged)
     }
 
     /// Writes a chunk to the store. Blocks.
@@ -164,6 +188,11 @@ impl NodeChunks {
 }
 
 type OwnedEntry = (ObjectId, OwnChunk);
+
+/// The chunks of a file that are not among these.
+fn good_of<'a>(file: &'a FileChunks, bad: &'a BTreeSet<ObjectId>) -> impl Iterator<Item = ObjectId> + 'a {
+    file.objects.iter().filter(|object| !bad.contains(object)).copied()
+}
 
 /// Whether a chunk of this size still fits in an answer. If so, the chunk counts. One that does not fit leaves the room
 /// to those after it.
