@@ -179,6 +179,26 @@ impl DfsClient {
         !matches!(self.0.calls.holder(), Principal::Key(_, KeyRole::Read))
     }
 
+    /// Fails if the token or key of this client does not permit it to write a file, so that a program learns that when
+    /// it opens the file and not when it closes it. Keys that may write every file need no question.
+    ///
+    /// # Errors
+    /// `NotAllowed`.
+    pub async fn check_may_write(&self, name: &FileName) -> Result<(), FilesError> {
+        if matches!(self.0.calls.holder(), Principal::Key(_, role) if role != KeyRole::Read) {
+            return Ok(());
+        }
+        let known = self.known();
+        let Some(leader) = known.members.get(&known.ring.leader(name)) else { return Ok(()) };
+        match self.0.calls.ask_once(leader.address, RequestBody::MayWrite { name: name.clone() }).await {
+            Err(FilesError { kind: FilesErrorKind::NotAllowed, message }) => {
+                Err(FilesError::new(FilesErrorKind::NotAllowed, format!("{name} cannot be written: {message}")))
+            }
+            // If the node does not answer, the write itself asks another one.
+            _ => Ok(()),
+        }
+    }
+
     /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
     /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is
     /// temporarily impossible is retried for `patience`.

@@ -142,6 +142,9 @@ pub(crate) enum RequestBody {
     /// Delete those of these chunks that came over this connection and that no leader has asked for: their file will
     /// not appear. Answered by [`ResponseBody::Discarded`].
     Discard { objects: Vec<ObjectId> },
+    /// Whether the client may write a file, before it stores the content. Answered by [`ResponseBody::MayWrite`], or
+    /// refused.
+    MayWrite { name: FileName },
 }
 
 /// Which chunks to cut off an object.
@@ -254,6 +257,7 @@ pub(crate) enum ResponseBody {
     /// `None` if the node cannot say it.
     StoreFolder(Option<StoreFolder>),
     Discarded,
+    MayWrite,
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the chunk.

@@ -27,7 +27,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::Store { .. } | RequestBody::StoreAll { .. } | RequestBody::Sync { .. } => false,
         RequestBody::Take { .. } | RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
-        RequestBody::Discard { .. } => false,
+        RequestBody::Discard { .. } | RequestBody::MayWrite { .. } => false,
     }
 }
 
@@ -49,6 +49,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         | RequestBody::Discard { .. }
         | RequestBody::Sync { .. } => !scope.folders.is_empty(),
         RequestBody::Bad { name, .. } => scope.reads(name),
+        RequestBody::MayWrite { name } => scope.writes(name),
         RequestBody::Run { run, request } => {
             scope.holds(&run.folder())
                 && matches!(request, RunRequest::Spec | RunRequest::Attend(_) | RunRequest::Status)
@@ -109,6 +110,8 @@ mod tests {
             (all(["/sky.csv", "/other.csv"]), [true, true, false, false]),
             (RequestBody::StoreAll { chunks: Vec::new(), is_durable: true }, [true, false, true, false]),
             (RequestBody::Sync { objects: Vec::new() }, [true, false, true, false]),
+            (RequestBody::MayWrite { name: "/sky.csv".parse().unwrap() }, [true, false, false, false]),
+            (RequestBody::MayWrite { name: own.file("map-1") }, [true, false, true, false]),
             (RequestBody::Contents { objects: Vec::new() }, [true, true, true, false]),
             (RequestBody::Derive { derived: Vec::new(), is_for_file: true }, [true, false, false, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),

@@ -296,15 +296,18 @@ impl Client {
             RequestBody::Run { run, request } => return self.run(run, request).await,
             RequestBody::Tell { .. } => unreachable!("it was handled before"),
             RequestBody::Check { objects, thoroughly } => ResponseBody::Has(self.check(objects, thoroughly).await),
-            RequestBody::Usage => {
-                let (chunks, bytes) = self.shared.chunks.count();
-                let is_settled = self.shared.state.borrow().is_settled;
-                let (damaged, damaged_bytes) = self.shared.chunks.damaged();
-                let free_bytes = self.shared.room.free_bytes();
-                ResponseBody::Usage(Usage { chunks, bytes, free_bytes, damaged, damaged_bytes, is_settled })
-            }
+            RequestBody::Usage => ResponseBody::Usage(self.usage()),
+            // A client that may not was refused before.
+            RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
         };
         self.reply(reply).await;
+    }
+
+    fn usage(&self) -> Usage {
+        let (chunks, bytes) = self.shared.chunks.count();
+        let is_settled = self.shared.state.borrow().is_settled;
+        let (damaged, damaged_bytes) = self.shared.chunks.damaged();
+        Usage { chunks, bytes, free_bytes: self.shared.room.free_bytes(), damaged, damaged_bytes, is_settled }
     }
 
     /// Has the ring's thread carry out operations. Returns one answer for each of them.

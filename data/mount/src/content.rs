@@ -30,6 +30,9 @@ impl Mounted {
     pub async fn open(&self, node: Arc<Inode>, flags: OpenFlags) -> Result<(u64, FopenFlags), MountFailure> {
         self.refresh(&node).await?;
         let may_write = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        if may_write && let Some(name) = self.nodes.name(node.number) {
+            self.namespace.dfs.check_may_write(&file_name(&name)?).await?;
+        }
         let mut opened = FopenFlags::empty();
         let is_news = {
             let mut state = node.state();

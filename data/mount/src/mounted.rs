@@ -180,7 +180,10 @@ impl Mounted {
         let mut draft = ContentDraft::new(&self.scratch, None);
         let file = match is_exclusive {
             true => Some(Arc::new(self.create_empty(path, &found).await?)),
-            false => None,
+            false => {
+                self.namespace.dfs.check_may_write(&file_name(path)?).await?;
+                None
+            }
         };
         let node = self.nodes.created(path, &found);
         let mut state = node.state();

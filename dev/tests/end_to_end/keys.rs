@@ -2,9 +2,10 @@
 //! token of its job.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Cluster, Done, finish, wait_for, wait_until};
+use crate::support::{Cluster, Done, MountedFiles, can_mount, finish, wait_for, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -179,4 +180,28 @@ fn a_task_has_the_token_of_its_job_and_not_the_clusters_key() {
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();
     let done = with(&cluster, kept.to_str().unwrap(), &["job", "show", "2"]);
     done.exits(1).says(&["the token of job 2", "the job has ended"]);
+}
+
+#[test]
+fn a_task_that_may_only_read_a_file_cannot_open_it_for_writing() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::start(&[NODE]);
+    cluster.write("text", "one\ntwo\n");
+    cluster.run(&["dfs", "put", "text", "/text"]).exits(0);
+    let script = "umask 077; cp $EYAS_ACCESS new; mv new token; until [ -e done ]; do sleep 0.1; done; cat";
+    let map = cluster.spawn_on(&["map", "/text", "--", "sh", "-c", script]);
+    let token = cluster.work().join("token");
+    wait_until("the task has copied its token", || token.exists());
+    let mount = MountedFiles::with_key(&cluster, "mnt", token.to_str().unwrap());
+    assert_eq!(fs::read_to_string(mount.path("text")).unwrap(), "one\ntwo\n");
+    for options in [fs::File::options().append(true), fs::File::options().read(true).write(true)] {
+        let opened = options.open(mount.path("text"));
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+    mount.end();
+    cluster.write("done", "");
+    finish(map).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/text"]).exits(0).stdout, "one\ntwo\n");
 }

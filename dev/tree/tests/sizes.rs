@@ -19,7 +19,6 @@ const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("core/sched/src/scheduler.rs", "handle", 77),
     ("data/dfs/src/client/replicas.rs", "replicate", 73),
     ("data/dfs/src/node.rs", "start", 72),
-    ("data/dfs/src/serve.rs", "serve", 72),
     ("doors/cli/src/commands/job.rs", "job", 76),
     ("doors/cli/src/commands/map.rs", "map", 73),
     ("doors/cli/src/commands/start.rs", "executor", 122),

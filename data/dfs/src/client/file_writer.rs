@@ -72,7 +72,7 @@ impl FileWriter {
     /// place of the file that has the name when it appears. Needs a runtime.
     ///
     /// # Errors
-    /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `Unreachable`.
+    /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `NotAllowed`, `Unreachable`.
     pub async fn create(
         files: DfsClient,
         name: FileName,
@@ -88,6 +88,7 @@ impl FileWriter {
             Err(error) if error.kind != FilesErrorKind::NotFound => return Err(error),
             Ok(_) | Err(_) => {}
         }
+        files.check_may_write(&name).await?;
         Ok(FileWriter::begin(|mut parts| async move {
             let options = WriteOptions { format: parts.format(&name, options.format).await, ..options };
             if replaces {
@@ -101,9 +102,10 @@ impl FileWriter {
     /// Begins to append to a file. All that is written appears at once.
     ///
     /// # Errors
-    /// As [`stat`](DfsClient::stat).
+    /// As [`stat`](DfsClient::stat); `NotAllowed`.
     pub async fn append(files: DfsClient, name: FileName) -> Result<Self, FilesError> {
         files.stat(&name).await?;
+        files.check_may_write(&name).await?;
         Ok(FileWriter::begin(|parts| async move { files.append(&name, parts, |_| {}).await.map(|_| None) }))
     }
 

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use eyas_dfs::{
     BoxedFuture, ChunkSpace, Creation, DfsClient, DfsNode, FilesError, NearNode, PreparedNode, SpaceError, WriteOptions,
 };
-use eyas_session::{Access, BindAddress, DataKeys};
+use eyas_session::{Access, Authority, BindAddress, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
-use eyas_types::ObjectId;
+use eyas_types::access::{FilesScope, KeyId, KeyRole, Principal};
 use eyas_types::dfs::{FileName, FileSystemId, Format, RecordFormat};
+use eyas_types::{JobId, ObjectId};
 use eyas_wire::executor::FileSystemMembership;
+use eyas_wire::trust::Trust;
 use tempfile::TempDir;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -27,6 +29,7 @@ const UNLIMITED: u64 = 1 << 40;
 const SYSTEM: FileSystemId = FileSystemId(1);
 
 pub struct Cluster {
+    authority: Authority,
     access: Access,
     pub nodes: Vec<Node>,
     folders: Vec<PathBuf>,
@@ -82,8 +85,10 @@ impl Cluster {
     }
 
     fn empty() -> Self {
-        let access = Access::create("test", "127.0.0.1:1");
-        Cluster { access, nodes: Vec::new(), folders: Vec::new(), own: Vec::new() }
+        let authority = Authority::create();
+        let own = authority.issue(Principal::Key(KeyId(1), KeyRole::Admin)).unwrap();
+        let access = Access::new("test", "127.0.0.1:1", authority.certificate(), own, Trust::default()).unwrap();
+        Cluster { authority, access, nodes: Vec::new(), folders: Vec::new(), own: Vec::new() }
     }
 
     /// Starts nodes in these folders, and waits until all are members.
@@ -183,6 +188,15 @@ impl Cluster {
     pub async fn files_far(&self) -> DfsClient {
         let node = self.nodes[0].node.node();
         self.client(Some(NearNode { node, store: None })).await
+    }
+
+    /// A client with the token of a job, whose tasks may use these files.
+    pub async fn files_of_job(&self, scope: FilesScope) -> DfsClient {
+        let job = JobId(7);
+        self.access.credentials().learn(Trust { jobs: [(job, scope)].into(), ..Trust::default() });
+        let own = self.authority.issue(Principal::Job(job)).unwrap();
+        let access = Access::new("test", "127.0.0.1:1", self.authority.certificate(), own, Trust::default()).unwrap();
+        DfsClient::connect(access, self.addresses(), None, DEADLINE).await.unwrap()
     }
 
     async fn client(&self, near: Option<NearNode>) -> DfsClient {

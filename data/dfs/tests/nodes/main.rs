@@ -5,6 +5,7 @@ mod folders;
 mod holes;
 mod lost_answers;
 mod power;
+mod rights;
 mod runs;
 
 use std::collections::BTreeSet;
