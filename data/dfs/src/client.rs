@@ -4,6 +4,7 @@
 //! A client finds the leader of a name itself, from the view that it knows. A node that is asked by mistake answers
 //! with the current leader. Chunks are transferred directly between clients and nodes.
 
+mod background;
 mod balance;
 mod calls;
 mod changes;
@@ -18,11 +19,12 @@ mod gather;
 mod groups;
 mod list;
 mod near;
-mod open_file;
 mod pieces;
 mod publish;
 mod quota;
 mod read;
+mod reader;
+mod reading;
 mod recover;
 mod rename;
 mod replicas;
@@ -45,9 +47,11 @@ use eyas_transfer::{PeerLimits, Peers};
 use eyas_types::access::{KeyRole, Principal};
 use eyas_types::dfs::{FileKind, FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout, timeout_at};
 
+pub use background::Background;
 use calls::{ANSWER_DEADLINE, Calls};
 pub use changes::Changes;
 pub use copy::CopyOptions;
@@ -61,12 +65,12 @@ use groups::{Groups, OutgoingSmallChunk, WantedSmallChunk};
 pub use list::FolderPage;
 pub use near::{ChunkContent, NearNode, OpenChunk};
 pub(crate) use near::{NearStores, StoreFolder};
-pub use open_file::OpenFile;
 pub(crate) use pieces::{Piece, Pieces};
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;
 use quota::KnownQuotas;
-pub use read::{FilePart, Reading};
+pub use reader::{ChunkCache, FileReader};
+pub use reading::{FilePart, Reading};
 pub use recover::Recovery;
 pub use rename::RenameOptions;
 pub use retained::RetainedFile;
@@ -111,6 +115,8 @@ struct Inner {
     near_stores: NearStores,
     /// The address of this machine, as nodes see it.
     own_address: Option<IpAddr>,
+    /// The runtime on which the client works in the background.
+    runtime: Handle,
     /// Random number that distributes reads of different clients over equal replicas.
     turn: usize,
 }
@@ -234,6 +240,7 @@ impl DfsClient {
             near,
             near_stores: NearStores::default(),
             own_address,
+            runtime: Handle::current(),
             turn,
         })))
     }

@@ -24,13 +24,13 @@ mod space;
 mod storage;
 
 pub use change_log::DEFAULT_AUDIT_BYTES;
-pub use client::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use client::{
-    Changes, ChunkContent, ContentSource, CopyOptions, Creation, DfsClient, File, FilePart, FileWriter, FilesError,
-    FilesErrorKind, FolderPage, FolderUsage, Gathering, HiddenFile, LostChunk, MAX_CHUNK_BYTES, NearNode, OpenChunk,
-    OpenFile, Reading, Recovery, RenameOptions, RetainedFile, RunAttendance, SMALL_CHUNK_BYTES, SparseFile, Verified,
-    WriteOptions, own_as,
+    Background, Changes, ChunkCache, ChunkContent, ContentSource, CopyOptions, Creation, DfsClient, File, FilePart,
+    FileReader, FileWriter, FilesError, FilesErrorKind, FolderPage, FolderUsage, Gathering, HiddenFile, LostChunk,
+    MAX_CHUNK_BYTES, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RetainedFile, RunAttendance,
+    SMALL_CHUNK_BYTES, SparseFile, Verified, WriteOptions, own_as,
 };
+pub use client::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};

@@ -199,7 +199,7 @@ impl Mounted {
     }
 
     /// Reads up to `length` bytes.
-    pub async fn read(self: &Arc<Self>, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
+    pub async fn read(&self, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
         loop {
             let (missing, base, generation) = {
                 let state = node.state();
@@ -275,6 +275,9 @@ impl Mounted {
             let mut state = file.node.state();
             state.handles -= 1;
             state.writers -= u32::from(file.may_write);
+            if state.handles == 0 {
+                state.reader = None;
+            }
         }
         if let Err(failure) = &published {
             self.not_closed(&file.node, failure).await;

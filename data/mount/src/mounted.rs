@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, RenameOptions, new_file_id};
+use eyas_dfs::{ChunkCache, DfsClient, RenameOptions, new_file_id};
 use eyas_types::dfs::{AttributeChange, Attributes, FileKind};
 use fuser::{Errno, INodeNo, Notifier};
 use tokio::runtime::Handle;
@@ -18,7 +18,6 @@ use crate::failure::{MountFailure, shown};
 use crate::handles::OpenHandle;
 use crate::namespace::{Namespace, file_name};
 use crate::nodes::{Found, Inode, Nodes, ROOT};
-use crate::reading::ChunkCache;
 use crate::space::KnownSpace;
 use crate::times::now_ns;
 use crate::unpublished::UnpublishedFiles;
@@ -38,7 +37,8 @@ pub(crate) struct Mounted {
     /// Tells the kernel that its cached content is no longer valid; set when the file system is mounted.
     pub notifier: OnceLock<Notifier>,
     pub known_space: KnownSpace,
-    pub chunks: ChunkCache,
+    /// The chunks that readers have open.
+    pub chunks: Arc<ChunkCache>,
     /// Number of threads that wait for a disk, of those that take the kernel's requests.
     pub waiting_for_disk: AtomicUsize,
     pub unpublished_files: UnpublishedFiles,
@@ -57,7 +57,6 @@ pub(crate) struct NewEntry {
 
 impl Mounted {
     pub fn new(dfs: DfsClient, scratch: PathBuf, timeout: Duration, chunk_bytes: u64, replication: u8) -> Self {
-        dfs.keep_files_open();
         let namespace = Namespace::new(dfs);
         Mounted {
             nodes: Nodes::new(&namespace.root()),
@@ -71,7 +70,7 @@ impl Mounted {
             next_handle: AtomicU64::new(1),
             notifier: OnceLock::new(),
             known_space: KnownSpace::default(),
-            chunks: ChunkCache::default(),
+            chunks: ChunkCache::shared(),
             waiting_for_disk: AtomicUsize::new(0),
             unpublished_files: UnpublishedFiles::default(),
             early: EarlyUploads::default(),

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{File, RetainedFile, SentRecords};
+use eyas_dfs::{File, FileReader, RetainedFile, SentRecords};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
 
@@ -68,10 +68,8 @@ pub(crate) struct NodeState {
     pub is_late: bool,
     /// Copies of the content, from when the file is removed or replaced until no program has it open.
     pub retained: Option<Arc<RetainedFile>>,
-    /// Where the last read ended, by which sequential readers are recognized.
-    pub read_to: u64,
-    /// The chunk that was last read ahead.
-    pub read_ahead: Option<ObjectId>,
+    /// Reads the content, from the first read until no program has the file open.
+    pub reader: Option<Arc<FileReader>>,
     /// Number of open handles.
     pub handles: u32,
     /// Number of open handles that may write.
@@ -100,8 +98,7 @@ impl Inode {
             is_unlinked: false,
             is_late: false,
             retained: None,
-            read_to: 0,
-            read_ahead: None,
+            reader: None,
             handles: 0,
             writers: 0,
             checked: Instant::now(),

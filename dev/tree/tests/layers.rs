@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-dfs", "eyas-transfer", "chunks come and go like other objects"),
     ("eyas-dfs", "eyas-ring", "the decider each node is the shell of"),
     ("eyas-dfs", "eyas-blocks", "cuts files at the borders of their records"),
+    ("eyas-dfs", "eyas-reading", "the decider of each reader of a file"),
     ("eyas-mount", "eyas-types", "names, kinds and attributes of files"),
     ("eyas-mount", "eyas-dfs", "the files that it mounts"),
     ("eyas-executor", "eyas-types", "tasks and their outcomes"),
@@ -120,6 +121,7 @@ const CORE: &[&str] = &[
     "eyas-blocks",
     "eyas-ring",
     "eyas-ioq",
+    "eyas-reading",
 ];
 /// Joins two deciders and decides nothing itself: of the core, only this room imports others.
 const EXCHANGE: &str = "eyas-dispatch";

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use eyas_client::files::OpenFile;
+use eyas_client::files::FileReader;
 
 use crate::client::{ClientOwner, EyasClient};
 use crate::files::{EyasFileInfo, file_name};
@@ -17,14 +17,14 @@ pub struct EyasReader {
 }
 
 impl Handle for EyasReader {
-    type State = FileReader;
+    type State = OpenReader;
     const NAME: &'static str = "eyas_reader";
 }
 
 /// An open file, and the client that has opened it.
-pub struct FileReader {
+pub struct OpenReader {
     client: ClientOwner,
-    open: OpenFile,
+    open: FileReader,
 }
 
 /// Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn eyas_open(
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
-        let open = client.on_files(&format!("opening {name}"), async |files| OpenFile::open(files, &name).await)?;
-        let opened = handles::open::<EyasReader>(FileReader { client, open });
+        let open = client.on_files(&format!("opening {name}"), async |files| FileReader::open(files, &name).await)?;
+        let opened = handles::open::<EyasReader>(OpenReader { client, open });
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(reader, opened) }
     })
@@ -71,11 +71,12 @@ pub unsafe extern "C" fn eyas_read(
         // SAFETY: the caller passes room for as many bytes as it says.
         let buffer = unsafe { pointers::buffer(buffer, length) }?;
         let reader = handles::get(reader)?;
-        let read = match reader.open.read_at_hand(offset, buffer) {
-            Some(read) => read?,
+        // The thread waits for the result anyway, so it may as well wait for a disk.
+        let read = match reader.open.read_local(offset, buffer) {
+            Some(read) => read,
             None => {
                 let what = format!("reading {}", reader.open.file().name);
-                reader.client.wait(&what, reader.open.read(offset, buffer))?
+                reader.client.wait(&what, reader.open.read_on_this_thread(offset, buffer))?
             }
         };
         // SAFETY: the caller passes NULL, or a place that can be written to.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::files::{
-    Creation, DfsClient, File, FileWriter, FilesError, FilesErrorKind, Listing, OpenFile, RenameOptions, WriteOptions,
+    Creation, DfsClient, File, FileReader, FileWriter, FilesError, FilesErrorKind, Listing, RenameOptions, WriteOptions,
 };
 use eyas_client::types::dfs::{
     AttributeChange, Attributes, Chunk, FileId, FileKind, FileName, FileNameError, Format, FormatError, RecordFormat,
@@ -234,7 +234,7 @@ impl FilesSession {
     /// Opens a file for reading, at its present version.
     fn open(&self, py: Python<'_>, path: &str) -> PyResult<OpenedFile> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
-        let open = self.0.wait(py, OpenFile::open(files.clone(), &name))?;
+        let open = self.0.wait(py, FileReader::open(files.clone(), &name))?;
         Ok(OpenedFile { connection: self.0.clone(), open })
     }
 
@@ -320,7 +320,7 @@ fn removed(done: Option<Result<Result<(), FilesError>, JoinError>>) -> Result<()
 #[pyclass(frozen)]
 pub struct OpenedFile {
     connection: Arc<FilesConnection>,
-    open: OpenFile,
+    open: FileReader,
 }
 
 #[pymethods]
@@ -328,7 +328,7 @@ impl OpenedFile {
     /// Size of the file in bytes.
     #[getter]
     fn size(&self) -> u64 {
-        self.open.file().record.size_bytes()
+        self.open.size_bytes()
     }
 
     /// Reads up to `length` bytes from `offset`.
@@ -362,9 +362,10 @@ impl OpenedFile {
 impl OpenedFile {
     fn read(&self, py: Python<'_>, offset: u64, buffer: &mut [u8]) -> PyResult<usize> {
         self.connection.parts()?;
-        match py.detach(|| self.open.read_at_hand(offset, buffer)) {
-            Some(read) => read.map_err(os_error),
-            None => self.connection.wait(py, self.open.read(offset, buffer)),
+        // The thread waits for the result anyway, so it may as well wait for a disk.
+        match py.detach(|| self.open.read_local(offset, buffer)) {
+            Some(read) => Ok(read),
+            None => self.connection.wait(py, self.open.read_on_this_thread(offset, buffer)),
         }
     }
 }

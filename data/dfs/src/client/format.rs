@@ -8,9 +8,8 @@ use eyas_types::dfs::{FileName, FileRecord, Format, PROBED_BYTES, RecordFormat};
 use tokio::runtime::Handle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::read::Reading;
 use crate::client::write::FileDraft;
-use crate::client::{DfsClient, File, new_file_id};
+use crate::client::{DfsClient, File, Reading, new_file_id};
 
 /// A file of up to this size is cut anew when it is renamed and its new name promises another format. To cut a larger
 /// one takes longer than a rename may.

@@ -15,18 +15,17 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use eyas_blocks::format::{PieceCutter, piece_ends};
 use eyas_store::{Checksum, HandedOver, Hasher, object_path};
-use eyas_types::dfs::{Chunk, Format, NodeId};
+use eyas_types::dfs::{Chunk, FileRecord, Format, NodeId};
 use tokio::time::timeout;
 
 pub(crate) use self::direct::ChunkPlace;
 use self::mapped::MappedBytes;
-use self::stores::{CheckedFile, FileState, NearChunk, read_range};
-pub(crate) use self::stores::{NearStores, StoreFolder};
-use crate::client::error::FilesError;
+pub(crate) use self::stores::{CheckedFile, ContentRead, NearStores, StoreFolder};
+use self::stores::{FileState, NearChunk, read_range};
+use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
 use crate::client::write::random;
 use crate::client::{self, DfsClient, unexpected};
@@ -76,14 +75,58 @@ pub enum ChunkContent {
     File(File),
 }
 
+/// The content of a chunk for a reader.
+pub(crate) enum Content {
+    /// It was received from a node.
+    Memory(Vec<u8>),
+    /// The file of the chunk in the store of a node on this machine.
+    File(CheckedFile),
+}
+
+impl Content {
+    /// Fills the buffer with the bytes from `begin`, waiting for a disk if that is allowed. With `checks_file`, only if
+    /// no program has written to the file since it was checked.
+    pub fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks_file: bool) -> ContentRead {
+        match self {
+            Content::File(file) => file.read(begin, into, may_wait, checks_file),
+            Content::Memory(bytes) => {
+                into.copy_from_slice(&bytes[begin as usize..begin as usize + into.len()]);
+                ContentRead::Done
+            }
+        }
+    }
+}
+
 impl DfsClient {
+    /// Opens the chunk with this index for a reader.
+    ///
+    /// # Errors
+    /// `Lost` if no replica of it can be read.
+    pub(crate) async fn open_content(&self, file: &client::File, place: usize) -> Result<Content, FilesError> {
+        let chunk = &file.record.chunks[place];
+        let known = self.0.near_stores.chunk(chunk.object);
+        let open = move |store: &Path, chunk: &Chunk| open_checked(store, chunk, &known);
+        match self.read_store(chunk, open).await {
+            Some(opened) => Ok(Content::File(opened)),
+            None => self.chunk(file, place).await.map(Content::Memory),
+        }
+    }
+
+    /// Whether a chunk can be read from a store on this machine, as far as this client knows.
+    pub(crate) async fn is_near(&self, chunk: &Chunk) -> bool {
+        match &self.0.near {
+            Some(near) => near.store.is_some() && chunk.replicas.contains(&near.node),
+            None => self.store_near(chunk).await.is_some(),
+        }
+    }
+
     /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if a node
     /// on this machine has it, otherwise its bytes. With `may_map`, the file is mapped into memory while it is checked,
     /// instead of copied: the process ends if another program shortens the file meanwhile, so only processes that do
     /// nothing else may set it.
     ///
     /// # Errors
-    /// `Lost` if no replica of it can be read.
+    /// `Changed` if another client has replaced the content; `Lost` if no replica of it can be read.
     ///
     /// # Panics
     /// If the file has no such chunk.
@@ -111,15 +154,22 @@ impl DfsClient {
         if let Some((opened, ends)) = self.read_store(chunk, open).await {
             return Ok(OpenChunk { content: ChunkContent::File(opened), ends });
         }
-        let content = self.chunk(file, place).await?;
+        let content = match self.chunk(file, place).await {
+            Err(lost) if lost.kind == FilesErrorKind::Lost => {
+                let now = self.stat(&file.name).await?;
+                let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
+                let is_same = object(&now.record) == object(&file.record);
+                return Err(if is_same { lost } else { FilesError::changed(&file.name) });
+            }
+            read => read?,
+        };
         let ends = piece_ends(format, &content, pieces).unwrap_or_else(|_| undivided(content.len(), pieces));
         Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
     }
 
     /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to be requested. The
-    /// whole chunk is checked first, unless that was done before. So the first small parts of a chunk are requested,
-    /// except if `reads_on` says that the other parts will be read too.
-    pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>, reads_on: bool) -> Option<Vec<u8>> {
+    /// whole chunk is checked first, unless that was done before. So the first small parts of a chunk are requested.
+    pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
         let store = self.store_near(chunk).await?;
         if range == (0..chunk.size_bytes) {
             if chunk.size_bytes <= client::SMALL_CHUNK_BYTES as u64
@@ -129,61 +179,23 @@ impl DfsClient {
             }
             return self.read_store(chunk, |store, chunk| read_verified(store, chunk, false)).await;
         }
-        let file = match self.0.near_stores.open_file(chunk.object) {
-            Some(open) => open,
-            None => {
-                let known = self.0.near_stores.chunk(chunk.object);
-                if !known.was_checked() && !reads_on {
-                    let (parts, bytes) = known.count_part(range.end - range.start);
-                    if parts <= SMALL_PARTS && bytes < chunk.size_bytes / MIN_SHARE {
-                        return None;
-                    }
-                }
-                let of_check = known.clone();
-                let check = move |store: &Path, chunk: &Chunk| check(store, chunk, &of_check);
-                let checked = known.checked.get_or_init(|| self.read_store(chunk, check));
-                let state = (*checked.await)?;
-                let Some(file) = open_chunk_file(&store, chunk) else {
-                    self.0.near_stores.forget(chunk.object);
-                    return None;
-                };
-                let file = Arc::new(CheckedFile { file, state });
-                self.keep_open(chunk.object, file.clone());
-                file
+        let known = self.0.near_stores.chunk(chunk.object);
+        if !known.was_checked()? {
+            let (parts, bytes) = known.count_part(range.end - range.start);
+            if parts <= SMALL_PARTS && bytes < chunk.size_bytes / MIN_SHARE {
+                return None;
             }
+        }
+        let read = move |store: &Path, chunk: &Chunk| {
+            let mut part = vec![0; (range.end - range.start) as usize];
+            let opened = open_checked(store, chunk, &known);
+            let is_read = opened.is_some_and(|file| file.read(range.start, &mut part, true, true) == ContentRead::Done);
+            if !is_read {
+                known.set_bad();
+            }
+            is_read.then_some(part)
         };
-        if let Some(part) = file.read(range.clone(), true) {
-            return Some(part);
-        }
-        // The disk has to be waited for; or the file has changed or was deleted.
-        let part = self.read_store(chunk, move |_, _| file.read(range, false)).await;
-        if part.is_none() {
-            self.0.near_stores.forget(chunk.object);
-        }
-        part
-    }
-
-    /// Files of chunks stay open while they are read, so that [`part_at_hand`](DfsClient::part_at_hand) finds them. For
-    /// processes that do nothing else: it uses a part of their descriptors.
-    pub fn keep_files_open(&self) {
-        self.0.near_stores.keep_files_open();
-    }
-
-    /// Reads a part of a chunk whose file is open; `None` if it is not, or if the disk has to be waited for and
-    /// `may_block` is not set.
-    pub fn part_at_hand(&self, chunk: &Chunk, range: Range<u64>, may_block: bool) -> Option<Vec<u8>> {
-        let part = self.0.near_stores.open_file(chunk.object)?.read(range, !may_block);
-        if part.is_none() && may_block {
-            // The file has changed or was deleted.
-            self.0.near_stores.forget(chunk.object);
-        }
-        part
-    }
-
-    /// Checks a chunk in the store of a node on this machine, so that its parts can be read. Returns whether it is
-    /// there.
-    pub async fn check_near(&self, chunk: &Chunk) -> bool {
-        self.part_near(chunk, 0..0, true).await.is_some()
+        self.read_store(chunk, read).await
     }
 
     /// Hands a chunk over to a node on this machine, in the folder of its store. `None` if that is not possible, so
@@ -238,18 +250,17 @@ fn read_verified(store: &Path, chunk: &Chunk, at_once: bool) -> Option<Vec<u8>> 
     (Checksum::of(&content).0 == chunk.checksum).then_some(content)
 }
 
-/// Checks a chunk, and returns the state of its file then.
-fn check(store: &Path, chunk: &Chunk, known: &NearChunk) -> Option<FileState> {
-    let file = open_chunk_file(store, chunk)?;
-    let state = FileState::of(&file)?;
-    if !known.is_checked(chunk, state) {
-        verify(&file, chunk, Format::Whole, 1, false)?;
-        if FileState::of(&file)? != state {
+/// The file of a chunk, if it matches its checksum.
+fn open_checked(store: &Path, chunk: &Chunk, known: &NearChunk) -> Option<CheckedFile> {
+    let opened = CheckedFile::of(open_chunk_file(store, chunk)?)?;
+    if !known.is_checked(chunk, opened.state) {
+        verify(&opened.file, chunk, Format::Whole, 1, false)?;
+        if FileState::of(&opened.file)? != opened.state {
             return None;
         }
-        known.set_checked(chunk, state);
+        known.set_checked(chunk, opened.state);
     }
-    Some(state)
+    Some(opened)
 }
 
 /// The file of a chunk, if it has the right size.

@@ -1,24 +1,20 @@
 //! Reading: each chunk is read from any replica, near and fast ones first, and checked against its checksum. A bad
 //! replica is reported, and the next one is tried.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use eyas_reading::{ChunkMap, ChunkPart, Source, in_order};
 use eyas_store::Checksum;
 use eyas_transfer::PeerErrorKind;
-use eyas_types::dfs::Chunk;
-use tokio::task::JoinHandle;
+use eyas_types::dfs::{Chunk, FileRecord};
 
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::groups::WantedSmallChunk;
-use crate::client::{DfsClient, File, PAUSE, SMALL_CHUNK_BYTES};
+use crate::client::{DfsClient, File, PAUSE, Reading, SMALL_CHUNK_BYTES};
 use crate::protocol::{Member, SmallContent};
-
-/// Number of chunks that are fetched ahead.
-const CHUNKS_AHEAD: usize = 4;
 
 /// Number of bytes of a chunk that are requested at a time.
 const RANGE_BYTES: u64 = 16 << 20;
@@ -27,90 +23,11 @@ const RANGE_BYTES: u64 = 16 << 20;
 /// leader brings the version before back.
 const UNSYNCED_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A reader of a range of a file. It returns parts of chunks in order.
-pub struct Reading {
-    files: DfsClient,
-    file: Arc<File>,
-    /// The parts that are not being fetched yet: index of the chunk and range in it.
-    rest: VecDeque<(usize, Range<u64>)>,
-    ahead: VecDeque<Ahead>,
-    near_bytes: u64,
-}
-
-/// A part of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FilePart {
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// This number of zeros, which no node stores.
-    Hole(u64),
-}
-
-/// A part that is next.
-enum Ahead {
-    Fetched(JoinHandle<Result<ReadPart, FilesError>>),
-    Hole(u64),
-}
-
 /// A part of a chunk.
-struct ReadPart {
-    content: Vec<u8>,
+pub(super) struct ReadPart {
+    pub content: Vec<u8>,
     /// Whether the part came from the node on this machine.
-    is_near: bool,
-}
-
-impl Reading {
-    /// The bytes of the next part, also if they are a hole; `None` at the end.
-    ///
-    /// # Errors
-    /// `Lost` if no replica of a chunk can be read.
-    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, FilesError> {
-        Ok(self.next_part().await?.map(|part| match part {
-            FilePart::Bytes(bytes) => bytes,
-            FilePart::Hole(bytes) => vec![0; bytes as usize],
-        }))
-    }
-
-    /// The next part; `None` at the end.
-    ///
-    /// # Errors
-    /// `Lost` if no replica of a chunk can be read.
-    pub async fn next_part(&mut self) -> Result<Option<FilePart>, FilesError> {
-        while self.ahead.len() < CHUNKS_AHEAD
-            && let Some((place, range)) = self.rest.pop_front()
-        {
-            let (files, file) = (self.files.clone(), self.file.clone());
-            self.ahead.push_back(match file.record.chunks[place].is_hole() {
-                true => Ahead::Hole(range.end - range.start),
-                false => Ahead::Fetched(tokio::spawn(async move { files.part(&file, place, range).await })),
-            });
-        }
-        match self.ahead.pop_front() {
-            None => Ok(None),
-            Some(Ahead::Hole(bytes)) => Ok(Some(FilePart::Hole(bytes))),
-            Some(Ahead::Fetched(fetched)) => {
-                let fetched = fetched.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-                let ReadPart { content, is_near } = fetched?;
-                self.near_bytes += if is_near { content.len() as u64 } else { 0 };
-                Ok(Some(FilePart::Bytes(content)))
-            }
-        }
-    }
-
-    /// Number of bytes that the node on this machine has delivered.
-    pub fn near_bytes(&self) -> u64 {
-        self.near_bytes
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        for ahead in &self.ahead {
-            if let Ahead::Fetched(fetched) = ahead {
-                fetched.abort();
-            }
-        }
-    }
+    pub is_near: bool,
 }
 
 /// A replica could not be read.
@@ -136,12 +53,10 @@ impl DfsClient {
             let message = format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
             return Err(FilesError::new(FilesErrorKind::NotFound, message));
         };
-        let mut start = 0;
-        for (place, chunk) in file.record.chunks.iter().enumerate() {
-            if offset >= start && end <= start + chunk.size_bytes {
-                return Ok(self.part(file, place, offset - start..end - start).await?.content);
-            }
-            start += chunk.size_bytes;
+        let map = chunk_map(&file.record);
+        let mut parts = map.parts(offset..end);
+        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
+            return Ok(self.part(file, place, range).await?.content);
         }
         let mut reading = self.read_range(file, offset..end);
         let mut read = Vec::new();
@@ -164,27 +79,18 @@ impl DfsClient {
 
     /// Reads a range of a file, up to the end of the file.
     pub fn read_range(&self, file: &File, wanted: Range<u64>) -> Reading {
-        let (mut rest, mut start) = (VecDeque::new(), 0);
-        for (place, chunk) in file.record.chunks.iter().enumerate() {
-            let end = start + chunk.size_bytes;
-            let part = wanted.start.max(start)..wanted.end.min(end);
-            if !part.is_empty() {
-                rest.push_back((place, part.start - start..part.end - start));
-            }
-            start = end;
-        }
-        Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new(), near_bytes: 0 }
+        Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
     }
 
     /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first
     /// replica that can be read. If this fails, the chunk may have moved since the file was opened, and its current
     /// replicas are tried.
-    async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<ReadPart, FilesError> {
+    pub(super) async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<ReadPart, FilesError> {
         let chunk = &file.record.chunks[place];
         if chunk.is_hole() {
             return Ok(ReadPart { content: vec![0; (range.end - range.start) as usize], is_near: false });
         }
-        if let Some(content) = self.part_near(chunk, range.clone(), false).await {
+        if let Some(content) = self.part_near(chunk, range.clone()).await {
             return Ok(ReadPart { content, is_near: true });
         }
         let lost = match self.part_of(file, place, chunk, range.clone()).await {
@@ -284,21 +190,22 @@ impl DfsClient {
         Ok(part)
     }
 
-    /// The holders of a chunk in the order in which they are tried: the node on this machine, other nodes on this
-    /// machine, then the fastest. Equal ones are ordered differently for each chunk and client, to distribute the
-    /// load.
+    /// The holders of a chunk in the order in which they are tried.
     fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<Member> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
-        let mut holders: Vec<Member> = alive.copied().collect();
-        if !holders.is_empty() {
-            let first = self.0.turn.wrapping_add(place) % holders.len();
-            holders.rotate_left(first);
-        }
-        holders.sort_by_cached_key(|Member { node, transfer, .. }| {
-            let magnitude = self.0.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros().checked_ilog2();
-            (Some(*node) != self.near(), self.0.own_address != Some(transfer.ip()), magnitude)
-        });
-        holders
+        let holders: Vec<Member> = alive.copied().collect();
+        let source = |Member { node, transfer, .. }: &Member| Source {
+            is_other: Some(*node) != self.near(),
+            is_remote: self.0.own_address != Some(transfer.ip()),
+            time_us: self.0.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros() as u64,
+        };
+        let sources: Vec<Source> = holders.iter().map(source).collect();
+        in_order(&sources, self.0.turn.wrapping_add(place)).into_iter().map(|holder| holders[holder]).collect()
     }
+}
+
+/// Where the chunks of a file are.
+pub(super) fn chunk_map(record: &FileRecord) -> ChunkMap {
+    ChunkMap::new(record.chunks.iter().map(|chunk| chunk.size_bytes))
 }

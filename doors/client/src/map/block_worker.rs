@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use eyas_dfs::blocks::{Effect, Event, POLICIES, WorkerBlock};
 use eyas_dfs::{
-    ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk, RunAddress, RunAttendance,
-    RunSpec, RunStatus, WriteOptions,
+    Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk, RunAddress,
+    RunAttendance, RunSpec, RunStatus, WriteOptions,
 };
 use eyas_types::dfs::{FileName, RecordFormat};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::input::{ChunkSource, open};
+use super::input::ChunkSource;
 use super::worker::{HEARTBEAT, part_name, sources};
 use super::{ABANDONED, KeepAlive, NO_NODE, keep_alive, remove_outputs};
 
@@ -248,17 +248,11 @@ enum Stage {
     Committing,
 }
 
-/// A chunk that is being read. Reading ends when this value is dropped.
+/// A chunk that is being read.
 struct OpeningChunk {
     /// The number of the chunk in the run.
     chunk: u32,
-    reading: JoinHandle<Result<OpenChunk, FilesError>>,
-}
-
-impl Drop for OpeningChunk {
-    fn drop(&mut self) {
-        self.reading.abort();
-    }
+    reading: Background<Result<OpenChunk, FilesError>>,
 }
 
 enum BlockEnd {
@@ -378,7 +372,7 @@ impl ProgramBlock {
                     None => {
                         let (files, source, chunk) = (self.files.clone(), source.clone(), source.chunk);
                         // The process is any program, which must not end because another one shortens a file.
-                        let reading = tokio::spawn(async move { open_all(&files, &source).await });
+                        let reading = Background::spawn(async move { open_all(&files, &source).await });
                         self.stage = Stage::Opening(OpeningChunk { chunk, reading });
                         return Ok(());
                     }
@@ -408,22 +402,20 @@ impl Stage {
     /// method called again.
     async fn done(&mut self) -> Result<Option<(u32, OpenChunk)>, FilesError> {
         match self {
-            Stage::Opening(opening) => Ok(Some((opening.chunk, joined(&mut opening.reading).await?))),
-            Stage::Storing(storing) => joined(storing).await.map(|()| None),
+            Stage::Opening(opening) => Ok(Some((opening.chunk, opening.reading.done().await?))),
+            Stage::Storing(storing) => {
+                let stored = storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                stored.map(|()| None)
+            }
             Stage::Idle | Stage::Asked | Stage::Processing | Stage::Committing => std::future::pending().await,
         }
     }
 }
 
-/// The result of work in the background.
-async fn joined<T>(working: &mut JoinHandle<T>) -> T {
-    working.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
-}
-
 /// Opens a chunk of the run. One that is stored in several chunks is one record, and has to be in memory.
 async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
     if source.parts <= 1 {
-        return open(files, source, 0, false).await;
+        return files.open_chunk(&source.file, source.index, source.pieces, false).await;
     }
     let (name, size_bytes) = (&source.file.name, source.file.record.size_bytes());
     if size_bytes > MAX_CHUNK_BYTES as u64 {
@@ -435,7 +427,7 @@ async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, 
     }
     let mut all = Vec::with_capacity(size_bytes as usize);
     for part in 0..source.parts {
-        let opened = open(files, source, part, false).await?;
+        let opened = files.open_chunk(&source.file, source.index + part, source.pieces, false).await?;
         let size = opened.ends.last().copied().unwrap_or(0);
         match opened.content {
             ChunkContent::Bytes(bytes) => all.extend(bytes),

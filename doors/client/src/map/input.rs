@@ -8,13 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{ChunkContent, DfsClient, File, FilesError, FilesErrorKind, OpenChunk};
-use eyas_types::dfs::FileRecord;
+use eyas_dfs::{Background, ChunkContent, DfsClient, File, OpenChunk};
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
 
 use super::header::{FileHeader, header_of};
 use super::pause::Pause;
@@ -96,11 +94,11 @@ struct FedPiece {
     parts: usize,
 }
 
-/// A stored chunk that is read in the background. Dropping it stops the read.
+/// A stored chunk that is read in the background.
 struct Loading {
     chunk: u32,
     part: usize,
-    loading: JoinHandle<Result<LoadedChunk, WorkError>>,
+    loading: Background<Result<LoadedChunk, WorkError>>,
 }
 
 /// A chunk of the run: its number in the run, its file, its index there, the number of its pieces, and that of stored
@@ -203,7 +201,7 @@ impl ProgramInput {
     /// `None`. The future may be dropped and the method called again.
     pub async fn advance(&mut self) -> Result<Option<usize>, WorkError> {
         if let Some(loading) = &mut self.loading {
-            let loaded = (&mut loading.loading).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            let loaded = loading.loading.done().await?;
             (self.loading, self.loaded) = (None, Some(loaded));
             return Ok(None);
         }
@@ -349,9 +347,9 @@ impl Loading {
     /// Begins to read a stored chunk of a chunk of the run.
     fn begin(files: &DfsClient, source: &ChunkSource, part: usize, repeats_header: bool) -> Self {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
-        let loading = tokio::spawn(async move {
+        let loading = Background::spawn(async move {
             // This process only feeds the program, and both end together.
-            let opened = open(&files, &source, part, true).await?;
+            let opened = files.open_chunk(&source.file, source.index + part, source.pieces, true).await?;
             let mut loaded = LoadedChunk::new(&source, part, opened).map_err(WorkError::Input)?;
             if repeats_header {
                 loaded.skip(source.header(&files).await?, source.offset(part));
@@ -359,34 +357,5 @@ impl Loading {
             Ok(loaded)
         });
         Loading { chunk, part, loading }
-    }
-}
-
-/// Opens a stored chunk, also if its replicas have moved since the file was looked up. `may_map` is as in
-/// [`DfsClient::open_chunk`].
-pub(super) async fn open(
-    files: &DfsClient,
-    source: &ChunkSource,
-    part: usize,
-    may_map: bool,
-) -> Result<OpenChunk, FilesError> {
-    let ChunkSource { file, pieces, .. } = source;
-    let index = source.index + part;
-    match files.open_chunk(file, index, *pieces, may_map).await {
-        Err(error) if error.kind == FilesErrorKind::Lost => {}
-        opened => return opened,
-    }
-    // The record may be old: the chunk may have replicas on other nodes now.
-    let now = files.stat(&file.name).await?;
-    let object = |record: &FileRecord| record.chunks.get(index).map(|chunk| chunk.object);
-    if object(&now.record) != object(&file.record) {
-        return Err(FilesError::changed(&file.name));
-    }
-    files.open_chunk(&now, index, *pieces, may_map).await
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        self.loading.abort();
     }
 }

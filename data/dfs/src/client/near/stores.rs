@@ -11,16 +11,13 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, NodeId};
 use rustix::io::{ReadWriteFlags, preadv2};
-use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
 
 use super::checks::SharedChecks;
 use crate::client::DfsClient;
@@ -28,13 +25,6 @@ use crate::protocol::{Member, RequestBody, ResponseBody};
 
 /// Maximum number of chunks that are remembered. When it is reached, all of them are forgotten.
 const MAX_CHUNKS: usize = 1 << 14;
-
-/// Up to this part of the descriptors that a process may have are used for open files of chunks. Further files are
-/// opened for each read.
-const OPEN_SHARE: usize = 8;
-
-/// A file of a chunk that no program has read for this time is closed, as it keeps the space of a deleted chunk.
-const OPEN_UNUSED: Duration = Duration::from_secs(2);
 
 /// The folder of a node's store, as the node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,24 +62,12 @@ pub(crate) struct NearStores {
     chunks: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
     /// What other processes have checked.
     checks: Arc<SharedChecks>,
-    open: Mutex<OpenFiles>,
-}
-
-/// Files of chunks whose parts are being read.
-#[derive(Default)]
-struct OpenFiles {
-    /// Maximum number of files; 0 if none stays open.
-    max: usize,
-    /// The files, and when they were last used.
-    files: HashMap<ObjectId, (Arc<CheckedFile>, Instant)>,
-    /// Whether a task closes files that are no longer used.
-    are_closed: bool,
 }
 
 /// A chunk in a store on this machine.
 pub(crate) struct NearChunk {
     /// The state of the file when it matched the checksum; `None` if it did not, or cannot be read.
-    pub checked: OnceCell<Option<FileState>>,
+    checked: OnceLock<Option<FileState>>,
     checks: Arc<SharedChecks>,
     /// Number of parts that were read before the chunk was checked.
     parts: AtomicU32,
@@ -116,7 +94,7 @@ pub(crate) struct CheckedFile {
 
 impl NearChunk {
     fn new(checks: Arc<SharedChecks>) -> Self {
-        NearChunk { checked: OnceCell::new(), checks, parts: AtomicU32::new(0), bytes: AtomicU64::new(0) }
+        NearChunk { checked: OnceLock::new(), checks, parts: AtomicU32::new(0), bytes: AtomicU64::new(0) }
     }
 
     /// Whether the file of the chunk matched its checksum, in this state.
@@ -131,8 +109,17 @@ impl NearChunk {
         self.checks.add(state, chunk.checksum);
     }
 
-    pub fn was_checked(&self) -> bool {
-        self.checked.initialized()
+    /// The file of the chunk does not match its checksum, or cannot be read.
+    pub fn set_bad(&self) {
+        let _ = self.checked.set(None);
+    }
+
+    /// Whether the file was checked; `None` if it is bad.
+    pub fn was_checked(&self) -> Option<bool> {
+        match self.checked.get() {
+            None => Some(false),
+            Some(state) => state.is_some().then_some(true),
+        }
     }
 
     /// Counts a part. Returns the number of parts, and their bytes.
@@ -152,12 +139,34 @@ impl FileState {
     }
 }
 
+/// What became of a read of an open chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentRead {
+    /// The buffer is full.
+    Done,
+    /// The disk has to be waited for.
+    Waits,
+    /// The file has changed since it was checked, or cannot be read.
+    Changed,
+}
+
 impl CheckedFile {
-    /// Reads a part; `None` if the file has changed since it was checked. With `at_once`, only if the part is in the
-    /// memory of the system.
-    pub fn read(&self, range: Range<u64>, at_once: bool) -> Option<Vec<u8>> {
-        let part = read_range(&self.file, range, at_once)?;
-        (FileState::of(&self.file)? == self.state).then_some(part)
+    /// An open file in its present state, which is still to be checked; `None` if the file was deleted.
+    pub fn of(file: File) -> Option<Self> {
+        let state = FileState::of(&file)?;
+        Some(CheckedFile { file, state })
+    }
+
+    /// Fills the buffer with the bytes from `begin`. Without `may_wait`, only if they are in the memory of the system.
+    /// With `checks`, only if the file has not changed since it was checked.
+    pub fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks: bool) -> ContentRead {
+        let is_read = match may_wait {
+            true => self.file.read_exact_at(into, begin).is_ok(),
+            false if read_cached(&self.file, into, begin).is_none() => return ContentRead::Waits,
+            false => true,
+        };
+        let is_same = is_read && (!checks || FileState::of(&self.file) == Some(self.state));
+        if is_same { ContentRead::Done } else { ContentRead::Changed }
     }
 }
 
@@ -169,45 +178,6 @@ impl NearStores {
             chunks.clear();
         }
         chunks.entry(object).or_insert_with(|| Arc::new(NearChunk::new(self.checks.clone()))).clone()
-    }
-
-    pub fn forget(&self, object: ObjectId) {
-        lock(&self.chunks).remove(&object);
-        let open = lock(&self.open).files.remove(&object);
-        drop(open);
-    }
-
-    /// The file of a chunk, if it is open.
-    pub fn open_file(&self, object: ObjectId) -> Option<Arc<CheckedFile>> {
-        let mut open = lock(&self.open);
-        let (file, used) = open.files.get_mut(&object)?;
-        *used = Instant::now();
-        Some(file.clone())
-    }
-
-    /// Files of chunks stay open from now on while they are read.
-    pub fn keep_files_open(&self) {
-        let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |descriptors| descriptors as usize);
-        lock(&self.open).max = descriptors / OPEN_SHARE;
-    }
-
-    /// Keeps a file open, if there are not too many. Returns whether a task has to be started that closes files.
-    fn keep_open(&self, object: ObjectId, file: Arc<CheckedFile>) -> bool {
-        let mut open = lock(&self.open);
-        if open.files.len() >= open.max {
-            return false;
-        }
-        open.files.insert(object, (file, Instant::now()));
-        !std::mem::replace(&mut open.are_closed, true)
-    }
-
-    /// The files that were not used for some time. `None` if no file is open, and the task ends.
-    fn take_unused(&self) -> Option<Vec<Arc<CheckedFile>>> {
-        let mut open = lock(&self.open);
-        open.are_closed = !open.files.is_empty();
-        let unused = open.files.extract_if(|_, (_, used)| used.elapsed() >= OPEN_UNUSED);
-        let unused: Vec<_> = unused.map(|(_, (file, _))| file).collect();
-        open.are_closed.then_some(unused)
     }
 
     /// The nodes are asked again: they may have been started with other folders.
@@ -235,22 +205,6 @@ impl DfsClient {
             }
         }
         None
-    }
-
-    /// Keeps the file of a chunk open for the next reads.
-    pub(super) fn keep_open(&self, object: ObjectId, file: Arc<CheckedFile>) {
-        if !self.0.near_stores.keep_open(object, file) {
-            return;
-        }
-        let client = Arc::downgrade(&self.0);
-        tokio::spawn(async move {
-            loop {
-                sleep(OPEN_UNUSED).await;
-                let Some(unused) = client.upgrade().and_then(|client| client.near_stores.take_unused()) else { break };
-                // To close the file of a deleted chunk may take long.
-                let _ = tokio::task::spawn_blocking(move || drop(unused)).await;
-            }
-        });
     }
 
     /// The first of these nodes that is on this machine and whose store this process may write to: its place in the
