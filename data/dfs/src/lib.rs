@@ -25,10 +25,10 @@ mod storage;
 
 pub use change_log::DEFAULT_AUDIT_BYTES;
 pub use client::{
-    Background, Changes, ChunkCache, ChunkContent, ContentSource, CopyOptions, Creation, DfsClient, File, FilePart,
-    FileReader, FileWriter, FilesError, FilesErrorKind, FolderPage, FolderUsage, Gathering, HiddenFile, LostChunk,
-    MAX_CHUNK_BYTES, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RetainedFile, RunAttendance,
-    SMALL_CHUNK_BYTES, SparseFile, Verified, WriteOptions, own_as,
+    Background, BlockHolder, BlockPlace, Changes, ChunkCache, ChunkContent, ContentSource, CopyOptions, Creation,
+    DfsClient, File, FilePart, FileReader, FileWriter, FilesError, FilesErrorKind, FolderPage, FolderUsage, Gathering,
+    HiddenFile, LostChunk, MAX_CHUNK_BYTES, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RetainedFile,
+    RunAttendance, SMALL_CHUNK_BYTES, SparseFile, Verified, WriteOptions, own_as,
 };
 pub use client::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 pub use database::DatabaseError;

@@ -174,6 +174,18 @@ private:
     handle<eyas_reader, eyas_reader_close> handle_;
 };
 
+/* A replica of a chunk of a file; without a node, zeros that no node stores. */
+struct block_place {
+    std::uint64_t offset;
+    std::uint64_t size_bytes;
+    /* The number of the chunk's block: what a program that processes records reads together. */
+    std::uint64_t block;
+    std::string node;
+    /* Empty while the node is not connected. */
+    std::string host;
+    bool is_near;
+};
+
 /* A file that is being written. Without publish(), nothing of it appears. */
 class writer {
 public:
@@ -340,6 +352,19 @@ public:
         while (has_next(eyas_listing_next(opened, &name, &info, sizeof info)))
             files.emplace_back(name, info);
         return files;
+    }
+    /* Where the chunks of a file are, in order. A chunk comes once for each of its replicas. */
+    std::vector<block_place> places(const std::string &path)
+    {
+        eyas_places *opened;
+        check(eyas_places_open(get(), path.c_str(), &opened));
+        handle<eyas_places, eyas_places_close> places(opened);
+        std::vector<block_place> found;
+        eyas_block_place place;
+        while (has_next(eyas_places_next(opened, &place, sizeof place)))
+            found.push_back({place.offset, place.size_bytes, place.block, place.node ? place.node : "",
+                             place.host ? place.host : "", place.is_near != 0});
+        return found;
     }
     void rename(const std::string &from, const std::string &to)
     {

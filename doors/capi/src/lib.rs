@@ -14,6 +14,7 @@ mod client;
 mod files;
 mod handles;
 mod job;
+mod places;
 mod pointers;
 mod reader;
 mod results;

@@ -139,6 +139,9 @@ class FilesSession:
     def chunks(self, path: str) -> builtins.list[tuple[int, int, builtins.list[str]]]:
         """Return the size, the checksum, and the nodes of each chunk of a file."""
 
+    def places(self, path: str) -> builtins.list[tuple[int, int, int, builtins.list[tuple[str, str | None]]]]:
+        """Return offset, size, and number of the block of each chunk of a file, and its nodes with their hosts."""
+
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""
 

@@ -374,6 +374,25 @@ class EyasFileSystem(AbstractFileSystem):
         chunks = self._ask("chunks", self._strip_protocol(path))
         return int(tokenize([(size, checksum) for size, checksum, _ in chunks]), 16)
 
+    def block_places(self, path: str) -> list[dict[str, Any]]:
+        """Return where the chunks of a file are, in order, to run programs where their data is.
+
+        Each is a ``dict`` with its ``offset`` and ``size`` in bytes, the number of its ``block``, and its ``nodes``:
+        for each replica the ``node``, and the address of its ``host``, or ``None`` while it is not connected. A
+        program that processes records reads whole blocks: each is one chunk, except in a file that is one record. Zeros
+        that no node stores have no nodes.
+        """
+        places = self._ask("places", self._strip_protocol(path))
+        return [
+            {
+                "offset": offset,
+                "size": size,
+                "block": block,
+                "nodes": [{"node": node, "host": host} for node, host in holders],
+            }
+            for offset, size, block, holders in places
+        ]
+
     def ukey(self, path: str) -> str:
         """Return a text that differs for each version of a file."""
         info = self.info(path)

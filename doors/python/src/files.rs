@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::files::{
-    Creation, DfsClient, File, FileReader, FileWriter, FilesError, FilesErrorKind, Listing, RenameOptions, WriteOptions,
+    BlockHolder, BlockPlace, Creation, DfsClient, File, FileReader, FileWriter, FilesError, FilesErrorKind, Listing,
+    RenameOptions, WriteOptions,
 };
 use eyas_client::types::dfs::{
     AttributeChange, Attributes, Chunk, FileId, FileKind, FileName, FileNameError, Format, FormatError, RecordFormat,
@@ -38,6 +39,9 @@ const REMOVED_TOGETHER: usize = 256;
 /// Name, kind, size, time of the last write and of the last change (nanoseconds since 1970), permission bits, user,
 /// group, target of a link, and id.
 type Entry = (String, &'static str, u64, u64, u64, u16, u32, u32, Option<String>, String);
+
+/// Offset, size, number of the block, and the nodes that have a chunk with the addresses of their hosts.
+type Place = (u64, u64, usize, Vec<(String, Option<String>)>);
 
 /// A connection to the files of a cluster.
 pub(crate) struct FilesConnection(Connected<DfsClient>);
@@ -180,6 +184,18 @@ impl FilesSession {
         let file = self.0.wait(py, files.stat(&name))?;
         let nodes = |chunk: &Chunk| chunk.replicas.iter().map(ToString::to_string).collect();
         Ok(file.record.chunks.iter().map(|chunk| (chunk.size_bytes, chunk.checksum, nodes(chunk))).collect())
+    }
+
+    /// Where the chunks of a file are: offset, size, number of the block, and the nodes with their hosts.
+    fn places(&self, py: Python<'_>, path: &str) -> PyResult<Vec<Place>> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        let file = self.0.wait(py, files.stat(&name))?;
+        let holders = |place: &BlockPlace| {
+            let holder = |holder: &BlockHolder| (holder.node.to_string(), holder.host().map(|host| host.to_string()));
+            place.holders.iter().map(holder).collect()
+        };
+        let places = files.places(&file);
+        Ok(places.iter().map(|place| (place.offset, place.size_bytes, place.block, holders(place))).collect())
     }
 
     /// Makes a folder, and those above it that are missing.

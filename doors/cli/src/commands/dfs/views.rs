@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage, Verified};
+use eyas_client::files::{
+    BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage, Verified,
+};
 use eyas_client::types::dfs::{Attributes, Chunk, FileKind, FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
@@ -113,21 +115,21 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
 }
 
 /// `show`
-pub(crate) fn chunks(file: &File, membership: &DfsMembership, json: bool) -> Result<(), CliError> {
+pub(crate) fn chunks(file: &File, places: &[BlockPlace], json: bool) -> Result<(), CliError> {
     if json {
-        return show::json("file", &view(file, Some(membership)));
+        return show::json("file", &view(file, Some(places)));
     }
     let mut table = Table::new(&["CHUNK", "OFFSET", "SIZE", "NODES"]);
-    let mut offset = 0;
-    for (index, chunk) in file.record.chunks.iter().enumerate() {
-        let replicas = replicas(chunk, Some(membership)).into_iter();
-        let mut nodes: Vec<_> =
-            replicas.map(|replica| replica.address.unwrap_or(format!("{} (missing)", replica.node))).collect();
-        if chunk.is_hole() {
+    for (index, place) in places.iter().enumerate() {
+        let mut nodes: Vec<_> = replicas(place)
+            .into_iter()
+            .map(|replica| replica.address.unwrap_or(format!("{} (missing)", replica.node)))
+            .collect();
+        if nodes.is_empty() {
             nodes.push("(zeros)".into());
         }
-        table.row(vec![index.to_string(), offset.to_string(), format_bytes(chunk.size_bytes), nodes.join(" ")]);
-        offset += chunk.size_bytes;
+        let (offset, size) = (place.offset.to_string(), format_bytes(place.size_bytes));
+        table.row(vec![index.to_string(), offset, size, nodes.join(" ")]);
     }
     table.print()
 }
@@ -271,36 +273,31 @@ fn sentence(lost: &LostChunkView) -> String {
     }
 }
 
-/// The view of a file; with a membership, also its chunks.
-fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
+/// The view of a file; with the places of its chunks, also these.
+fn view(file: &File, places: Option<&[BlockPlace]>) -> FileView {
     let record = &file.record;
-    let mut offset = 0;
-    let mut chunk = |chunk: &Chunk| {
-        let begins = offset;
-        offset += chunk.size_bytes;
-        ChunkView {
-            object: chunk.object,
-            offset: begins,
-            size_bytes: chunk.size_bytes,
-            checksum: format!("{:016x}", chunk.checksum),
-            replicas: replicas(chunk, membership),
-        }
+    let chunk = |(chunk, place): (&Chunk, &BlockPlace)| ChunkView {
+        object: chunk.object,
+        offset: place.offset,
+        size_bytes: chunk.size_bytes,
+        checksum: format!("{:016x}", chunk.checksum),
+        replicas: replicas(place),
     };
     let shape = FileShape {
         format: *record.format,
         chunk_bytes: record.chunk_bytes,
         replication: record.replication,
-        chunks: record.chunks.iter().filter(|_| membership.is_some()).map(&mut chunk).collect(),
+        chunks: record.chunks.iter().zip(places.unwrap_or_default()).map(chunk).collect(),
     };
     entry(&Listing::of(file.name.clone(), record), record.kind.eq(&FileKind::File).then_some(shape))
 }
 
-fn replicas(chunk: &Chunk, membership: Option<&DfsMembership>) -> Vec<ReplicaView> {
-    let address = |node: NodeId| {
-        let alive = membership.into_iter().flat_map(|membership| &membership.alive);
-        alive.into_iter().find(|member| member.node == node).map(|member| member.address.to_string())
+fn replicas(place: &BlockPlace) -> Vec<ReplicaView> {
+    let view = |holder: &BlockHolder| ReplicaView {
+        node: holder.node.to_string(),
+        address: holder.address.map(|address| address.to_string()),
     };
-    chunk.replicas.iter().map(|node| ReplicaView { node: node.to_string(), address: address(*node) }).collect()
+    place.holders.iter().map(view).collect()
 }
 
 fn age(modified_us: u64) -> String {
