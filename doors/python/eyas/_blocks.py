@@ -5,14 +5,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from . import _eyas, _pickling
 from ._errors import ClusterLost
-
-if TYPE_CHECKING:
-    from ._executor import Executor
-    from ._futures import Future
 
 _T = TypeVar("_T")
 
@@ -32,20 +28,22 @@ class Piece(NamedTuple):
 
 
 def map_blocks(
-    executor: Executor,
     files: Sequence[str],
     function: Callable[[Piece], _T],
-    submit: Callable[[_eyas.FilesRun, Callable[..., Any], tuple[Any, ...]], Future[Any]],
+    *,
+    address: dict[str, Any],
+    max_workers: int,
+    submit: Callable[[_eyas.FilesRun, Callable[..., None], tuple[Any, ...]], futures.Future[None]],
 ) -> Iterator[_T]:
     """Call a function with each piece of files, and yield the results in the order of the pieces in the files.
 
-    ``submit`` adds a call that may use the files of a run.
+    ``address`` has the keywords that name the cluster. ``submit`` adds a call that may use the files of a run.
     """
     patterns = [name.removeprefix(_SCHEME) if name.startswith(_SCHEME) else name for name in files]
-    session = _eyas.FilesSession(**executor._cluster)
-    run = _eyas.FilesRun.open(session, patterns, executor._max_workers)
+    session = _eyas.FilesSession(**address)
+    run = _eyas.FilesRun.open(session, patterns, max_workers)
     try:
-        count = min(executor._max_workers, run.chunks)
+        count = min(max_workers, run.chunks)
         calls = [submit(run, _work, (run.address, function)) for _ in range(count)]
     except BaseException:
         run.close()

@@ -21,7 +21,7 @@ from ._files import RESULT_PATTERN, Arguments, File
 from ._folders import SharedFolder, folder_of
 from ._futures import Future
 from ._options import Options, check, options_of, refuse_excess
-from ._seeing import SeenExecutor
+from ._seeing import Job, SeenExecutor
 from ._shared import Shared
 from ._state import State, receivers
 from ._threads import join
@@ -138,7 +138,8 @@ class Executor(SeenExecutor):
             self._only_nodes = found if own is not None else None
             cpus_milli = 1000 * (max_workers or 0) or sum(node["capacity"]["cpus_milli"] for node in found)
             self._max_workers = max(1, cpus_milli // 1000)
-            self._state = State(_eyas.CallSession(name, **self._cluster), self._cluster, own)
+            session = _eyas.CallSession(name, **self._cluster)
+            self._state = State(Job(session, self._cluster), own)
             self._template = self._template_of(_CALL, _RESULT, options)
         except BaseException:
             if own is not None:
@@ -167,9 +168,15 @@ class Executor(SeenExecutor):
                 self._functions[function] = known
         return known
 
-    def _once(self, function: Callable[..., Any]) -> Callable[[], Function]:
-        """Return what pickles a function for the first of many calls. If that fails, it fails for each."""
-        return functools.cache(lambda: self._function(function))
+    def _adder(
+        self, function: Callable[..., Any], own: Options | None, scope: Scope = _NO_FILES
+    ) -> Callable[[tuple[Any, ...]], Future[Any]]:
+        """Return what adds a call of a function with some arguments, and with options of its own.
+
+        The function is pickled for the first of them. If that fails, it fails for each.
+        """
+        pickled = functools.cache(lambda: self._function(function))
+        return lambda args: self._submit(own, pickled, args, {}, scope)
 
     def _template_of(
         self,
@@ -309,6 +316,17 @@ class Executor(SeenExecutor):
         return Elsewhere, (f"{os.getpid()} on {os.uname().nodename}",)
 
     @property
+    def _job(self) -> Job:
+        return self._state.job
+
+    def _standing(self) -> str:
+        state = self._state
+        return "broken" if state.broken is not None else "shut down" if state.is_shut else "open"
+
+    def _outstanding(self) -> int:
+        return len(self._state.pending)
+
+    @property
     def _broken(self) -> BaseException | None:
         """Why the executor is of no more use; the executors of the standard library have this attribute, too."""
         return self._state.broken
@@ -334,13 +352,11 @@ class Executor(SeenExecutor):
         deadline = None if timeout is None else time.monotonic() + timeout
         items, own = zip(*iterables), options_of(fn)
         if chunksize == 1:
-            chunks: Iterator[Any] = items
-            function = self._once(fn)
-            submit: Callable[[Any], Future[Any]] = lambda args: self._submit(own, function, args, {})
+            chunks: Iterator[tuple[Any, ...]] = items
+            submit = self._adder(fn, own)
         else:
-            chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
-            function = self._once(functools.partial(_wrappers.chunk, fn))
-            submit = lambda chunk: self._submit(own, function, (chunk,), {})
+            chunks = zip(iter(lambda: tuple(itertools.islice(items, chunksize)), ()))
+            submit = self._adder(functools.partial(_wrappers.chunk, fn), own)
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -378,7 +394,8 @@ class Executor(SeenExecutor):
         """
         from . import _patterns
 
-        return _patterns.all_pairs(self, rows, columns, fn, side)
+        submit = self._adder(functools.partial(_wrappers.tile, fn), options_of(fn))
+        return _patterns.all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
     def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
         """Call ``fn`` with each piece of files of the cluster, and return the results, in the order of the pieces.
@@ -393,12 +410,18 @@ class Executor(SeenExecutor):
         if self._options.get("environment") is not None:
             raise ValueError("map_blocks does not work in another environment: leave environment= out for it")
 
-        def submit(run: _eyas.FilesRun, function: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
-            return self._submit(options_of(fn), self._once(function), args, {}, (tuple(run.files), (run.folder,)))
+        def submit(run: _eyas.FilesRun, function: Callable[..., None], args: tuple[Any, ...]) -> Future[None]:
+            return self._adder(function, options_of(fn), (tuple(run.files), (run.folder,)))(args)
 
         from . import _blocks
 
-        return _blocks.map_blocks(self, [files] if isinstance(files, str) else files, fn, submit)
+        return _blocks.map_blocks(
+            [files] if isinstance(files, str) else files,
+            fn,
+            address=self._cluster,
+            max_workers=self._max_workers,
+            submit=submit,
+        )
 
     @property
     def files(self) -> EyasFileSystem:

@@ -150,9 +150,9 @@ class Future(SeenFuture[_T]):
     def cancel(self) -> bool:
         """Cancel the call, also if it runs already. Returns whether it had not ended."""
         has_cancelled = super().cancel()
-        state, task = self._of, self.task
-        if has_cancelled and state is not None and task is not None:
-            state.session.cancel(task)
+        job, task = self._of, self.task
+        if has_cancelled and job is not None and task is not None:
+            job.session.cancel(task)
         return has_cancelled
 
     def running(self) -> bool:

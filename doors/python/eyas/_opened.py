@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
+
+from fsspec import AbstractFileSystem
 
 from ._eyas import OpenedFile, WrittenFile
-
-if TYPE_CHECKING:
-    from .fs import EyasFileSystem
 
 __all__ = ["CompressedWriter", "FileReader", "FileWriter", "TextWriter"]
 
@@ -63,7 +62,7 @@ class _RawReader(io.RawIOBase):
 class FileReader(io.BufferedReader):
     """A file that is open for reading, at the version that it had when it was opened."""
 
-    def __init__(self, fs: EyasFileSystem, path: str, opened: OpenedFile) -> None:
+    def __init__(self, fs: AbstractFileSystem, path: str, opened: OpenedFile) -> None:
         """Read the file at ``path``."""
         super().__init__(_RawReader(opened), _READ_BYTES)
         self.fs = fs
@@ -75,7 +74,7 @@ class FileReader(io.BufferedReader):
         return _open_again, (self.fs, self.path, None if self.closed else self.tell())
 
 
-def _open_again(fs: EyasFileSystem, path: str, position: int | None) -> Any:
+def _open_again(fs: AbstractFileSystem, path: str, position: int | None) -> Any:
     """Open a file that was pickled, in the version that it has now."""
     file = fs.open(path, "rb")
     if position is None:
@@ -117,7 +116,7 @@ class FileWriter(io.BufferedWriter):
     """A file that is being written. It appears as a whole when it is closed, or at the end of the transaction."""
 
     def __init__(
-        self, fs: EyasFileSystem, path: str, mode: str, written: WrittenFile, position: int, autocommit: bool
+        self, fs: AbstractFileSystem, path: str, mode: str, written: WrittenFile, position: int, autocommit: bool
     ) -> None:
         """Write to the file at ``path``, from ``position`` on."""
         self._raw_writer = _RawWriter(written, mode, position, autocommit)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from . import _wrappers
-from ._options import options_of
-
-if TYPE_CHECKING:
-    from ._executor import Executor
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -23,16 +17,20 @@ _MAX_SIDE = 64
 
 
 def all_pairs(
-    executor: Executor,
     rows: Iterable[Any],
     columns: Iterable[Any],
-    function: Callable[[Any, Any], _T],
     side: int | None,
+    *,
+    max_workers: int,
+    submit: Callable[[tuple[list[Any], list[Any]]], Future[list[list[_T]]]],
 ) -> Iterator[list[_T]]:
-    """Call a function with each pair, and yield the results of each row, in order."""
+    """Call a function with each pair, and yield the results of each row, in order.
+
+    ``submit`` adds a call for the pairs of some rows and columns, whose result has a list for each row.
+    """
     rows, columns = list(rows), list(columns)
     if side is None:
-        tiles = max(1, executor._max_workers) * _TILES_PER_WORKER
+        tiles = max(1, max_workers) * _TILES_PER_WORKER
         side = min(_MAX_SIDE, max(1, math.isqrt(len(rows) * len(columns) // tiles)))
     elif side < 1:
         raise ValueError("side must be at least 1")
@@ -40,12 +38,7 @@ def all_pairs(
     def parts(of: list[Any]) -> list[list[Any]]:
         return [of[start : start + side] for start in range(0, len(of), side)]
 
-    own = options_of(function)
-    tile = executor._once(functools.partial(_wrappers.tile, function))
-    strips = [
-        (part, [executor._submit(own, tile, (part, others), {}) for others in parts(columns)])
-        for part in parts(rows)
-    ]
+    strips = [(part, [submit((part, others)) for others in parts(columns)]) for part in parts(rows)]
 
     def results() -> Iterator[list[_T]]:
         try:

@@ -14,12 +14,37 @@ from ._errors import ClusterError
 
 if TYPE_CHECKING:
     from ._progress import JobProgress
-    from ._state import State
     from ._views import Explanation, Nodes, Report
 
-__all__ = ["SeenExecutor", "SeenFuture"]
+__all__ = ["Job", "SeenExecutor", "SeenFuture"]
 
 _T = TypeVar("_T")
+
+
+class Job:
+    """The calls of an executor, as its cluster sees them."""
+
+    def __init__(self, session: _eyas.CallSession, address: dict[str, Any]) -> None:
+        """Take the session of the job, and the keywords that name its cluster."""
+        self.session = session
+        self.address = address
+
+    def explain(self, task: int | None) -> Explanation:
+        """Return why a call waits, or where it runs and why."""
+        from ._views import Explanation
+
+        return Explanation(json.loads(_eyas.ask("explain", job=self.session.job, task=task, **self.address)))
+
+    def report(self) -> Report:
+        """Return what has become of the calls so far."""
+        from ._views import Report
+
+        return Report(json.loads(_eyas.ask("report", job=self.session.job, **self.address)))
+
+    def view(self) -> dict[str, Any]:
+        """Return the counts and times that ``eyas job list --json`` shows."""
+        (view,) = json.loads(_eyas.ask("job", job=self.session.job, **self.address))
+        return cast(dict[str, Any], view)
 
 
 class SeenFuture(futures.Future[_T]):
@@ -29,18 +54,14 @@ class SeenFuture(futures.Future[_T]):
     task: int | None = None
     #: Name of the node that has run the call.
     node: str | None = None
-    #: The executor's state, once the call is sent.
-    _of: State | None = None
+    #: The job of its executor, once the call is sent.
+    _of: Job | None = None
 
     def explain(self) -> Explanation:
         """Return why the call waits for a node, or where it runs and why, as ``eyas explain --json`` does."""
-        state = self._of
-        if state is None:
+        if self._of is None:
             raise ValueError("the call waits for futures among its arguments, or could not be submitted")
-        answer = _eyas.ask("explain", job=state.session.job, task=self.task, **state.address)
-        from ._views import Explanation
-
-        return Explanation(json.loads(answer))
+        return self._of.explain(self.task)
 
     def _details(self) -> list[tuple[str, str]]:
         task = [] if self._of is None else [("task", f"{self._of.session.job}.{self.task}")]
@@ -70,9 +91,21 @@ class SeenFuture(futures.Future[_T]):
 class SeenExecutor(futures.Executor):
     """An executor that can be asked about its nodes and calls."""
 
+    #: Keywords that name its cluster.
     _cluster: dict[str, Any]
-    _state: State
     _max_workers: int
+
+    @property
+    def _job(self) -> Job:
+        raise NotImplementedError
+
+    def _standing(self) -> str:
+        """Whether it takes calls: ``open``, ``shut down`` or ``broken``."""
+        raise NotImplementedError
+
+    def _outstanding(self) -> int:
+        """How many calls have been sent and have not ended."""
+        raise NotImplementedError
 
     def nodes(self) -> Nodes:
         """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
@@ -82,9 +115,7 @@ class SeenExecutor(futures.Executor):
 
     def report(self) -> Report:
         """Return what has become of the calls so far: counts, times, and where inputs came from."""
-        from ._views import Report
-
-        return Report(json.loads(_eyas.ask("report", job=self._state.session.job, **self._cluster)))
+        return self._job.report()
 
     def explain(self, future: SeenFuture[Any]) -> Explanation:
         """Return why a call waits, or where it runs and why: :meth:`Future.explain`."""
@@ -100,22 +131,13 @@ class SeenExecutor(futures.Executor):
         """
         from ._progress import JobProgress
 
-        return JobProgress(self._job, label, show)
-
-    def _job(self) -> dict[str, Any]:
-        (job,) = json.loads(_eyas.ask("job", job=self._state.session.job, **self._cluster))
-        return cast(dict[str, Any], job)
-
-    def _standing(self) -> str:
-        state = self._state
-        return "broken" if state.broken is not None else "shut down" if state.is_shut else "open"
+        return JobProgress(self._job.view, label, show)
 
     def __repr__(self) -> str:
         """Return the job, how many calls run at a time, and how many are outstanding."""
-        state = self._state
         return (
-            f"<{type(self).__name__} job={state.session.job} max_workers={self._max_workers} "
-            f"outstanding={len(state.pending)} {self._standing()}>"
+            f"<{type(self).__name__} job={self._job.session.job} max_workers={self._max_workers} "
+            f"outstanding={self._outstanding()} {self._standing()}>"
         )
 
     def _repr_html_(self) -> str:
@@ -125,5 +147,6 @@ class SeenExecutor(futures.Executor):
         try:
             return _html.block(title, self.nodes()._repr_html_(), self.report()._repr_html_())
         except ClusterError as error:
-            why = "Its cluster has ended." if self._state.is_shut else f"The cluster does not answer: {error}"
+            is_shut = self._standing() == "shut down"
+            why = "Its cluster has ended." if is_shut else f"The cluster does not answer: {error}"
             return _html.block(title, _html.table([(why,)]))

@@ -16,9 +16,10 @@ from concurrent import futures
 from concurrent.futures import _base
 from typing import TYPE_CHECKING, Any
 
-from . import _eyas, _sides, _starts, _worker
+from . import _sides, _starts, _worker
 from ._errors import CallFailed, ClusterLost
 from ._futures import Fetching, Future, KeptFile, Outputs
+from ._seeing import Job
 from ._threads import join
 from ._value_files import ValueFiles
 
@@ -47,10 +48,10 @@ _RETURNED, _RAISED, _FAILED, _CANCELLED = range(4)
 class State:
     """What an executor shares with the thread that receives its results."""
 
-    def __init__(self, session: _eyas.CallSession, address: dict[str, Any], cluster: Cluster | None) -> None:
-        """Begin with the session, the keywords that name its cluster, and the cluster if it is the executor's own."""
-        self.session = session
-        self.address = address
+    def __init__(self, job: Job, cluster: Cluster | None) -> None:
+        """Begin with the job, and the cluster if it is the executor's own."""
+        self.job = job
+        self.session = job.session
         self.cluster = cluster
         # Of the same thread, too: a collection of garbage may shut an executor anywhere.
         self.lock = threading.RLock()
@@ -148,7 +149,7 @@ class State:
                     continue
                 of = given if isinstance(given, Future) else given.future
                 assert of.task is not None, "it was added before"
-                if of._of is not self:
+                if of._of is not self.job:
                     raise ValueError(f"{given!r} is of another executor: save() it, and name the file as eyas.File")
                 numbers.append((of.task, 0 if isinstance(given, Future) else given.number))
         with self.lock:
@@ -156,7 +157,7 @@ class State:
             if not is_deferred:
                 self.refuse_if_over()
             task = self.session.submit(template, columns, numbers)
-            future.task, future._of = task, self
+            future.task, future._of = task, self.job
             self.pending[task] = future
             if is_first := template not in self.kinds:
                 self.kinds.add(template)

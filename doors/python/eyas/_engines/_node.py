@@ -45,7 +45,7 @@ class Description:
 
 def check(description: Description) -> None:
     """Refuse an interpreter in which calls of the client cannot run."""
-    from importlib import metadata
+    from importlib import metadata, util
 
     interpreter, python, version = description.client
     here = f"the worker {description.worker} of the engine has Python {platform.python_version()} at {sys.executable}"
@@ -53,9 +53,8 @@ def check(description: Description) -> None:
     try:
         found = metadata.version("eyas")
     except metadata.PackageNotFoundError:
-        try:
-            import eyas as _  # In a folder of PYTHONPATH, without its metadata.
-        except ImportError:
+        # It may be in a folder of PYTHONPATH, without its metadata.
+        if util.find_spec("eyas") is None:
             raise StartFailed(
                 f"{here}, without the package eyas, and {there}, with eyas {version}: install eyas for the worker's "
                 "Python, too"
