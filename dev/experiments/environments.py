@@ -54,9 +54,9 @@ def first_result(**options: Any) -> float:
 
 
 def environments(environment: str, rounds: int, folder: pathlib.Path) -> None:
-    from eyas import _environments
+    from eyas._environments import packing
 
-    os.environ[_environments.CACHE_VARIABLE] = str(folder / "cache")
+    os.environ[packing.CACHE_VARIABLE] = str(folder / "cache")
     times: dict[str, list[float]] = {}
     size = 0
 
@@ -66,9 +66,9 @@ def environments(environment: str, rounds: int, folder: pathlib.Path) -> None:
     tar = folder / "tar.gz"
     for _ in range(rounds):
         shutil.rmtree(folder / "cache", ignore_errors=True)
-        note("eyas packs it", seconds_of(lambda: _environments.prepare(environment, None)))
-        size = os.path.getsize(_environments.prepare(environment, None).archive)
-        note("eyas finds it packed", seconds_of(lambda: _environments.prepare(environment, None)))
+        note("eyas packs it", seconds_of(lambda: packing.prepare(environment, None)))
+        size = os.path.getsize(packing.prepare(environment, None).archive)
+        note("eyas finds it packed", seconds_of(lambda: packing.prepare(environment, None)))
         words = ["tar", "--create", "--gzip", "--file", str(tar), "--directory", environment, "."]
         note("tar czf", seconds_of(lambda: subprocess.run(words, check=True)))
         note("first results, packed before", first_result(environment=environment))

@@ -16,20 +16,20 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._blocks import Piece
-    from ._commands import Completed
-    from ._engines._dask import on_dask
-    from ._engines._ray import on_ray
-    from ._engines._spark import on_spark
+    from ._engines.dask import on_dask
+    from ._engines.ray import on_ray
+    from ._engines.spark import on_spark
     from ._errors import CallFailed, ClusterError, ClusterLost
-    from ._executor import Executor, connect, local
-    from ._files import File, Output
-    from ._futures import Future, KeptFile
-    from ._options import options
-    from ._progress import progress
-    from ._shared import Shared
-    from ._sides import EnvironmentMismatch
-    from ._worker import released
+    from ._executor.blocks import Piece
+    from ._executor.commands import Completed
+    from ._executor.executor import Executor, connect, local
+    from ._executor.futures import Future, KeptFile
+    from ._executor.options import options
+    from ._views.progress import progress
+    from ._worker.arguments import File, Output
+    from ._worker.shared import Shared
+    from ._worker.sides import EnvironmentMismatch
+    from ._worker.worker import released
 
 if "t" in sys.abiflags:
     raise ImportError(
@@ -61,20 +61,20 @@ __all__ = [
 ]
 
 _MODULES = {
-    "_blocks": ["Piece"],
-    "_commands": ["Completed"],
-    "_engines._dask": ["on_dask"],
-    "_engines._ray": ["on_ray"],
-    "_engines._spark": ["on_spark"],
+    "_engines.dask": ["on_dask"],
+    "_engines.ray": ["on_ray"],
+    "_engines.spark": ["on_spark"],
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
-    "_executor": ["Executor", "connect", "local"],
-    "_files": ["File", "Output"],
-    "_futures": ["Future", "KeptFile"],
-    "_options": ["options"],
-    "_progress": ["progress"],
-    "_shared": ["Shared"],
-    "_sides": ["EnvironmentMismatch"],
-    "_worker": ["released"],
+    "_executor.blocks": ["Piece"],
+    "_executor.commands": ["Completed"],
+    "_executor.executor": ["Executor", "connect", "local"],
+    "_executor.futures": ["Future", "KeptFile"],
+    "_executor.options": ["options"],
+    "_views.progress": ["progress"],
+    "_worker.arguments": ["File", "Output"],
+    "_worker.shared": ["Shared"],
+    "_worker.sides": ["EnvironmentMismatch"],
+    "_worker.worker": ["released"],
 }
 
 

@@ -20,7 +20,7 @@ from dask.order import order
 from dask.sizeof import sizeof
 from dask.utils import ensure_dict
 
-from ._executor import Executor, local
+from ._executor.executor import Executor, local
 
 __all__ = ["get"]
 

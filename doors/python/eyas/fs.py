@@ -26,8 +26,8 @@ from fsspec.core import get_compression
 from fsspec.utils import isfilelike, stringify_path, tokenize
 
 from ._eyas import FilesSession
-from ._opened import CompressedWriter, FileReader, FileWriter, TextWriter
-from ._worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
+from ._files.opened import CompressedWriter, FileReader, FileWriter, TextWriter
+from ._worker.worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
 
 __all__ = ["EyasFileSystem"]
 

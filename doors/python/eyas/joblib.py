@@ -15,8 +15,8 @@ from typing import Any
 import joblib
 from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
 
-from ._executor import Executor, local
-from ._futures import Future
+from ._executor.executor import Executor, local
+from ._executor.futures import Future
 
 __all__ = ["EyasBackend", "backend"]
 

@@ -13,8 +13,8 @@ from parsl.executors.base import ParslExecutor
 from parsl.executors.errors import InvalidResourceSpecification
 from parsl.utils import RepresentationMixin
 
-from ._executor import Executor
-from ._options import Options
+from ._executor.executor import Executor
+from ._executor.options import Options
 
 __all__ = ["EyasExecutor"]
 

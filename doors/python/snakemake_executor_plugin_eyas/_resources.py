@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eyas._options import Options
+    from eyas._executor.options import Options
 
 #: Bytes of the Snakemake that runs a job: a child of the worker.
 _SNAKEMAKE_BYTES = 200_000_000

@@ -17,7 +17,9 @@ import weakref
 from concurrent import futures
 
 import eyas
-from eyas import _environments, _folders, _value_files
+from eyas._environments import packing
+from eyas._files import folders
+from eyas._files import values as value_files
 import numpy
 import pytest
 
@@ -368,7 +370,7 @@ def test_an_ended_call_holds_none_that_needed_it(executor):
 
 
 def test_files_of_arguments_that_no_call_needs_are_removed_from_some_size_on(monkeypatch):
-    monkeypatch.setattr(_value_files, "_SPARE_BYTES", 10 << 20)
+    monkeypatch.setattr(value_files, "_SPARE_BYTES", 10 << 20)
     with eyas.local(max_workers=1) as executor:
         for number in range(8):
             content = bytes([number]) * (4 << 20)
@@ -433,13 +435,13 @@ def test_code_is_not_read_where_another_user_could_replace_it(tmp_path, monkeypa
     folder = tmp_path / "above" / "objects"
     folder.mkdir(parents=True)
     (folder / "environments").mkdir()
-    values = _folders.SharedFolder(str(folder))
-    monkeypatch.setenv(_environments.CACHE_VARIABLE, str(folder))
+    values = folders.SharedFolder(str(folder))
+    monkeypatch.setenv(packing.CACHE_VARIABLE, str(folder))
     path = values.write("value", [b"x"])
     assert values.find("value") == path
-    _environments._cache()
+    packing._cache()
     change(folder)
-    for read in (lambda: values.write("other", [b"x"]), lambda: values.find("value"), _environments._cache):
+    for read in (lambda: values.write("other", [b"x"]), lambda: values.find("value"), packing._cache):
         with pytest.raises(PermissionError, match=r"other users can write to|belongs to another user"):
             read()
     assert not (folder / "other").exists()

@@ -16,7 +16,7 @@ import venv
 import eyas
 import pytest
 from environment_calls import add_one_word, meet, number, tool
-from eyas import _archives, _environments, _starts, _finish
+from eyas._environments import archives, finish, packing, starts
 
 #: Seconds that nothing here takes.
 LONG_S = 60.0
@@ -38,7 +38,7 @@ folder = pathlib.Path({notes!r})
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
-    monkeypatch.setenv(_environments.CACHE_VARIABLE, str(folder))
+    monkeypatch.setenv(packing.CACHE_VARIABLE, str(folder))
     return folder / "environments"
 
 
@@ -64,7 +64,7 @@ def unpacked_of(paths):
     return {pathlib.Path(path).parent for path in paths}
 
 
-def archives(cache):
+def archives_in(cache):
     return sorted(path.name for path in cache.iterdir() if path.name.endswith(".tar.gz"))
 
 
@@ -82,7 +82,7 @@ def test_an_environment_is_unpacked_once_a_node(environment, tmp_path, cache):
         assert executor.submit(number).result(LONG_S) == 1
         assert not seen[0][0].startswith(str(environment))
         assert executor.submit(tool).result(LONG_S) == "tool\n"
-    assert len(archives(cache)) == 1
+    assert len(archives_in(cache)) == 1
     # What nodes have unpacked goes with them.
     assert not any(os.path.exists(prefix) for prefix, _, _ in seen)
 
@@ -93,7 +93,7 @@ def test_a_later_session_uses_the_archive_again_and_a_change_makes_another(envir
             return executor.submit(number).result(LONG_S)
 
     assert run() == 1
-    (first,) = archives(cache)
+    (first,) = archives_in(cache)
     before = (cache / first).stat()
     # Compiled modules that a program leaves are no change.
     compiled = site_of(environment) / "__pycache__"
@@ -101,17 +101,17 @@ def test_a_later_session_uses_the_archive_again_and_a_change_makes_another(envir
     (compiled / "other.cpython-39.pyc").write_bytes(b"")
     assert run() == 1
     after = (cache / first).stat()
-    assert archives(cache) == [first]
+    assert archives_in(cache) == [first]
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     module = site_of(environment) / "packed_number.py"
     module.write_text(module.read_text().replace("NUMBER = 1", "NUMBER = 22"))
     assert run() == 22
-    assert len(archives(cache)) == 2
+    assert len(archives_in(cache)) == 2
 
 
 def test_the_same_content_gives_the_same_bytes(environment, cache):
     def digest():
-        path = _environments.prepare(str(environment), None).archive
+        path = packing.prepare(str(environment), None).archive
         content = pathlib.Path(path).read_bytes()
         os.unlink(path)
         return hashlib.sha256(content).hexdigest()
@@ -192,7 +192,7 @@ def with_path(path):
 
 
 def test_a_broken_archive_is_said(environment, cache):
-    packed = _environments.prepare(str(environment), None)
+    packed = packing.prepare(str(environment), None)
     content = pathlib.Path(packed.archive).read_bytes()
     pathlib.Path(packed.archive).write_bytes(content[: len(content) // 2])
     with eyas.local(max_workers=1, environment=environment) as executor:
@@ -205,7 +205,7 @@ def test_a_broken_archive_is_said(environment, cache):
 
 def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_path):
     """The build that the environment is for is on no node."""
-    packed = _environments.prepare(str(environment), None)
+    packed = packing.prepare(str(environment), None)
     words = packed.words("/")
     index = words.index(packed.build)
     words[index : index + 2] = ["cpython-399 x86_64-linux-gnu", "/nowhere/python3.99"]
@@ -215,14 +215,14 @@ def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_pa
     ended = subprocess.run(
         [*words, packed.archive], env={**os.environ, "PATH": path, "EYAS_NODE_FOLDER": str(node)}, capture_output=True
     )
-    why = _starts.failure_in(ended.stderr)
+    why = starts.failure_in(ended.stderr)
     assert ended.returncode == 1 and why is not None
     assert str(environment) in why and "cpython-399" in why and f"the node has {sys.implementation.cache_tag}" in why
     assert not [path for path in (node / "environments").iterdir() if not path.suffix]
 
 
 def test_a_node_keeps_a_bounded_number_of_environments(environment, tmp_path):
-    packed = _environments.prepare(str(environment), None)
+    packed = packing.prepare(str(environment), None)
     node = tmp_path / "node"
     here = node / "environments"
     here.mkdir(parents=True)
@@ -368,12 +368,12 @@ def test_a_prefix_brings_its_interpreter_and_its_paths_change(prefix):
 def test_paths_in_binary_files_keep_their_places(new):
     old, spare = b"/old/place", 20
     content = b"\x01\0" + old + b"/x:" + old + b"/y" + bytes(2 * spare + 1) + b"\x02tail" + old + bytes(spare + 1)
-    changed = _finish.replaced_in_binary(content, old, new.encode(), spare)
+    changed = finish.replaced_in_binary(content, old, new.encode(), spare)
     assert len(changed) == len(content) and old not in changed
     assert changed.startswith(b"\x01\0" + new.encode() + b"/x:" + new.encode() + b"/y\0")
     assert changed.index(b"\x02tail") == content.index(b"\x02tail")
     with pytest.raises(ValueError):
-        _finish.replaced_in_binary(content, old, b"/" + b"n" * 100, spare)
+        finish.replaced_in_binary(content, old, b"/" + b"n" * 100, spare)
 
 
 def root_of(tmp_path):
@@ -445,7 +445,7 @@ def test_a_bad_manifest_is_named(tmp_path, parts, why):
     image = tmp_path / "image.tar"
     write_image(image, parts)
     with pytest.raises(ValueError, match=f"image.tar cannot be read: .*{why}"):
-        list(_archives.image_entries(image))
+        list(archives.image_entries(image))
 
 
 def test_an_image_whose_names_begin_with_a_dot_is_read(tmp_path):
@@ -453,7 +453,7 @@ def test_an_image_whose_names_begin_with_a_dot_is_read(tmp_path):
     write_image(layer, {"marker": b"of the layer\n"})
     manifest = json.dumps([{"Layers": ["layer.tar"]}]).encode()
     write_image(image, {"./manifest.json": manifest, "./layer.tar": layer.read_bytes()})
-    contents = {member.name: content and content.read() for member, content in _archives.image_entries(image)}
+    contents = {member.name: content and content.read() for member, content in archives.image_entries(image)}
     assert contents == {"marker": b"of the layer\n"}
 
 
@@ -468,7 +468,7 @@ def test_a_hard_link_stays_when_a_higher_layer_replaces_its_other_name(tmp_path)
         (root / name).write_text(f"{name}\n")
         os.link(root / name, root / f"{name}-too")
     docker_archive(root, image)
-    members = {member.name: (member, content and content.read()) for member, content in _archives.image_entries(image)}
+    members = {member.name: (member, content and content.read()) for member, content in archives.image_entries(image)}
     assert {name: content for name, (_, content) in members.items() if content} == {
         "marker": b"upper\n",
         "marker-too": b"marker\n",
@@ -487,13 +487,13 @@ def test_images_may_be_compressed_with_zstd(tmp_path):
     (root / "marker").write_text("of the image\n")
     docker_archive(root, image, zstd)
     image.write_bytes(zstd(image.read_bytes()))
-    contents = {member.name: content and content.read() for member, content in _archives.image_entries(image)}
+    contents = {member.name: content and content.read() for member, content in archives.image_entries(image)}
     assert contents == {"marker": b"upper\n"}
     with with_path("/nowhere"), pytest.raises(ValueError, match="image.tar cannot be read: .* install the command"):
-        list(_archives.image_entries(image))
+        list(archives.image_entries(image))
     image.write_bytes(image.read_bytes()[:-10])
     with pytest.raises(ValueError, match="image.tar cannot be read: .*zstd"):
-        list(_archives.image_entries(image))
+        list(archives.image_entries(image))
 
 
 def can_run_images():
@@ -553,8 +553,8 @@ def test_links_that_lead_out_bring_their_targets(tmp_path):
     (folder / "own").write_text("own")
     (folder / "link").symlink_to("own")
     (folder / "far").symlink_to(outside)
-    found = {entry.name: entry.target for entry in _archives.entries_of(folder, lambda name: True)}
+    found = {entry.name: entry.target for entry in archives.entries_of(folder, lambda name: True)}
     assert found == {"own": "", "link": "own", "far": "", "far/part": "", "far/part/file": ""}
     (outside / "back").symlink_to(outside)
     with pytest.raises(ValueError, match="leads back"):
-        list(_archives.entries_of(folder, lambda name: True))
+        list(archives.entries_of(folder, lambda name: True))

@@ -18,7 +18,7 @@ import time
 from concurrent import futures
 
 import eyas
-from eyas import _executor
+from eyas._executor import executor as executor_module
 import pytest
 from programs import LONG_S, script
 
@@ -237,11 +237,11 @@ def test_commands(executor, tmp_path):
 
 
 def test_many_different_commands_are_of_few_kinds(executor, monkeypatch):
-    monkeypatch.setattr(_executor, "_MAX_OWN_TEMPLATES", len(executor._templates))
+    monkeypatch.setattr(executor_module, "_MAX_OWN_TEMPLATES", len(executor._templates))
     calls = [executor.run(f"printf '%s {{{{x}}}} {number}' {{word}}", word="a b") for number in range(20)]
     outputs = [call.result(LONG_S).stdout.decode() for call in calls]
     assert outputs == [f"a b {{x}} {number}" for number in range(20)]
-    assert len(executor._templates) <= _executor._MAX_OWN_TEMPLATES + 1
+    assert len(executor._templates) <= executor_module._MAX_OWN_TEMPLATES + 1
     with pytest.raises(ValueError, match="no words"):
         executor.run("")
 

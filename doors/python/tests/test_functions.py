@@ -8,7 +8,7 @@ import time
 
 import eyas
 import pytest
-from eyas import _value_files
+from eyas._files import values as value_files
 from programs import LONG_S
 
 numpy = pytest.importorskip("numpy")
@@ -134,7 +134,7 @@ def test_files_and_futures_beside_large_parts_of_a_function(executor, tmp_path):
 
 
 def test_files_of_functions_go_when_no_call_needs_them(executor, monkeypatch):
-    monkeypatch.setattr(_value_files, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(value_files, "_SPARE_BYTES", 0)
     array = ramp()
     for number in range(3):
         array[0] = number

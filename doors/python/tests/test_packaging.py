@@ -78,3 +78,11 @@ def test_imports_make_no_circle(of):
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         raise AssertionError(f"each of these imports the one before it: {', '.join(error.args[1])}") from None
+
+
+def test_what_workers_need_imports_nothing_that_environments_lack():
+    known = modules()
+    needed = [name for name in known if the_package(name) == "eyas._worker"]
+    assert len(needed) > 5
+    others = {other for name in needed for other in imports(name, known[name], known) if other.startswith("eyas")}
+    assert others <= {*needed}

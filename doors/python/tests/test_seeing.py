@@ -1,7 +1,6 @@
 """What executors, futures and jobs show."""
 
 import contextlib
-import html.parser
 import json
 import os
 import pty
@@ -11,10 +10,12 @@ import textwrap
 import threading
 import time
 from concurrent import futures
+from html.parser import HTMLParser
 
 import eyas
 import pytest
-from eyas import _html, _progress, _views
+from eyas._views import answers, html
+from eyas._views import progress as bars
 
 #: Seconds that nothing here takes.
 LONG_S = 60.0
@@ -26,7 +27,7 @@ def executor():
         yield executor
 
 
-class Balanced(html.parser.HTMLParser):
+class Balanced(HTMLParser):
     """Checks that elements are nested, and keeps names and texts."""
 
     def __init__(self, content):
@@ -92,7 +93,7 @@ def test_progress_of_values_is_refused_with_the_way_out(executor):
 
 
 def test_very_many_futures_are_drawn_as_rarely_as_few():
-    class Once(_progress._Display):
+    class Once(bars._Display):
         interval_s = LONG_S
         drawn = 0
 
@@ -101,7 +102,7 @@ def test_very_many_futures_are_drawn_as_rarely_as_few():
 
     display = Once()
     calls = dict.fromkeys(settled([None] * 100_000))
-    assert sum(1 for _ in _progress._follow(calls, display)) == 100_000
+    assert sum(1 for _ in bars._follow(calls, display)) == 100_000
     assert display.drawn == 2
 
 
@@ -233,11 +234,11 @@ def test_html_is_escaped(executor):
     shown = Balanced(call._repr_html_())
     assert "script" not in shown.names and "<script>raised()</script>" in shown.text
     task = {"task": "1.0", "item": "<i>", "state": "waiting"}
-    explanation = _views.Explanation(task=task, because=["<i>"], inputs=[])
+    explanation = answers.Explanation(task=task, because=["<i>"], inputs=[])
     assert "i" not in Balanced(explanation._repr_html_()).names
-    progress = _progress._Notebook("<i>", lambda content, **_: contents.append(content))
+    progress = bars._Notebook("<i>", lambda content, **_: contents.append(content))
     contents = []
-    progress.draw(_progress._Counts(2, 1))
+    progress.draw(bars._Counts(2, 1))
     assert "i" not in Balanced(contents[0]["text/html"]).names
 
 
@@ -257,11 +258,11 @@ def test_the_output_of_a_failed_call_is_in_its_exception(executor):
     [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (999_600, "1.0 MB"), (12e15, "12000 TB")],
 )
 def test_sizes_are_rounded(size, text):
-    assert _html.bytes_text(size) == text
+    assert html.bytes_text(size) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.0123, "12 ms"), (0.9999, "1.0 s"), (59.99, "1:00"), (3599.7, "1:00:00"), (90, "1:30")]
 )
 def test_durations_are_rounded(seconds, text):
-    assert _html.duration_text(seconds) == text
+    assert html.duration_text(seconds) == text

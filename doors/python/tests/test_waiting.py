@@ -12,7 +12,7 @@ from concurrent import futures
 
 import eyas
 import pytest
-from eyas import _state
+from eyas._executor import state
 from programs import LONG_S, script
 
 
@@ -112,8 +112,8 @@ def test_what_is_outstanding_at_the_end_of_a_program_ends_before_it(tmp_path):
     done = script(
         f"""
         import pathlib, time, eyas
-        from eyas import _state
-        _state._ASK_S = 0.05
+        from eyas._executor import state
+        state._ASK_S = 0.05
         def note(place):
             time.sleep(1)
             place.touch()
@@ -153,7 +153,7 @@ def test_what_no_node_of_a_local_cluster_has_is_refused(executor):
 
 
 def test_what_no_node_of_a_cluster_that_may_grow_has_is_said(executor, caplog, monkeypatch):
-    monkeypatch.setattr(_state, "_ASK_S", 0.1)
+    monkeypatch.setattr(state, "_ASK_S", 0.1)
     with eyas.connect(access=executor._cluster["access"]) as other:
         hopeless = [
             other.with_options(gpus=1).submit(abs, -1),
@@ -194,7 +194,7 @@ def test_calls_that_wait_for_calls_of_their_own_give_their_processors_to_them(re
 
 def wait_without_giving_way(seconds):
     """Wait for a call of this call's own in a way that gives its processors to no other."""
-    _state._ASK_S = 0.1
+    state._ASK_S = 0.1
     with eyas.connect() as executor:
         call = executor.submit(abs, -1)
         futures.wait([call], seconds)

@@ -15,25 +15,27 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from . import _eyas, _pickling, _sides, _starts, _worker, _wrappers
-from ._calls import Call, Function, after
-from ._files import RESULT_PATTERN, Arguments, File
-from ._folders import SharedFolder, folder_of
-from ._futures import Future
-from ._options import Options, check, options_of, refuse_excess
-from ._seeing import Job, SeenExecutor
-from ._shared import Shared
-from ._state import State, receivers
-from ._threads import join
-from ._value_files import NO_FOLDER, ValueFiles
+from .. import _eyas
+from .._environments import starts
+from .._files.folders import SharedFolder, folder_of
+from .._files.values import NO_FOLDER, ValueFiles
+from .._threads import join
+from .._views.seeing import Job, SeenExecutor
+from .._worker import pickling, sides, worker, wrappers
+from .._worker.arguments import RESULT_PATTERN, Arguments, File
+from .._worker.shared import Shared
+from .calls import Call, Function, after
+from .futures import Future
+from .options import Options, check, options_of, refuse_excess
+from .state import State, receivers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._blocks import Piece
-    from ._commands import Completed
-    from ._local import Cluster
-    from .fs import EyasFileSystem
+    from .._clusters.local import Cluster
+    from ..fs import EyasFileSystem
+    from .blocks import Piece
+    from .commands import Completed
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -47,7 +49,7 @@ _MAX_INITIALIZER_BYTES = 64 << 10
 _MAX_OWN_TEMPLATES = 1000
 
 #: The words after the interpreter that start a worker.
-_CALL = ("-c", "from eyas._worker import main; main()")
+_CALL = ("-c", "from eyas._worker.worker import main; main()")
 #: The output of a call that is written if its result is large.
 _RESULT = ((RESULT_PATTERN, None),)
 
@@ -106,9 +108,9 @@ class Executor(SeenExecutor):
         if reuse not in ("process", "fork", "never"):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
-        settings["client"] = _sides.this_side()
+        settings["client"] = sides.this_side()
         if initializer is not None:
-            call = _pickling.function_bytes(initializer) + _pickling.dumps((initargs, {}))
+            call = pickling.function_bytes(initializer) + pickling.dumps((initargs, {}))
             if len(call) > _MAX_INITIALIZER_BYTES:
                 raise ValueError(f"the initializer and its arguments have {len(call)} bytes: pass large ones as files")
             settings["initializer"] = base64.b64encode(call).decode()
@@ -119,16 +121,16 @@ class Executor(SeenExecutor):
         if cluster is None and access is None:
             slots = None if max_workers is None else -(-max_workers // nodes)
             # Imported late, as all that not every program needs: `import eyas` is fast.
-            from ._local import LocalCluster
+            from .._clusters.local import LocalCluster
 
             own = LocalCluster(nodes, slots, has_files=files)
             self._cluster["access"] = access = own.address["access"]
         #: The folder of shared values and large arguments, if there is one.
         self._objects = SharedFolder(own.objects) if named is None and own is not None and own.objects else named
-        variables = _worker.caller(cluster, access)
+        variables = worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
         variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
-        self._starts = _starts.Starts(settings, variables, _CALL, named, is_local=own is not None)
+        self._starts = starts.Starts(settings, variables, _CALL, named, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -162,7 +164,7 @@ class Executor(SeenExecutor):
         except TypeError:  # It has no hash, or no weak references.
             return Function(function, self._values, has_folder=self._objects is not None)
         # A program may have registered its module as one to be pickled by value since.
-        if known is None or not _pickling.names_suffice(known.content):
+        if known is None or not pickling.names_suffice(known.content):
             known = Function(function, self._values, has_folder=self._objects is not None)
             if known.is_named:
                 self._functions[function] = known
@@ -194,7 +196,7 @@ class Executor(SeenExecutor):
             refuse_excess(options, self._only_nodes)
         timeout, is_call, cpus = options.get("timeout"), words is _CALL, options.get("cpus", 1)
         threads = max(1, int(cpus))
-        start = self._starts.of(options.get("environment"), threads) if is_call else _starts.Start([*words], {}, [])
+        start = self._starts.of(options.get("environment"), threads) if is_call else starts.Start([*words], {}, [])
         number = self._templates[key] = self._state.session.add_template(
             start.words,
             is_command=not is_call,
@@ -265,7 +267,7 @@ class Executor(SeenExecutor):
 
         A text is split into words as a shell does; there is no shell. The command runs in a folder of its own.
         """
-        from ._commands import Words
+        from .commands import Words
 
         words = Words(command, values, has_own_words=len(self._templates) < _MAX_OWN_TEMPLATES)
         template = self._template_of(tuple(words.words), tuple(words.outputs), self._options)
@@ -356,7 +358,7 @@ class Executor(SeenExecutor):
             submit = self._adder(fn, own)
         else:
             chunks = zip(iter(lambda: tuple(itertools.islice(items, chunksize)), ()))
-            submit = self._adder(functools.partial(_wrappers.chunk, fn), own)
+            submit = self._adder(functools.partial(wrappers.chunk, fn), own)
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -392,10 +394,10 @@ class Executor(SeenExecutor):
 
         >>> for row in executor.all_pairs(map(eyas.File, images), map(eyas.File, templates), compare): ...
         """
-        from . import _patterns
+        from . import patterns
 
-        submit = self._adder(functools.partial(_wrappers.tile, fn), options_of(fn))
-        return _patterns.all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
+        submit = self._adder(functools.partial(wrappers.tile, fn), options_of(fn))
+        return patterns.all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
     def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
         """Call ``fn`` with each piece of files of the cluster, and return the results, in the order of the pieces.
@@ -413,9 +415,9 @@ class Executor(SeenExecutor):
         def submit(run: _eyas.FilesRun, function: Callable[..., None], args: tuple[Any, ...]) -> Future[None]:
             return self._adder(function, options_of(fn), (tuple(run.files), (run.folder,)))(args)
 
-        from . import _blocks
+        from . import blocks
 
-        return _blocks.map_blocks(
+        return blocks.map_blocks(
             [files] if isinstance(files, str) else files,
             fn,
             address=self._cluster,
@@ -426,7 +428,7 @@ class Executor(SeenExecutor):
     @property
     def files(self) -> EyasFileSystem:
         """The files of the cluster, as a file system of fsspec."""
-        from .fs import EyasFileSystem
+        from ..fs import EyasFileSystem
 
         return EyasFileSystem(**{name: value for name, value in self._cluster.items() if value is not None})
 
@@ -533,14 +535,14 @@ def connect(
     if pool is not None:
         if cluster is not None or access is not None:
             raise ValueError("name a cluster, or a pool for a cluster of this executor's own: not both")
-        from . import _pool
+        from .._clusters.pool import PoolCluster
 
-        return on_cluster(_pool.PoolCluster(pool, pool_options, host), options)
+        return on_cluster(PoolCluster(pool, pool_options, host), options)
     if pool_options or host:
         raise ValueError("pool_options and host belong to a pool: name one, connect(pool=…)")
     if cluster is None and access is None:
         # In a call, the cluster of the client: its own `EYAS_ACCESS` opens inputs only.
-        cluster, access = os.environ.get(_worker.CLUSTER_VARIABLE), os.environ.get(_worker.ACCESS_VARIABLE)
+        cluster, access = os.environ.get(worker.CLUSTER_VARIABLE), os.environ.get(worker.ACCESS_VARIABLE)
     access = access or (None if cluster else os.environ.get("EYAS_ACCESS"))
     name = None if access else cluster or os.environ.get("EYAS_CLUSTER") or "default"
     if options.get("objects") is None:

@@ -19,10 +19,10 @@ from concurrent import futures
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import _html
-from ._errors import ClusterError
-from ._threads import join
-from ._views import reads_of
+from .._errors import ClusterError
+from .._threads import join
+from . import html
+from .answers import reads_of
 
 __all__ = ["JobProgress", "progress"]
 
@@ -65,10 +65,10 @@ class _Counts:
             rate = self.ended / self.seconds
             words.append(f"{rate:,.0f} calls/s" if rate >= 10 else f"{rate:.2g} calls/s")
         if self.ended >= self.total:
-            words.append(_html.duration_text(self.seconds))
+            words.append(html.duration_text(self.seconds))
         elif self.ended:
-            words.append(f"{_html.duration_text(self.seconds / self.ended * (self.total - self.ended))} left")
-        words += [f"{_html.bytes_text(size)} from {source}" for source, _, size in self.reads if size]
+            words.append(f"{html.duration_text(self.seconds / self.ended * (self.total - self.ended))} left")
+        words += [f"{html.bytes_text(size)} from {source}" for source, _, size in self.reads if size]
         return words
 
 
@@ -139,10 +139,10 @@ class _Notebook(_Display):
     def draw(self, counts: _Counts) -> None:
         """Show the box, or update it."""
         at_nodes = counts.at_nodes or 0
-        drawn = _html.bar(counts.total or 1, done=counts.done, failed=counts.failed, running=at_nodes)
+        drawn = html.bar(counts.total or 1, done=counts.done, failed=counts.failed, running=at_nodes)
         words = counts.words()
         title = f"{self._label}: {words[0]}" if self._label else words[0]
-        box = _html.block(title, drawn, _html.table([words[1:]] if words[1:] else []))
+        box = html.block(title, drawn, html.table([words[1:]] if words[1:] else []))
         content = {"text/html": box, "text/plain": f"{title} | {' | '.join(words[1:])}"}
         if self._handle is None:
             self._handle = self._display(content, raw=True, display_id=True)

@@ -6,13 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from .._errors import ClusterError
-from ._cluster import EngineCluster, by_value, executor_on
-from ._node import Description, Node
+from .cluster import EngineCluster, by_value, executor_on
+from .node import Description, Node
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._executor import Executor, ExecutorOptions
+    from .._executor.executor import Executor, ExecutorOptions
 
 #: Seconds between two looks of an actor at its executor.
 _LOOK_EVERY_S = 0.25

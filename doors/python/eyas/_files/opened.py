@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 from fsspec import AbstractFileSystem
 
-from ._eyas import OpenedFile, WrittenFile
+from .._eyas import OpenedFile, WrittenFile
 
 __all__ = ["CompressedWriter", "FileReader", "FileWriter", "TextWriter"]
 

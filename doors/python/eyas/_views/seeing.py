@@ -9,12 +9,12 @@ import json
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from . import _eyas
-from ._errors import ClusterError
+from .. import _eyas
+from .._errors import ClusterError
 
 if TYPE_CHECKING:
-    from ._progress import JobProgress
-    from ._views import Explanation, Nodes, Report
+    from .answers import Explanation, Nodes, Report
+    from .progress import JobProgress
 
 __all__ = ["Job", "SeenExecutor", "SeenFuture"]
 
@@ -31,13 +31,13 @@ class Job:
 
     def explain(self, task: int | None) -> Explanation:
         """Return why a call waits, or where it runs and why."""
-        from ._views import Explanation
+        from .answers import Explanation
 
         return Explanation(json.loads(_eyas.ask("explain", job=self.session.job, task=task, **self.address)))
 
     def report(self) -> Report:
         """Return what has become of the calls so far."""
-        from ._views import Report
+        from .answers import Report
 
         return Report(json.loads(_eyas.ask("report", job=self.session.job, **self.address)))
 
@@ -77,7 +77,7 @@ class SeenFuture(futures.Future[_T]):
         return type(self.result()).__name__
 
     def _repr_html_(self) -> str:
-        from . import _html
+        from . import html
 
         rows = self._details()
         state = "cancelled" if self.cancelled() else "has ended" if self.done() else "has not ended"
@@ -85,7 +85,7 @@ class SeenFuture(futures.Future[_T]):
             error = futures.Future.exception(self)
             rows.append(("returned", self._result_type()) if error is None else ("raised", repr(error)))
             rows += [("", note) for note in getattr(error, "__notes__", ())]
-        return _html.block(f"Future: {state}", _html.table(rows))
+        return html.block(f"Future: {state}", html.table(rows))
 
 
 class SeenExecutor(futures.Executor):
@@ -109,7 +109,7 @@ class SeenExecutor(futures.Executor):
 
     def nodes(self) -> Nodes:
         """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
-        from ._views import Nodes
+        from .answers import Nodes
 
         return Nodes(json.loads(_eyas.ask("executors", **self._cluster)))
 
@@ -129,7 +129,7 @@ class SeenExecutor(futures.Executor):
         >>> with executor.progress():
         ...     results = list(executor.map(work, items))
         """
-        from ._progress import JobProgress
+        from .progress import JobProgress
 
         return JobProgress(self._job.view, label, show)
 
@@ -141,12 +141,12 @@ class SeenExecutor(futures.Executor):
         )
 
     def _repr_html_(self) -> str:
-        from . import _html
+        from . import html
 
         title = f"{type(self).__name__}: {self._standing()}"
         try:
-            return _html.block(title, self.nodes()._repr_html_(), self.report()._repr_html_())
+            return html.block(title, self.nodes()._repr_html_(), self.report()._repr_html_())
         except ClusterError as error:
             is_shut = self._standing() == "shut down"
             why = "Its cluster has ended." if is_shut else f"The cluster does not answer: {error}"
-            return _html.block(title, _html.table([(why,)]))
+            return html.block(title, html.table([(why,)]))

@@ -82,7 +82,7 @@ if [ ! -d "$place" ]; then
     exec 8>&-
 fi
 
-code="import sys; sys.path.insert(0, sys.argv.pop(1)); from eyas._worker import main; main()"
+code="import sys; sys.path.insert(0, sys.argv.pop(1)); from eyas._worker.worker import main; main()"
 library=$place/.eyas/lib
 [ "$kind" = image ] || exec "$place/bin/python" -c "$code" "$library"
 

@@ -9,10 +9,10 @@ import sys
 import uuid
 from collections.abc import Sequence
 
-from . import _eyas
-from ._errors import ClusterError
-from ._local import Cluster
-from ._owned import OwnedProcess
+from .. import _eyas
+from .._errors import ClusterError
+from .local import Cluster
+from .owned import OwnedProcess
 
 #: Name of the pool in its cluster.
 _NAME = "python"

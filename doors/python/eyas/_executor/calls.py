@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
 
-from . import _pickling, _wrappers
-from ._files import Arguments
-from ._futures import Future, KeptFile, Outputs
-from ._state import State
-from ._value_files import NO_FOLDER, ValueFiles
+from .._files.values import NO_FOLDER, ValueFiles
+from .._worker import pickling, wrappers
+from .._worker.arguments import Arguments
+from .futures import Future, KeptFile, Outputs
+from .state import State
 
 #: Bytes of the function and the arguments of a call that are sent with it.
 _MAX_CALL_BYTES = 16 << 20
 #: A function and arguments of up to this many bytes each are sent without a further look.
-_MAX_PLAIN_BYTES = _pickling.LARGE_BYTES
+_MAX_PLAIN_BYTES = pickling.LARGE_BYTES
 
 #: Returns the files of large values, if there is a folder for them.
 Values = Callable[[], ValueFiles | None]
@@ -32,24 +32,24 @@ class Function:
     def __init__(self, function: Callable[..., Any], values: Values, *, has_folder: bool) -> None:
         """Pickle the function, with large parts in ``values``, if there is a folder for them."""
         with Arguments() as found:
-            pickled, buffers = _pickling.dump(function, _pickling.LARGE_BYTES if has_folder else math.inf)
+            pickled, buffers = pickling.dump(function, pickling.LARGE_BYTES if has_folder else math.inf)
         #: The function itself, if it refers to futures: it is unpickled before the arguments are together.
         self.itself = function if found.values else None
         #: What it reads and writes.
         self.inputs, self.outputs = found.inputs, found.outputs
-        self.is_named = _pickling.is_named(function, pickled) and not buffers
-        is_large = has_folder and (len(pickled) >= _pickling.LARGE_BYTES or bool(buffers))
+        self.is_named = pickling.is_named(function, pickled) and not buffers
+        is_large = has_folder and (len(pickled) >= pickling.LARGE_BYTES or bool(buffers))
         files = values() if is_large and self.itself is None else None
         #: The files of its large parts.
         self.paths: list[str] = []
         if files is not None:
             weakref.finalize(self, files.release, self.paths).atexit = False
             numbers = [self._keep(files, buffer) for buffer in buffers]
-            is_kept = len(pickled) >= _pickling.LARGE_BYTES
+            is_kept = len(pickled) >= pickling.LARGE_BYTES
             content = self._keep(files, memoryview(pickled)) if is_kept else pickled
-            pickled = _pickling.dumps(_pickling.Parts(content, numbers, [], is_private=True))
+            pickled = pickling.dumps(pickling.Parts(content, numbers, [], is_private=True))
         #: The beginning of its calls.
-        self.content = _pickling.with_header(pickled, is_named=self.is_named)
+        self.content = pickling.with_header(pickled, is_named=self.is_named)
 
     def _keep(self, files: ValueFiles, content: memoryview) -> int:
         """Write content to a file, and return the number of the input."""
@@ -76,7 +76,7 @@ class Call:
         self._files: list[str] = []
         if function.itself is not None:
             args = function.itself, *args
-            function = Function(_wrappers.apply, values, has_folder=has_folder)
+            function = Function(wrappers.apply, values, has_folder=has_folder)
         #: Holds the files of its large parts.
         self._functions = [function]
         self._function = function.content
@@ -84,8 +84,8 @@ class Call:
             with Arguments() as arguments:
                 arguments.inputs += function.inputs
                 arguments.outputs += function.outputs
-                least_bytes = _pickling.LARGE_BYTES if has_folder else math.inf
-                self._arguments, buffers = _pickling.dump((args, kwargs), least_bytes)
+                least_bytes = pickling.LARGE_BYTES if has_folder else math.inf
+                self._arguments, buffers = pickling.dump((args, kwargs), least_bytes)
             files = values() if buffers else None
             if files is not None:
                 for buffer in buffers:
@@ -98,7 +98,7 @@ class Call:
                 raise TypeError("a future that is no future of eyas cannot be an argument: pass its result") from error
             raise
         self._found = arguments
-        has_parts = arguments.values or arguments.buffers or len(self._arguments) >= _pickling.LARGE_BYTES
+        has_parts = arguments.values or arguments.buffers or len(self._arguments) >= pickling.LARGE_BYTES
         #: Whether nothing but its bytes belongs to it, which are few enough.
         is_large = has_parts or len(self._function) > _MAX_PLAIN_BYTES
         self._is_plain = not (arguments.inputs or arguments.outputs or is_large)
@@ -146,22 +146,22 @@ class Call:
                 values.append(len(inputs))
                 inputs.append(future)
                 continue
-            pickled = _pickling.dump_parts(future.result())
-            files = self._values() if sum(part.nbytes for part in pickled) >= _pickling.LARGE_BYTES else None
+            pickled = pickling.dump_parts(future.result())
+            files = self._values() if sum(part.nbytes for part in pickled) >= pickling.LARGE_BYTES else None
             if len(pickled) == 1 and files is None:
                 values.append(pickled[0].tobytes())
             elif files is None:
-                values.append(_pickling.dumps(future.result()))
+                values.append(pickling.dumps(future.result()))
             else:
                 values.append(len(inputs))
                 inputs.append(self._kept(files.keep_parts(pickled)))
         content: bytes | int = self._arguments
-        files = self._values() if len(self._arguments) >= _pickling.LARGE_BYTES else None
+        files = self._values() if len(self._arguments) >= pickling.LARGE_BYTES else None
         if files is not None:
             content = len(inputs)
             inputs.append(self._kept(files.keep(memoryview(self._arguments))))
-        parts = _pickling.Parts(content, self._found.buffers, values)
-        return self._function + _pickling.dumps(parts)
+        parts = pickling.Parts(content, self._found.buffers, values)
+        return self._function + pickling.dumps(parts)
 
 
 def _patterns_of(outputs: list[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from typing import Any
 
-from ._errors import ClusterError
-from ._owned import OwnedProcess
+from .._errors import ClusterError
+from .owned import OwnedProcess
 
 
 class Cluster:

@@ -8,9 +8,9 @@ import shlex
 import string
 from collections.abc import Sequence
 
-from . import _html
-from ._files import File, Output
-from ._futures import Future, KeptFile
+from .._views import html
+from .._worker.arguments import File, Output
+from .futures import Future, KeptFile
 
 __all__ = ["Completed", "Words"]
 
@@ -43,7 +43,7 @@ class Completed:
         outputs = [("stdout", self.stdout), ("stderr", self.stderr)]
         rows = [(name, text[:_SHOWN].decode(errors="replace"), f"{len(text):,} bytes") for name, text in outputs]
         words = self.args if isinstance(self.args, str) else shlex.join(self.args)
-        return _html.block(f"Completed: {words}", _html.table(rows))
+        return html.block(f"Completed: {words}", html.table(rows))
 
 
 class Words:

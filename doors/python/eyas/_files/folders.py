@@ -8,10 +8,10 @@ import stat
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ._shared import write
+from .._worker.shared import write
 
 if TYPE_CHECKING:
-    from ._eyas import FilesSession
+    from .._eyas import FilesSession
 
 _SCHEME = "eyas://"
 
@@ -62,7 +62,7 @@ class SharedFolder:
 
     def _check(self) -> None:
         """Make the folder if needed. Workers unpickle and run what is in it: no other user may replace files."""
-        from ._eyas import trusted_folder
+        from .._eyas import trusted_folder
 
         trusted_folder(self._path)
 
@@ -106,7 +106,7 @@ class ClusterFolder:
     def _files(self) -> FilesSession:
         # A connection belongs to the process that has made it.
         if self._session is None or self._session.process != os.getpid():
-            from ._eyas import FilesSession
+            from .._eyas import FilesSession
 
             self._session = FilesSession(**self._address)
         return self._session

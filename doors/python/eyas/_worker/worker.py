@@ -32,8 +32,8 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
-from . import _pickling, _shared, _sides
-from ._files import Arguments, result_file
+from . import pickling, shared, sides
+from .arguments import Arguments, result_file
 
 #: Environment variable with the settings of the worker: JSON with ``path``, the folders in which the client looks for
 #: modules (``None`` is the place of those of the interpreter), ``folder`` of the client, ``reuse``, ``client``, its
@@ -73,13 +73,13 @@ class UnsentError(RuntimeError):
 
 def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:
     """Pickle an exception with its traceback."""
-    _sides.note_worker(error, client)
+    sides.note_worker(error, client)
     text = "".join(traceback.format_exception(error))
     try:
-        content = _pickling.dumps((error, text))
+        content = pickling.dumps((error, text))
         pickle.loads(content)
     except BaseException:  # Whatever the class of the exception does.
-        content = _pickling.dumps((UnsentError(f"{type(error).__name__}: {error}"), text))
+        content = pickling.dumps((UnsentError(f"{type(error).__name__}: {error}"), text))
     return content
 
 
@@ -159,7 +159,7 @@ class Worker:
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         self._requests: IO[bytes] = self._channel.makefile("rb")
-        self._calls = _pickling.CallReader()
+        self._calls = pickling.CallReader()
         self._settings = os.environ.pop(SETTINGS_VARIABLE, "{}")
         settings = json.loads(self._settings)
         for name in THREADS_VARIABLES:
@@ -250,11 +250,11 @@ class Worker:
 
     def _read(self, call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of a call."""
-        _sides.refuse_other_code(self._client, call)
+        sides.refuse_other_code(self._client, call)
         try:
             return self._calls.read(call)
         except Exception as error:
-            if (mismatch := _sides.unread(self._client, error)) is not None:
+            if (mismatch := sides.unread(self._client, error)) is not None:
                 raise mismatch from error
             raise
 
@@ -270,13 +270,13 @@ class Worker:
                 value = function(*args, **kwargs)
             finally:
                 Worker.answering = None
-            pickled = _pickling.dump_parts(value)
-            if sum(part.nbytes for part in pickled) < _pickling.LARGE_BYTES:
+            pickled = pickling.dump_parts(value)
+            if sum(part.nbytes for part in pickled) < pickling.LARGE_BYTES:
                 return _RETURNED, pickled[0].tobytes()
             folder = os.fsdecode(parts[2])
             os.makedirs(folder, exist_ok=True)
             name = result_file(int(parts[1].rpartition(b".")[2]))
-            _shared.write(os.path.join(folder, name), _shared.laid_out(pickled))
+            shared.write(os.path.join(folder, name), shared.laid_out(pickled))
             return _RETURNED_FILES, b""
         except BaseException as error:  # Also the exit of a program that the function calls.
             return _RAISED, _failure(error, self._client)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from ._errors import ClusterError
+from .._errors import ClusterError
 
 #: Seconds that a process has to end.
 _END_DEADLINE_S = 25.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _html
+from . import html
 
 __all__ = ["Explanation", "Nodes", "Report", "reads_of"]
 
@@ -59,14 +59,14 @@ class Report(_Shown, dict[str, Any]):
         counts = self._counts()
         calls = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count) or "none"
         nodes = f"{job['executors']} with {job['capacity_milli'] / 1000:g} processors"
-        rows = [("calls", calls), ("time", _html.duration_text(job["elapsed_us"] / 1e6)), ("nodes", nodes)]
+        rows = [("calls", calls), ("time", html.duration_text(job["elapsed_us"] / 1e6)), ("nodes", nodes)]
         ended = counts["succeeded"] + counts["failed"] + counts["cancelled"]
         if ended and metrics["execution_us"] is not None:
-            rows.append(("mean time of a call", _html.duration_text(metrics["execution_us"] / 1e6)))
+            rows.append(("mean time of a call", html.duration_text(metrics["execution_us"] / 1e6)))
         if job["retried"]:
             rows.append(("retries", f"{job['retried']:,}"))
         rows += [
-            (f"read from {source}", f"{_html.bytes_text(size)} ({count:,} inputs)")
+            (f"read from {source}", f"{html.bytes_text(size)} ({count:,} inputs)")
             for source, count, size in reads_of(job["reads"])
             if count
         ]
@@ -84,13 +84,13 @@ class Report(_Shown, dict[str, Any]):
 
     def _repr_html_(self) -> str:
         counts, failures = self._counts(), self._failures()
-        parts = [_html.table(self._rows())]
+        parts = [html.table(self._rows())]
         if total := sum(counts.values()):
             succeeded, failed = counts["succeeded"], counts["failed"] + counts["cancelled"]
-            parts.insert(0, _html.bar(total, done=succeeded, failed=failed, running=counts["assigned"]))
+            parts.insert(0, html.bar(total, done=succeeded, failed=failed, running=counts["assigned"]))
         if failures:
-            parts.append(_html.table(failures, ("failed task", "item", "status")))
-        return _html.block(self._title(), *parts)
+            parts.append(html.table(failures, ("failed task", "item", "status")))
+        return html.block(self._title(), *parts)
 
 
 class Explanation(_Shown, dict[str, Any]):
@@ -109,7 +109,7 @@ class Explanation(_Shown, dict[str, Any]):
         rows = []
         for view in self["inputs"]:
             source = view["source"] if isinstance(view["source"], str) else view["object"]
-            rows.append((source, _html.bytes_text(view["size_bytes"]), ", ".join(view["holders"]) or "no node"))
+            rows.append((source, html.bytes_text(view["size_bytes"]), ", ".join(view["holders"]) or "no node"))
         return rows
 
     def __str__(self) -> str:
@@ -119,10 +119,10 @@ class Explanation(_Shown, dict[str, Any]):
 
     def _repr_html_(self) -> str:
         inputs = self._inputs()
-        parts = [_html.table([(line,) for line in self["because"]])]
+        parts = [html.table([(line,) for line in self["because"]])]
         if inputs:
-            parts.append(_html.table(inputs, ("input", "size", "is on")))
-        return _html.block(self._title(), *parts)
+            parts.append(html.table(inputs, ("input", "size", "is on")))
+        return html.block(self._title(), *parts)
 
 
 class Nodes(_Shown, list[dict[str, Any]]):
@@ -146,8 +146,8 @@ class Nodes(_Shown, list[dict[str, Any]]):
                     node["host"],
                     node["state"],
                     f"{node['assigned_milli'] / 1000:g} of {capacity['cpus_milli'] / 1000:g}",
-                    _html.bytes_text(capacity["memory_bytes"]),
-                    f"{_html.bytes_text(node['held_bytes'])} in {node['objects']:,}",
+                    html.bytes_text(capacity["memory_bytes"]),
+                    f"{html.bytes_text(node['held_bytes'])} in {node['objects']:,}",
                     f"{node['ended']:,}",
                 )
             )
@@ -162,7 +162,7 @@ class Nodes(_Shown, list[dict[str, Any]]):
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
 
     def _repr_html_(self) -> str:
-        return _html.block(self.summary(), _html.table(self._rows(), _HEAD))
+        return html.block(self.summary(), html.table(self._rows(), _HEAD))
 
 
 _HEAD = ("node", "host", "state", "processors in use", "memory", "files held", "tasks ended")

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ._files import Arguments
+from .arguments import Arguments
 
 #: Buffers and pickles of at least this size become files of their own, where they can.
 LARGE_BYTES = 1 << 20
@@ -70,9 +70,9 @@ def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
     buffers.clear()
     if arguments is not None and before is not None:
         arguments.cut(before)
-    from . import _by_value
+    from . import by_value
 
-    return _by_value.dumps(value, _PROTOCOL, is_small), buffers
+    return by_value.dumps(value, _PROTOCOL, is_small), buffers
 
 
 class Parts:
@@ -92,7 +92,7 @@ class Parts:
 
 
 def _together(content: bytes | int, buffers: list[int], values: list[bytes | int], is_private: bool) -> Any:
-    from ._shared import load, map_file
+    from .shared import load, map_file
 
     arguments = Arguments.now()
     assert arguments is not None, "arguments are unpickled by workers"

@@ -16,15 +16,16 @@ from concurrent import futures
 from concurrent.futures import _base
 from typing import TYPE_CHECKING, Any
 
-from . import _sides, _starts, _worker
-from ._errors import CallFailed, ClusterLost
-from ._futures import Fetching, Future, KeptFile, Outputs
-from ._seeing import Job
-from ._threads import join
-from ._value_files import ValueFiles
+from .._environments import starts
+from .._errors import CallFailed, ClusterLost
+from .._files.values import ValueFiles
+from .._threads import join
+from .._views.seeing import Job
+from .._worker import sides, worker
+from .futures import Fetching, Future, KeptFile, Outputs
 
 if TYPE_CHECKING:
-    from ._local import Cluster
+    from .._clusters.local import Cluster
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
@@ -208,7 +209,7 @@ class State:
             if self.unproven:
                 self.unproven = {kind: first for kind, first in self.unproven.items() if first[0] is not future}
         command = None if future is None else future._command
-        if how == _FAILED and command is None and (failure := _starts.failure_in(errors)) is not None:
+        if how == _FAILED and command is None and (failure := starts.failure_in(errors)) is not None:
             why, errors = failure, b""
         if future is not None:
             future.node = sys.intern(executor)
@@ -253,8 +254,8 @@ class State:
         """The exception of a call."""
         if how == _RAISED:
             error, text = pickle.loads(answer)
-            _sides.note_client(error)
-            if isinstance(error, _worker.InitializerFailed):
+            sides.note_client(error)
+            if isinstance(error, worker.InitializerFailed):
                 _base.LOGGER.critical("Exception in initializer:\n%s", error)
                 self.break_with(ClusterLost("the initializer of a worker has raised"))
                 return ClusterLost("the initializer of a worker has raised")
@@ -265,7 +266,7 @@ class State:
             # It is a class of texts, although stubs say otherwise.
             error.__cause__ = _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
             return error
-        return CallFailed(_sides.missing_interpreter(why))
+        return CallFailed(sides.missing_interpreter(why))
 
     def break_with(self, why: BaseException) -> None:
         """Take no more calls, and end all that have not ended."""
@@ -304,7 +305,7 @@ def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
     with contextlib.suppress(Exception):
         because = future.explain()["because"]
         is_hopeless = bool(because) and because[0].startswith(_HOPELESS)
-        if not is_hopeless and _worker.Released.is_missing():
+        if not is_hopeless and worker.Released.is_missing():
             because.append(_HOLDING)
         elif not is_hopeless:
             return
@@ -312,7 +313,7 @@ def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
 
 
 def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> object:
-    from ._commands import Completed
+    from .commands import Completed
 
     return Completed(command, answer, printed)
 

@@ -9,8 +9,8 @@ import pathlib
 import threading
 from collections.abc import Iterable
 
-from ._folders import Folder
-from ._shared import laid_out, parts_of
+from .._worker.shared import laid_out, parts_of
+from .folders import Folder
 
 #: Bytes of files of arguments that stay when no call needs them: a later call may have the same argument.
 _SPARE_BYTES = 1 << 30

@@ -7,14 +7,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._value_files import NO_FOLDER
-from ._worker import SETTINGS_VARIABLE, THREADS_VARIABLES
+from .._files.values import NO_FOLDER
+from .._worker.worker import SETTINGS_VARIABLE, THREADS_VARIABLES
 
 if TYPE_CHECKING:
-    from ._environments import Environment
-    from ._folders import Folder
+    from .._files.folders import Folder
+    from .packing import Environment
 
-#: How messages of `_start.sh` begin.
+#: How messages of `start.sh` begin.
 _FAILURE = b"eyas: environment: "
 
 
@@ -67,9 +67,9 @@ class Starts:
         path = os.path.abspath(environment)
         if path not in self._known:
             # Imported late, because it imports much.
-            from . import _environments
+            from . import packing
 
-            self._known[path] = _environments.prepare(path, self._nodes_folder)
+            self._known[path] = packing.prepare(path, self._nodes_folder)
         packed = self._known[path]
         words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
         settings = {**own, "client": client, "path": _own_modules(self._settings["path"])}

@@ -11,11 +11,12 @@ from concurrent import futures
 from concurrent.futures import _base
 from typing import Any, TypeVar, cast
 
-from . import _eyas, _shared
-from ._errors import ClusterLost
-from ._files import Arguments, input_path, result_file, value_of_future
-from ._seeing import SeenFuture
-from ._worker import Worker, released
+from .. import _eyas
+from .._errors import ClusterLost
+from .._views.seeing import SeenFuture
+from .._worker import shared
+from .._worker.arguments import Arguments, input_path, result_file, value_of_future
+from .._worker.worker import Worker, released
 
 _T = TypeVar("_T")
 
@@ -70,7 +71,7 @@ class Outputs:
                     self._refuse_if_over()
                     path = self.session.fetch_result(self.task, os.fsencode(result_file(self.task)))
                     try:
-                        self._value.set_result(_shared.load(path, is_private=True))
+                        self._value.set_result(shared.load(path, is_private=True))
                     finally:
                         # The content stays as long as it is used.
                         os.unlink(path)

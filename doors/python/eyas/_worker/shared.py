@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from ._files import Arguments, File
+from .arguments import Arguments, File
 
 __all__ = ["Shared", "laid_out", "load", "map_file", "parts_of", "write"]
 
@@ -30,10 +30,10 @@ def _aligned(place: int) -> int:
 
 def parts_of(value: object) -> list[memoryview]:
     """Return the pickle of a value, and its large buffers, such as those of NumPy arrays, which are not copied."""
-    from . import _by_value
+    from . import by_value
 
     buffers: list[pickle.PickleBuffer] = []
-    content = _by_value.dumps(value, 5, buffers.append)
+    content = by_value.dumps(value, 5, buffers.append)
     return [memoryview(content), *(buffer.raw() for buffer in buffers)]
 
 

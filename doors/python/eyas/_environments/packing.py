@@ -2,15 +2,15 @@
 
 An environment becomes a compressed archive, whose key tells its content: the archive is kept in a folder of the client,
 and later executors use it again. For the cluster the archive is a file as any other: each node gets one copy, from
-another node if it can. The first worker of a node unpacks it (``_start.sh``).
+another node if it can. The first worker of a node unpacks it (``start.sh``).
 
 =======  ==============================================================================================
 archive  content
 =======  ==============================================================================================
 venv     the virtual environment without its interpreter, which is the node's own of the same build
-conda    the prefix; paths in its files become those of the node (``_finish.py``)
+conda    the prefix; paths in its files become those of the node (``finish.py``)
 image    the root of the file system in ``root``, or the SIF image as ``image.sif``
-all      in ``.eyas``: the modules that a worker needs, and ``finish.py`` with ``prefixes.json``
+all      in ``.eyas``: the package :mod:`eyas._worker`, and ``finish.py`` with ``prefixes.json``
 =======  ==============================================================================================
 """
 
@@ -32,9 +32,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from ._archives import Archive, Entry, entries_of, image_entries
-from ._eyas import trusted_folder
-from ._folders import Folder
+from .._eyas import trusted_folder
+from .._files.folders import Folder
+from .archives import Archive, Entry, entries_of, image_entries
 
 __all__ = ["Environment", "prepare"]
 
@@ -45,11 +45,9 @@ KEPT_S = 30 * 24 * 3600.0
 #: Changes when archives of the same content do.
 _FORMAT = "1"
 
-_PACKAGE = pathlib.Path(__file__).parent
-#: The modules of this package that workers import.
-_MODULES = (
-    "__init__.py", "_by_value.py", "_files.py", "_pickling.py", "_shared.py", "_sides.py", "_worker.py", "_wrappers.py"
-)
+#: The folder of what goes along, and that of the whole package.
+_HERE = pathlib.Path(__file__).parent
+_PACKAGE = _HERE.parent
 #: Names in a virtual environment that lead to its interpreter.
 _INTERPRETERS = re.compile(r"bin/python[0-9.]*t?")
 _PIP_SHOWN_BYTES = 4096
@@ -74,7 +72,7 @@ class Environment:
 
     def words(self, folder: str) -> list[str]:
         """Return the words that start a worker. The path of the archive on the node follows them."""
-        script = (_PACKAGE / "_start.sh").read_text()
+        script = (_HERE / "start.sh").read_text()
         return ["sh", "-c", script, "eyas", self.kind, self.key, self.build, self.interpreter, self.origin, folder]
 
 
@@ -208,10 +206,11 @@ def _support() -> list[tuple[str, bytes]]:
     """Return the files of `.eyas` that are the same for all environments."""
     import cloudpickle
 
-    modules = [(f"lib/eyas/{name}", _PACKAGE / name) for name in _MODULES]
+    own = [_PACKAGE / "__init__.py", *sorted((_PACKAGE / "_worker").glob("*.py"))]
+    modules = [(f"lib/eyas/{path.relative_to(_PACKAGE)}", path) for path in own]
     cloud = pathlib.Path(cloudpickle.__file__).parent
     modules += [(f"lib/cloudpickle/{path.name}", path) for path in sorted(cloud.glob("*.py"))]
-    modules += [("finish.py", _PACKAGE / "_finish.py")]
+    modules += [("finish.py", _HERE / "finish.py")]
     return [(f".eyas/{name}", path.read_bytes()) for name, path in modules]
 
 

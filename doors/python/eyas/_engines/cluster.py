@@ -21,11 +21,11 @@ from importlib import metadata
 from typing import Any, Protocol
 
 from .. import _eyas
+from .._clusters.local import Cluster
+from .._clusters.owned import OwnedProcess
 from .._errors import ClusterError
-from .._executor import Executor, ExecutorOptions, on_cluster
-from .._local import Cluster
-from .._owned import OwnedProcess
-from ._node import Description
+from .._executor.executor import Executor, ExecutorOptions, on_cluster
+from .node import Description
 
 #: Seconds between two looks at a cluster that starts.
 _LOOK_EVERY_S = 0.1
@@ -179,7 +179,7 @@ def executor_on(engine: Engine, host: str, timeout: float, options: ExecutorOpti
 
 @contextlib.contextmanager
 def by_value(cloudpickle: Any, engine: str) -> Iterator[None]:
-    """Let the cloudpickle of an engine carry the code for its workers: :mod:`_node`, and the module of the engine."""
+    """Let the cloudpickle of an engine carry the code for its workers: :mod:`.node`, and the module of the engine."""
     modules = [sys.modules[Description.__module__], sys.modules[engine]]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple, TypeVar
 
-from . import _eyas, _pickling
-from ._errors import ClusterLost
+from .. import _eyas
+from .._errors import ClusterLost
+from .._worker import pickling
 
 _T = TypeVar("_T")
 
@@ -87,7 +88,7 @@ def _work(address: str, function: Callable[[Piece], Any]) -> None:
                 results.append((piece[0], piece[1], function(Piece(*piece))))
             if piece is None and not results:
                 return block.leave()
-            output = _pickling.dumps(results)
+            output = pickling.dumps(results)
         except BaseException:
             block.leave()
             raise

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .._errors import ClusterError
-from ._cluster import ByValue, EngineCluster, executor_on, own_address
-from ._node import Description, Node, StartFailed
+from .cluster import ByValue, EngineCluster, executor_on, own_address
+from .node import Description, Node, StartFailed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._executor import Executor, ExecutorOptions
+    from .._executor.executor import Executor, ExecutorOptions
 
 #: Seconds between two looks of a task at its worker.
 _LOOK_EVERY_S = 0.25

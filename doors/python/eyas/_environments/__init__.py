@@ -1,0 +1,1 @@
+"""How workers are started: in the environment of the client, or in one that is packed and goes along."""

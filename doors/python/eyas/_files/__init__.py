@@ -1,0 +1,1 @@
+"""Files of clusters and of file systems that nodes share: open ones, folders, and those of large values."""
