@@ -24,7 +24,8 @@ use eyas_dev::bench::{home, is_tiny};
 use eyas_session::{Access, Session, dial};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{
-    Distribution, Input, InputFrom, JobId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskTemplate, Version,
+    Distribution, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskTemplate,
+    Version,
 };
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
@@ -163,7 +164,7 @@ async fn submit(session: &mut Session, scale: Scale, tasks: u32) -> JobId {
 fn object(number: u32) -> ObjectSpec {
     let source = format!("file:///data/survey/run-{:03}/frame-{number:08}.fits", number / 1000);
     let version = Version::Modified { mtime_ns: 1_600_000_000_000_000_000, size_bytes: 1000 + u64::from(number % 7) };
-    ObjectSpec { source: source.into(), version, executable: false }
+    ObjectSpec { source: source.into(), version, mode: FileMode::READABLE }
 }
 
 impl Prober {

@@ -88,7 +88,7 @@ impl OutgoingMessages {
 
 #[cfg(test)]
 mod tests {
-    use eyas_types::{JobId, ObjectSpec, Version};
+    use eyas_types::{FileMode, JobId, ObjectSpec, Version};
 
     use super::*;
 
@@ -103,7 +103,7 @@ mod tests {
 
     fn input(name: &str) -> AssignedInput {
         let version = Version::Modified { mtime_ns: 1, size_bytes: 1 };
-        let object = ObjectSpec { source: format!("file:///{name}").into(), version, executable: false };
+        let object = ObjectSpec { source: format!("file:///{name}").into(), version, mode: FileMode::READABLE };
         AssignedInput { object, part: None, name: None, holders: Vec::new() }
     }
 

@@ -8,7 +8,7 @@ const INPUTS: u32 = 20_000;
 
 fn object(number: u32) -> ObjectSpec {
     let version = Version::Modified { mtime_ns: 1, size_bytes: 10 };
-    ObjectSpec { source: format!("file:///in/{number}").into(), version, executable: false }
+    ObjectSpec { source: format!("file:///in/{number}").into(), version, mode: FileMode::READABLE }
 }
 
 impl Dispatcher {
