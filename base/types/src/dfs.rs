@@ -269,6 +269,11 @@ impl Chunk {
     }
 }
 
+/// Size of chunks together. What a client has sent may be any numbers.
+fn total<'a>(chunks: impl Iterator<Item = &'a Chunk>) -> u64 {
+    chunks.fold(0, |bytes, chunk| bytes.saturating_add(chunk.size_bytes))
+}
+
 /// The object of a hole of this size. Objects of other chunks are hashes, whose first half is not 0 in practice.
 fn hole_object(size_bytes: u64) -> ObjectId {
     ObjectId(u128::from(size_bytes).to_be_bytes())
@@ -318,7 +323,7 @@ impl FileRecord {
     pub fn size_bytes(&self) -> u64 {
         match &self.kind {
             FileKind::SymbolicLink(target) => target.len() as u64,
-            FileKind::File | FileKind::Folder => self.chunks.iter().map(|chunk| chunk.size_bytes).sum(),
+            FileKind::File | FileKind::Folder => total(self.chunks.iter()),
         }
     }
 
@@ -331,7 +336,7 @@ impl FileRecord {
 
     /// Size of the chunks that no node stores.
     pub fn hole_bytes(&self) -> u64 {
-        self.chunks.iter().filter(|chunk| chunk.is_hole()).map(|chunk| chunk.size_bytes).sum()
+        total(self.chunks.iter().filter(|chunk| chunk.is_hole()))
     }
 
     /// Whether both records describe the same content of the same file; replicas and attributes may differ.

@@ -131,23 +131,29 @@ impl Glob {
     }
 }
 
-/// Whether these parts match these components.
+/// Whether these parts match these components. From the last part to the first, this finds the places from which on
+/// the components match, so that several `**` take no longer than one.
 fn are_named(parts: &[Part], components: &[&[u8]]) -> bool {
-    match (parts, components) {
-        ([], components) => components.is_empty(),
-        ([Part::Folders], components) => !components.is_empty() && !components.iter().any(|name| is_hidden(name)),
-        ([Part::Folders, rest @ ..], [first, behind @ ..]) => {
-            are_named(rest, components) || !is_hidden(first) && are_named(parts, behind)
+    let count = components.len();
+    // The places from which on the components match the parts behind the present one.
+    let mut behind: Vec<bool> = (0..=count).map(|at| at == count).collect();
+    for (index, part) in parts.iter().enumerate().rev() {
+        let is_last = index + 1 == parts.len();
+        let mut here = vec![false; count + 1];
+        for (at, name) in components.iter().enumerate().rev() {
+            here[at] = match part {
+                Part::Folders if is_last => !is_hidden(name) && (at + 1 == count || here[at + 1]),
+                Part::Folders => behind[at] || !is_hidden(name) && here[at + 1],
+                Part::Plain(plain) => behind[at + 1] && plain.as_bytes() == *name,
+                Part::Pattern(tokens) => {
+                    let may_be = !is_hidden(name) || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
+                    behind[at + 1] && may_be && matches(tokens, &letters(name))
+                }
+            };
         }
-        ([Part::Plain(plain), rest @ ..], [first, behind @ ..]) => {
-            plain.as_bytes() == *first && are_named(rest, behind)
-        }
-        ([Part::Pattern(tokens), rest @ ..], [first, behind @ ..]) => {
-            let may_be = !is_hidden(first) || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
-            may_be && matches(tokens, &letters(first)) && are_named(rest, behind)
-        }
-        (_, []) => false,
+        behind = here;
     }
+    behind[0]
 }
 
 fn is_hidden(name: &[u8]) -> bool {
@@ -414,6 +420,7 @@ mod tests {
             ),
             ("/a/**/b", &["/a/b", "/a/x/y/b"], &["/a/x/y", "a/b", "/a/.x/b"]),
             ("/a/**", &["/a/b", "/a/b/c"], &["/a", "/b/c"]),
+            ("/**/a/**/b/**/.c/d", &["/x/a/b/b/.c/d", "/a/x/y/b/.c/d"], &["/x/a/b/b/c/d", "/a/.c/b/.c/d"]),
             ("/a/.*", &["/a/.b"], &["/a/b"]),
             ("/a/b", &["/a/b", "/a//b"], &["/a/c"]),
             ("/a/*/", &[], &["/a/b"]),
@@ -422,6 +429,14 @@ mod tests {
             assert!(named.iter().all(|path| glob.names(path.as_bytes())), "{pattern}");
             assert!(!others.iter().any(|path| glob.names(path.as_bytes())), "{pattern}");
         }
+    }
+
+    #[test]
+    fn many_folders_of_any_names_take_no_longer_than_one() {
+        let pattern = ["/**/a".repeat(30), "/**/b".into()].concat();
+        let glob = Glob::parse(pattern.as_bytes()).unwrap();
+        let path = "/a".repeat(200);
+        assert!(!glob.names(path.as_bytes()) && glob.names([path, "/b".into()].concat().as_bytes()));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::dfs::{Attributes, Chunk, FileRecord};
+use crate::dfs::{Attributes, Chunk, FileId, FileKind, FileRecord, Quota, RecordFormat};
 use crate::id::ObjectId;
 
 /// The state of a file whose content may not be on the disks of its nodes.
@@ -13,7 +14,40 @@ use crate::id::ObjectId;
 pub struct Unsynced {
     /// The last version under the name that was on the disks of its nodes. Its chunks stay until the content is there,
     /// too. `None` if there was none: the file is removed if its content is lost.
+    #[serde(deserialize_with = "without_before")]
     pub before: Option<Box<FileRecord>>,
+}
+
+/// Reads the version before, which has none itself. Records within records, as deep as a sender likes, would take all
+/// of the reader's stack.
+fn without_before<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<FileRecord>>, D::Error> {
+    /// The fields of a [`FileRecord`], as they are written.
+    #[derive(Deserialize)]
+    struct SyncedRecord {
+        id: FileId,
+        kind: FileKind,
+        attributes: Attributes,
+        quota: Option<Quota>,
+        format: RecordFormat,
+        chunk_bytes: u64,
+        replication: u8,
+        chunks: Vec<Chunk>,
+        unsynced: Option<Nothing>,
+    }
+    /// What is never there.
+    struct Nothing;
+    impl<'de> Deserialize<'de> for Nothing {
+        fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Err(de::Error::custom("the version on the disks is on the disks"))
+        }
+    }
+    let before = Option::<SyncedRecord>::deserialize(deserializer)?;
+    Ok(before.map(|before| {
+        let SyncedRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced } = before;
+        let unsynced = unsynced.map(|Nothing| Unsynced::default());
+        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced };
+        Box::new(record)
+    }))
 }
 
 impl FileRecord {
@@ -80,10 +114,8 @@ impl FileRecord {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
-    use crate::dfs::{FileId, FileKind, NodeId};
+    use crate::dfs::NodeId;
 
     /// A file with these chunks, which may not be on the disks if `is_unsynced` is set.
     fn file(id: u128, chunks: &[u8], is_unsynced: bool) -> FileRecord {
@@ -122,6 +154,28 @@ mod tests {
         assert_eq!(before(&file(3, &[9], false).in_place_of(Some(&new))), (false, Some([9].into())));
         let needed: Vec<u8> = twice.needed_chunks().map(|chunk| chunk.object.0[0]).collect();
         assert_eq!((needed, twice.unsynced_chunks().count()), ([1, 4, 1, 2].into(), 1));
+    }
+
+    #[test]
+    fn records_within_records_are_refused() {
+        let one = file(1, &[2], true).in_place_of(Some(&file(1, &[1], false)));
+        let bytes = postcard::to_allocvec(&one).unwrap();
+        assert_eq!(postcard::from_bytes(&bytes), Ok(one.clone()));
+        let nested = FileRecord { unsynced: Some(Unsynced { before: Some(Box::new(one)) }), ..file(1, &[3], true) };
+        let bytes = postcard::to_allocvec(&nested).unwrap();
+        assert!(postcard::from_bytes::<FileRecord>(&bytes).is_err());
+        // Each level would take some of the stack: the end of a record without content, and the next one within it.
+        let mut empty = postcard::to_allocvec(&file(1, &[], true)).unwrap();
+        empty.pop();
+        empty.push(1);
+        assert!(postcard::from_bytes::<FileRecord>(&empty.repeat(1_000_000)).is_err());
+    }
+
+    #[test]
+    fn sizes_of_any_chunks_are_added() {
+        let mut record = file(1, &[1, 2], false);
+        record.chunks[0].size_bytes = u64::MAX;
+        assert_eq!(record.size_bytes(), u64::MAX);
     }
 
     #[test]

@@ -217,10 +217,10 @@ impl FitsFile {
         let row_bytes = self.width * self.format.bitpix.byte_size();
         let end = self.start + (self.height * row_bytes) as u64;
 
-        let mut bytes = vec![0; wanted.len() * row_bytes];
+        let mut bytes = Vec::new();
         if !wanted.is_empty() {
             self.source.skip((wanted.start * row_bytes) as u64, MISSING)?;
-            self.source.read(&mut bytes, MISSING)?;
+            bytes = self.source.take(wanted.len() * row_bytes, MISSING)?;
         }
         let position = if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + self.start;
         let padded_end = end.next_multiple_of(BLOCK_BYTES as u64);

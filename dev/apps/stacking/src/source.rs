@@ -118,6 +118,18 @@ impl ByteSource {
         }
     }
 
+    /// The next `count` bytes. Memory is taken as they come, since the header of a damaged file may name any number.
+    pub fn take(&mut self, count: usize, missing: &'static str) -> Result<Vec<u8>, StackingError> {
+        let claimed = usize::try_from(self.claimed_bytes).unwrap_or(usize::MAX);
+        let mut bytes = Vec::with_capacity(count.min(claimed));
+        while bytes.len() < count {
+            let begun = bytes.len();
+            bytes.resize(begun + (count - begun).min(begun.max(READ_BYTES)), 0);
+            self.read(&mut bytes[begun..], missing)?;
+        }
+        Ok(bytes)
+    }
+
     /// Fills `buffer` with the next bytes, as far as there are any; how many. `missing` names them in the error if gzip
     /// data end too early.
     pub fn read_up_to(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<usize, StackingError> {

@@ -116,6 +116,15 @@ fn after_gzip_data_comes_padding_or_an_error() {
 }
 
 #[test]
+fn a_damaged_header_takes_no_memory() {
+    let cards = [FIRST, "BITPIX  = 64", "NAXIS   = 2", "NAXIS1  = 1000000000", "NAXIS2  = 1000000000"];
+    let small = part(&cards, &[0; 9]);
+    for bytes in [gzip(&small), small] {
+        assert!(read(&bytes).unwrap_err().contains("the last row of its image"));
+    }
+}
+
+#[test]
 fn files_that_are_not_fits_are_named() {
     let none = "not a FITS file: it does not begin with \"SIMPLE  =\"";
     let files: [(&[u8], &str); 8] = [

@@ -41,11 +41,11 @@ pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<FileHead
             Some(text) => text,
             None => text.insert(Beginning::new(&file.name, *file.record.format, &part)?),
         };
-        text.add(part).map_err(|error| WorkError::CompressedHeader(file.name.clone(), error))?;
-        if let Some(end) = text.find_end() {
+        let end = text.add(&part).map_err(|error| WorkError::CompressedHeader(file.name.clone(), error))?;
+        if let Some(end) = end {
             return text.header(end).map_err(|error| WorkError::CompressedHeader(file.name.clone(), error));
         }
-        if text.text.len() > MAX_HEADER_BYTES {
+        if text.is_too_long() {
             return Err(WorkError::Header(file.name.clone()));
         }
     }
@@ -109,24 +109,37 @@ impl Beginning {
         Ok(Beginning { text: Vec::new(), end, searched: 0, blocks })
     }
 
-    /// Adds the next bytes of the file.
-    fn add(&mut self, part: Vec<u8>) -> io::Result<()> {
-        let Some(blocks) = &mut self.blocks else {
-            self.text.extend(part);
-            return Ok(());
-        };
-        let mut rest = &part[..];
-        // The file is not what its beginning says if the cutter fails, which accepts anything.
-        while let Some(taken) = blocks.cutter.cut(rest).map_err(io::Error::other)? {
+    /// Adds the next bytes of the file. Returns the size of the header when its end is in the text. Blocks behind it
+    /// are not unpacked, and none when the text is too long: a chunk may have a thousand times its size of text.
+    fn add(&mut self, part: &[u8]) -> io::Result<Option<usize>> {
+        if self.blocks.is_none() {
+            self.text.extend_from_slice(part);
+            return Ok(self.find_end());
+        }
+        let mut rest = part;
+        while let Some(blocks) = &mut self.blocks
+            // The file is not what its beginning says if the cutter fails, which accepts anything.
+            && let Some(taken) = blocks.cutter.cut(rest).map_err(io::Error::other)?
+        {
             blocks.open.extend_from_slice(&rest[..taken]);
             rest = &rest[taken..];
             GzDecoder::new(&blocks.open[..]).read_to_end(&mut self.text)?;
             blocks.bytes += blocks.open.len() as u64;
             blocks.open.clear();
             blocks.ends.push((blocks.bytes, self.text.len()));
+            let end = self.find_end();
+            if end.is_some() || self.is_too_long() {
+                return Ok(end);
+            }
         }
-        blocks.open.extend_from_slice(rest);
-        Ok(())
+        if let Some(blocks) = &mut self.blocks {
+            blocks.open.extend_from_slice(rest);
+        }
+        Ok(None)
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.text.len() > MAX_HEADER_BYTES
     }
 
     /// The size of the header, if it ends in the text.
@@ -189,14 +202,31 @@ mod tests {
         let beginning = Beginning::new(&name.parse().unwrap(), Format::guess(name, content), content);
         let mut beginning = beginning.map_err(|error| error.to_string())?;
         for part in content.chunks(part_bytes) {
-            beginning.add(part.to_vec()).unwrap();
-            if let Some(end) = beginning.find_end() {
+            if let Some(end) = beginning.add(part).unwrap() {
                 let header = beginning.header(end).unwrap();
                 let behind = [&header.rest[..], &content[header.size_bytes as usize..]].concat();
                 return Ok((header, behind));
             }
         }
         Ok((beginning.header(beginning.text.len()).unwrap(), Vec::new()))
+    }
+
+    #[test]
+    fn blocks_behind_the_header_are_not_unpacked() {
+        let zeros = compressed(&[0; BLOCK_TEXT_BYTES]).unwrap();
+        let part = [compressed(b"a,b\n").unwrap(), zeros.repeat(100)].concat();
+        for name in ["/a.csv.gz", "/a.txt.gz", "/a.vcf.gz"] {
+            let mut beginning = Beginning::new(&name.parse().unwrap(), Format::Bgzf, &part).unwrap();
+            assert!(beginning.add(&part).unwrap().is_some());
+            assert_eq!(beginning.text, b"a,b\n");
+        }
+        // A header without an end is refused before all of it is in memory.
+        let mut beginning = Beginning::new(&"/a.csv.gz".parse().unwrap(), Format::Bgzf, &zeros).unwrap();
+        beginning.text = vec![0; MAX_HEADER_BYTES];
+        beginning.searched = MAX_HEADER_BYTES;
+        assert_eq!(beginning.add(&zeros.repeat(3)).unwrap(), None);
+        assert_eq!(beginning.text.len(), MAX_HEADER_BYTES + BLOCK_TEXT_BYTES);
+        assert!(beginning.is_too_long());
     }
 
     fn plain(content: &[u8]) -> Vec<u8> {
