@@ -22,7 +22,7 @@ export RUSTFLAGS += -C link-arg=-fuse-ld=$(LINKER)
 endif
 endif
 
-.PHONY: help begin demo quick test stress soak check supply-chain fmt tree lint doc spelling build unit bench \
+.PHONY: help begin demo quick test stress fuzz soak check supply-chain fmt tree lint doc spelling build unit bench \
         bench-tiny docs generate headline install-capi wheel judges python times clean need
 
 help: ## Say what there is
@@ -43,6 +43,9 @@ stress: need ## Run tests many times beside busy processes: make stress TEST=nam
 	$(if $(TEST),,$(error name the tests: make stress TEST=name; TEST=:: takes all that are in modules))
 	$(PYTHON) dev/tools/run_tests.py --stress '$(TEST)' --runs $(or $(RUNS),50) --load $(or $(LOAD),8)
 
+fuzz: need ## Parsers with any bytes: make fuzz PARSER=globs SECONDS=60; without PARSER, all
+	dev/judges/fuzz.sh $(or $(SECONDS),10) $(PARSER)
+
 soak: build ## Simulated faults, seed after seed; power cuts; the model; experiments: make soak MINUTES=60 CUTS=1000
 	@dev/tools/need_in_ci.sh soak
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
@@ -50,6 +53,7 @@ soak: build ## Simulated faults, seed after seed; power cuts; the model; experim
 	EYAS_POWER_CUTS=$(or $(CUTS),1000) $(CARGO) test --locked --workspace --test nodes -- --nocapture power::
 	$(PYTHON) dev/tools/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
 	dev/judges/positions.sh 10000
+	dev/judges/fuzz.sh 60
 	dev/tools/wheel.sh sdist
 
 check: begin fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation
