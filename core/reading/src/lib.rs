@@ -12,11 +12,11 @@
 extern crate alloc;
 
 mod chunk_map;
+mod holders;
 mod plan;
 mod sequence;
-mod sources;
 
 pub use chunk_map::{ChunkMap, ChunkPart};
 pub use plan::{PartFacts, ReadLimits, ReadPlan, ReadStep, Way};
 pub use sequence::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Sequence};
-pub use sources::{Source, in_order};
+pub use holders::{ChunkHolder, in_order};

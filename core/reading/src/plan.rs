@@ -1,7 +1,7 @@
 //! The plan of a reader that reads where a program wants.
 //!
-//! A reader whose reads continue each other gets whole chunks, and those that follow before it asks for them. Others get
-//! only the bytes that they ask for. A chunk on this machine is opened after some parts of it were requested: its
+//! A reader whose reads continue each other gets whole chunks, and those that follow before it asks for them. Others
+//! get only the bytes that they ask for. A chunk on this machine is opened after some parts of it were requested: its
 //! content is then checked once, and later reads of it need no message.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -50,7 +50,7 @@ impl ReadLimits {
     /// For a task. The node on its machine is that of its executor, and its inputs were placed there to be read.
     pub const TASK: ReadLimits = ReadLimits { parts: 1, ..ReadLimits::PROGRAM };
 
-    /// For a mount. The kernel reads ahead in several requests, which come in any order, and it caches what it has read.
+    /// For a mount. The kernel reads ahead in several requests, which come in any order, and caches what it has read.
     pub const MOUNT: ReadLimits = ReadLimits {
         slack_bytes: 2 << 20,
         expects_more: true,

@@ -9,6 +9,7 @@ mod balance;
 mod calls;
 mod changes;
 mod copy;
+mod draft;
 mod durable;
 mod entries;
 mod error;
@@ -56,6 +57,7 @@ pub use background::Background;
 use calls::{ANSWER_DEADLINE, Calls};
 pub use changes::Changes;
 pub use copy::CopyOptions;
+pub use draft::{ContentDraft, DraftContent, DraftSnapshot, EarlyUploads, READ_BYTES, Scratch, holes, renamed};
 pub use entries::{Creation, own_as};
 pub use error::{FilesError, FilesErrorKind};
 pub use file_writer::FileWriter;
@@ -288,6 +290,11 @@ impl DfsClient {
             Err(error) if error.kind == FilesErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Where the chunks of a file are, in order, as far as this client knows which nodes are alive.
+    pub fn places(&self, file: &File) -> Vec<BlockPlace> {
+        places::places_of(&file.record, &self.known().members, self.near())
     }
 
     /// Removes a file or a symbolic link.

@@ -30,7 +30,10 @@ pub use client::{
     HiddenFile, LostChunk, MAX_CHUNK_BYTES, NearNode, OpenChunk, Reading, Recovery, RenameOptions, RetainedFile,
     RunAttendance, SMALL_CHUNK_BYTES, SparseFile, Verified, WriteOptions, own_as,
 };
-pub use client::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
+pub use client::{
+    Change, ContentDraft, DraftContent, DraftSnapshot, EarlyContent, EarlyUploads, NewContent, READ_BYTES, Scratch,
+    SentRecords, holes, new_file_id, renamed,
+};
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};

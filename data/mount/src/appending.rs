@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use eyas_dfs::{FilesError, FilesErrorKind, NewContent};
+use eyas_dfs::{ContentDraft, DraftContent, DraftSnapshot, FilesError, FilesErrorKind, NewContent};
 use eyas_types::dfs::FileName;
 use fuser::{Errno, OpenAccMode, OpenFlags};
 
-use crate::draft::{ContentDraft, DraftSnapshot};
-use crate::draft_content::DraftContent;
 use crate::failure::MountFailure;
 use crate::mounted::{Mounted, NewEntry};
 use crate::namespace::file_name;

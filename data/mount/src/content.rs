@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{Change, EarlyContent, File, FilesError, FilesErrorKind, RenameOptions, WriteOptions};
+use eyas_dfs::{
+    Change, ContentDraft, DraftContent, DraftSnapshot, EarlyContent, File, FilesError, FilesErrorKind, RenameOptions,
+    WriteOptions, renamed,
+};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileKind, FileName, MAX_CHUNKS, PROBED_BYTES, RecordFormat};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
 
-use crate::draft::{ContentDraft, DraftSnapshot, renamed};
-use crate::draft_content::DraftContent;
 use crate::failure::{MountFailure, shown};
 use crate::handles::{OpenContent, OpenHandle};
 use crate::mounted::Mounted;
@@ -450,7 +451,7 @@ impl Mounted {
         let name = file_name(name.ok_or(Errno::ESTALE)?)?;
         let (snapshot, runtime) = (Arc::new(snapshot.clone()), self.runtime.clone());
         let content = DraftContent { dfs: dfs.clone(), snapshot: snapshot.clone(), runtime };
-        let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed.iter().collect(), snapshot.size_bytes);
+        let (changed, size_bytes): (Vec<_>, _) = (snapshot.changed(), snapshot.size_bytes);
         let is_late = node.state().is_late;
         let Attributes { modified_ns, changed_ns, .. } = attributes;
         let format = content.format(&name).await?;

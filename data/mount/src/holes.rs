@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eyas_types::dfs::FileRecord;
+use eyas_dfs::holes;
 use fuser::Errno;
 
 use crate::failure::MountFailure;
@@ -27,16 +27,6 @@ impl Mounted {
         };
         found.ok_or_else(|| Errno::ENXIO.into())
     }
-}
-
-/// The holes of a version of a file.
-pub(crate) fn holes(record: &FileRecord) -> impl Iterator<Item = Range<u64>> {
-    let mut end = 0;
-    record.chunks.iter().filter_map(move |chunk| {
-        let start = end;
-        end += chunk.size_bytes;
-        chunk.is_hole().then_some(start..end)
-    })
 }
 
 /// The first byte from an offset on that is in a hole, or in none; the end of the file counts as a hole. Holes are in

@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{ChunkCache, DfsClient, RenameOptions, new_file_id};
+use eyas_dfs::{ChunkCache, ContentDraft, DfsClient, EarlyUploads, RenameOptions, new_file_id};
 use eyas_types::dfs::{AttributeChange, Attributes, FileKind};
 use fuser::{Errno, INodeNo, Notifier};
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 
-use crate::draft::ContentDraft;
-use crate::early::EarlyUploads;
 use crate::failure::{MountFailure, shown};
 use crate::handles::OpenHandle;
 use crate::namespace::{Namespace, file_name};

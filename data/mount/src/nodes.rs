@@ -8,12 +8,11 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{File, FileReader, RetainedFile, SentRecords};
+use eyas_dfs::{ContentDraft, File, FileReader, RetainedFile, SentRecords, renamed};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
 
 use crate::answers::REMEMBERED;
-use crate::draft::{ContentDraft, renamed};
 use crate::times::now_ns;
 
 /// The inode number of the root.

@@ -5,11 +5,9 @@
 
 use std::sync::Arc;
 
-use eyas_dfs::RetainedFile;
+use eyas_dfs::{ContentDraft, READ_BYTES, RetainedFile};
 use eyas_types::dfs::FileKind;
 
-use crate::draft::ContentDraft;
-use crate::draft_content::READ_BYTES;
 use crate::failure::MountFailure;
 use crate::mounted::Mounted;
 use crate::nodes::Inode;

@@ -113,7 +113,7 @@ impl Mount {
             return Err(MountError::Mounted(folder));
         }
         std::fs::File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
-        crate::scratch::Scratch::file_in(&options.scratch)
+        eyas_dfs::Scratch::file_in(&options.scratch)
             .map_err(|source| MountError::Scratch { folder: options.scratch.clone(), source })?;
         let MountOptions { scratch, timeout, chunk_bytes, replication, .. } = options.clone();
         // Programs then get an error when they open a file, and not when they have written it.

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use eyas_dfs::ContentDraft;
 use fuser::Errno;
 
-use crate::draft::ContentDraft;
 use crate::failure::MountFailure;
 use crate::mounted::Mounted;
 use crate::nodes::Inode;

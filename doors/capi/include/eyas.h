@@ -6,7 +6,7 @@
  * Statuses. Functions return an eyas_status, 0 for success. eyas_error_message() is the message of the
  * last failure in this thread. A function that fails writes no result.
  *
- * Handles. Functions that make a handle are named ..._open, _connect, _create, _append or _list. Each
+ * Handles. Functions that make a handle are named ..._open, _connect, _create, _append, _edit or _list. Each
  * handle is closed once, by the function that its maker names; after that, using it is an error
  * (EYAS_STATUS_BAD_HANDLE), and never undefined. A handle keeps what it needs of the handles it was
  * made with, so they can be closed in any order.
@@ -247,6 +247,11 @@ typedef struct eyas_job eyas_job;
 typedef struct eyas_listing eyas_listing;
 
 /**
+ * The places of the chunks of a file. One thread at a time may use it, because the texts belong to it.
+ */
+typedef struct eyas_places eyas_places;
+
+/**
  * A file of the cluster that is open for reading, at the version that it had when it was opened. Threads may use one
  * reader at the same time.
  */
@@ -423,6 +428,38 @@ typedef struct {
    */
   uint32_t reserved;
 } eyas_job_info;
+
+/**
+ * A replica of a chunk of a file. A chunk with several replicas comes several times; zeros that no node stores come
+ * once, without a node.
+ */
+typedef struct {
+  /**
+   * Where the chunk begins in the file.
+   */
+  uint64_t offset;
+  /**
+   * Size of the chunk, bytes.
+   */
+  uint64_t size_bytes;
+  /**
+   * The number of the chunk's block. A program that processes records reads whole blocks: each is one chunk, except
+   * in a file that is one record, whose chunks are all of one block.
+   */
+  uint64_t block;
+  /**
+   * The node that has the chunk; NULL for zeros that no node stores.
+   */
+  const char *node;
+  /**
+   * The address of the node's host; NULL while the node is not connected.
+   */
+  const char *host;
+  /**
+   * 1 if the node is that of this machine, as its executor has told this process.
+   */
+  uint32_t is_near;
+} eyas_block_place;
 
 /**
  * The result of a task. What it points to belongs to the results, and is valid until the next call of
@@ -810,6 +847,28 @@ eyas_status eyas_task_explain(eyas_client *client,
 void eyas_text_free(char *text);
 
 /**
+ * Looks up where the chunks of a file are, to run programs where their data is. On success, `*places` is a handle to
+ * be closed with `eyas_places_close()`.
+ */
+eyas_status eyas_places_open(eyas_client *client,
+                             const char *path,
+                             eyas_places **places);
+
+/**
+ * Writes the next replica to `*place`, which has `size` bytes: pass `sizeof *place`. The replicas come in the order of
+ * the file. The texts belong to the places, and are valid until the next call with them. The status is
+ * `EYAS_STATUS_END` if there is no other replica.
+ */
+eyas_status eyas_places_next(eyas_places *places,
+                             eyas_block_place *place,
+                             size_t size);
+
+/**
+ * Closes places.
+ */
+eyas_status eyas_places_close(eyas_places *places);
+
+/**
  * Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
  */
 eyas_status eyas_open(eyas_client *client,
@@ -1037,12 +1096,37 @@ eyas_status eyas_append(eyas_client *client,
                         eyas_writer **writer);
 
 /**
+ * Begins to change a file at any offset. If there is none and `creates` is 1, a new file is begun. All changes appear
+ * at once when the writer is closed with `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client
+ * has changed the file since. Only chunks with changed bytes are stored again. `eyas_write()` goes on where the last
+ * write has ended, at first at the beginning. On success, `*writer` is a handle as that of `eyas_create()`.
+ */
+eyas_status eyas_edit(eyas_client *client,
+                      const char *path,
+                      uint32_t creates,
+                      eyas_writer **writer);
+
+/**
  * Writes bytes at the end of what was written before. The status may be that of an earlier write that has failed
  * since; then nothing will appear, and the writer has to be closed.
  */
 eyas_status eyas_write(eyas_writer *writer,
                        const void *bytes,
                        size_t length);
+
+/**
+ * Writes bytes at an offset, with a writer of `eyas_edit()`. Bytes between the end of the file and the offset become
+ * zeros.
+ */
+eyas_status eyas_write_at(eyas_writer *writer,
+                          uint64_t offset,
+                          const void *bytes,
+                          size_t length);
+
+/**
+ * Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`.
+ */
+eyas_status eyas_writer_set_size(eyas_writer *writer, uint64_t size_bytes);
 
 /**
  * Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the

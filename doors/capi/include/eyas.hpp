@@ -195,6 +195,17 @@ public:
         check(eyas_write(handle_.get(), bytes.data(), bytes.size()));
         return *this;
     }
+    /* At an offset, of a file that client::edit() has opened. */
+    writer &write_at(std::uint64_t offset, std::string_view bytes)
+    {
+        check(eyas_write_at(handle_.get(), offset, bytes.data(), bytes.size()));
+        return *this;
+    }
+    writer &set_size(std::uint64_t size_bytes)
+    {
+        check(eyas_writer_set_size(handle_.get(), size_bytes));
+        return *this;
+    }
     void publish() { check(eyas_writer_close(handle_.release())); }
 
 private:
@@ -332,6 +343,13 @@ public:
     {
         eyas_writer *opened;
         check(eyas_append(get(), path.c_str(), &opened));
+        return writer(opened);
+    }
+    /* Changes of a file at any offset; with `creates`, of a new file if there is none. */
+    writer edit(const std::string &path, bool creates = false)
+    {
+        eyas_writer *opened;
+        check(eyas_edit(get(), path.c_str(), creates, &opened));
         return writer(opened);
     }
     eyas_file_info stat(const std::string &path)

@@ -59,7 +59,7 @@ pub struct EyasBlockPlace {
 
 impl EyasBlockPlace {
     /// Bytes of the first version of this struct.
-    pub const FIRST_SIZE: usize = 48;
+    const FIRST_SIZE: usize = 48;
 }
 
 /// Looks up where the chunks of a file are, to run programs where their data is. On success, `*places` is a handle to

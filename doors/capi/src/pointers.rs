@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(size_of::<crate::block::EyasRunInfo>(), 16);
         assert_eq!(size_of::<crate::files::EyasFileInfo>(), 40);
         assert_eq!(size_of::<crate::job::EyasJobInfo>(), 56);
-        assert_eq!(size_of::<crate::places::EyasBlockPlace>(), crate::places::EyasBlockPlace::FIRST_SIZE);
+        assert_eq!(size_of::<crate::places::EyasBlockPlace>(), 48);
         assert_eq!(size_of::<crate::results::EyasTaskResult>(), 88);
         assert_eq!(size_of::<crate::writer::EyasWriteOptions>(), 24);
     }

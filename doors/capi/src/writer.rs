@@ -23,7 +23,7 @@ impl Handle for EyasWriter {
     const NAME: &'static str = "eyas_writer";
 }
 
-/// A file that does not exist yet, or what is appended to a file.
+/// A file that does not exist yet, what is appended to a file, or changes of a file.
 pub struct OpenWriter {
     client: ClientOwner,
     name: FileName,
@@ -111,6 +111,28 @@ pub unsafe extern "C" fn eyas_append(
     })
 }
 
+/// Begins to change a file at any offset. If there is none and `creates` is 1, a new file is begun. All changes appear
+/// at once when the writer is closed with `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client
+/// has changed the file since. Only chunks with changed bytes are stored again. `eyas_write()` goes on where the last
+/// write has ended, at first at the beginning. On success, `*writer` is a handle as that of `eyas_create()`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_edit(
+    client: *mut EyasClient,
+    path: *const c_char,
+    creates: u32,
+    writer: *mut *mut EyasWriter,
+) -> EyasStatus {
+    call(|| {
+        pointers::check(writer)?;
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
+        let (client, name) = unsafe { (handles::get(client)?, file_name(path)?) };
+        let creates = (creates != 0).then(|| WriteOptions::of(RecordFormat::of_name(name.as_str())));
+        let opened = begin(client, name.clone(), async |files| FileWriter::edit(files, name, creates).await)?;
+        // SAFETY: the caller passes NULL, or a place that can be written to.
+        unsafe { pointers::put(writer, opened) }
+    })
+}
+
 /// Begins to store what the program will write.
 fn begin(
     client: ClientOwner,
@@ -138,6 +160,29 @@ pub unsafe extern "C" fn eyas_write(writer: *mut EyasWriter, bytes: *const c_voi
     })
 }
 
+/// Writes bytes at an offset, with a writer of `eyas_edit()`. Bytes between the end of the file and the offset become
+/// zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_write_at(
+    writer: *mut EyasWriter,
+    offset: u64,
+    bytes: *const c_void,
+    length: usize,
+) -> EyasStatus {
+    call(|| {
+        let writer = handles::get(writer)?;
+        // SAFETY: the caller passes as many bytes as it says.
+        let bytes = unsafe { pointers::bytes(bytes, length, "the content") }?;
+        writer.change(|open| open.write_at(offset, bytes))
+    })
+}
+
+/// Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn eyas_writer_set_size(writer: *mut EyasWriter, size_bytes: u64) -> EyasStatus {
+    call(|| handles::get(writer)?.change(|open| open.set_size(size_bytes)))
+}
+
 /// Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the
 /// file is on the disks of a quorum of the nodes that should have it.
 #[unsafe(no_mangle)]
@@ -157,6 +202,12 @@ pub extern "C" fn eyas_writer_discard(writer: *mut EyasWriter) -> EyasStatus {
 }
 
 impl OpenWriter {
+    fn change(&self, change: impl FnOnce(&mut FileWriter) -> Result<(), FilesError>) -> Result<(), CallError> {
+        let mut state = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = state.as_mut().ok_or_else(|| self.failed_before())?;
+        Ok(change(open)?)
+    }
+
     /// The name of the work in messages.
     fn what(&self) -> String {
         format!("writing {}", self.name)

@@ -180,6 +180,9 @@ class FilesSession:
     def append(self, path: str) -> WrittenFile:
         """Begin to append to a file. All of it appears when it is published."""
 
+    def edit(self, path: str) -> WrittenFile:
+        """Begin to change a file at any offset. All changes appear when they are published."""
+
 @final
 class FilesRun:
     """A run over the blocks of files."""
@@ -257,8 +260,21 @@ class WrittenFile:
     def write(self, buffer: Buffer) -> int:
         """Write bytes at the end."""
 
+    def write_at(self, offset: int, buffer: Buffer) -> int:
+        """Write bytes at an offset of a file that is edited."""
+
+    def set_size(self, size: int) -> None:
+        """Cut a file that is edited off at this size, or append zeros to it."""
+
+    @property
+    def size(self) -> int:
+        """Size of a file that is edited, bytes."""
+
+    def read_into(self, offset: int, buffer: Buffer) -> int:
+        """Fill a buffer with the bytes from an offset of a file that is edited, and return their number."""
+
     def publish(self) -> None:
-        """Make the file, or what is appended, appear."""
+        """Make the file, or what is appended or changed, appear."""
 
     def discard(self) -> None:
         """Drop what was written."""

@@ -26,7 +26,7 @@ from fsspec.core import get_compression
 from fsspec.utils import isfilelike, stringify_path, tokenize
 
 from ._eyas import FilesSession
-from ._files.opened import CompressedWriter, FileReader, FileWriter, TextWriter
+from ._files.opened import CompressedWriter, FileEditor, FileReader, FileWriter, TextWriter
 from ._worker.worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
 
 __all__ = ["EyasFileSystem"]
@@ -215,6 +215,8 @@ class EyasFileSystem(AbstractFileSystem):
         **options: Any,
     ) -> Any:
         """Open a file, as bytes or as text, and compressed if ``compression`` says so."""
+        if "+" in mode and ("b" not in mode or compression is not None):
+            raise ValueError("a file of the cluster is changed as bytes: open it with mode 'r+b' and no compression")
         if "r" in mode or ("b" in mode and compression is None):
             return super().open(path, mode, block_size, cache_options, compression, **options)
         text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
@@ -238,8 +240,8 @@ class EyasFileSystem(AbstractFileSystem):
         format: str | None = None,
         chunk_bytes: int | None = None,
         replicas: int | None = None,
-    ) -> FileReader | FileWriter:
-        """Open a file: ``rb``, ``wb``, ``xb`` or ``ab``.
+    ) -> FileReader | FileWriter | FileEditor:
+        """Open a file: ``rb``, ``wb``, ``xb`` or ``ab``, or ``r+b`` to change it at any offset.
 
         ``format`` is that of its records, as for ``eyas dfs put``: by default as the name and the
         content say. Reads are not cached, so ``block_size``, ``cache_type`` and ``cache_options`` have no effect.
@@ -261,7 +263,13 @@ class EyasFileSystem(AbstractFileSystem):
                     path, "xb", autocommit=autocommit, format=format, chunk_bytes=chunk_bytes, replicas=replicas
                 )
             return FileWriter(self, path, mode, self._ask("append", path), found["size"], autocommit)
-        raise ValueError(f"files of the cluster cannot be opened with mode {mode!r}: use 'rb', 'wb', 'xb' or 'ab'")
+        if mode in ("r+b", "rb+"):
+            editor = FileEditor(self, path, self._ask("edit", path), autocommit)
+            if not autocommit:
+                self.transaction.files.append(editor)
+            return editor
+        modes = "'rb', 'wb', 'xb', 'ab' or 'r+b'"
+        raise ValueError(f"files of the cluster cannot be opened with mode {mode!r}: use {modes}")
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         """Return the content of a file, or a part of it."""

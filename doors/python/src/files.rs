@@ -285,6 +285,12 @@ impl FilesSession {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
         self.write(py, FileWriter::append(files.clone(), name))
     }
+
+    /// Begins to change a file at any offset. All changes appear when they are published.
+    fn edit(&self, py: Python<'_>, path: &str) -> PyResult<WrittenFile> {
+        let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.write(py, FileWriter::edit(files.clone(), name, None))
+    }
 }
 
 impl FilesSession {
@@ -405,6 +411,34 @@ impl WrittenFile {
         Ok(bytes.len())
     }
 
+    /// Writes bytes at an offset of a file that is edited.
+    fn write_at(&self, py: Python<'_>, offset: u64, buffer: PyBuffer<u8>) -> PyResult<usize> {
+        let bytes = buffers::bytes(&buffer)?;
+        py.detach(|| self.edited(|writer| writer.write_at(offset, bytes)))?;
+        Ok(bytes.len())
+    }
+
+    /// Cuts a file that is edited off at this size, or appends zeros to it.
+    fn set_size(&self, py: Python<'_>, size: u64) -> PyResult<()> {
+        py.detach(|| self.edited(|writer| writer.set_size(size)))
+    }
+
+    /// Size of a file that is edited, bytes.
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        self.edited(FileWriter::size_bytes)
+    }
+
+    /// Fills a buffer with the bytes from `offset` of a file that is edited, and returns their number. It is less than
+    /// the size of the buffer only at the end of the file.
+    fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyBuffer<u8>) -> PyResult<usize> {
+        let into = buffers::bytes_mut(&mut buffer)?;
+        let mut writer = self.take()?;
+        let read = self.connection.wait(py, writer.read(offset, into));
+        *self.lock() = Some(writer);
+        read
+    }
+
     /// Makes the file, or what is appended, appear.
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         let writer = self.take()?;
@@ -421,6 +455,14 @@ impl WrittenFile {
 }
 
 impl WrittenFile {
+    /// Does something with a file that is edited. If it fails, the changes before it remain.
+    fn edited<T>(&self, work: impl FnOnce(&mut FileWriter) -> Result<T, FilesError>) -> PyResult<T> {
+        let mut writer = self.take()?;
+        let done = work(&mut writer).map_err(os_error);
+        *self.lock() = Some(writer);
+        done
+    }
+
     fn take(&self) -> PyResult<FileWriter> {
         self.connection.parts()?;
         let message = "an earlier write has failed, or another thread writes: nothing of this file appears";

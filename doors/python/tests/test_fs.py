@@ -143,6 +143,42 @@ def test_appends(fs):
         assert file.tell() == 13
 
 
+def test_parts_of_a_file_are_changed(fs):
+    content = bytearray(numpy.random.default_rng(7).bytes(300_000))
+    fs.pipe_file("/changed.bin", bytes(content), chunk_bytes=64 << 10)
+    with fs.open("/changed.bin", "r+b") as file:
+        for offset, part in ((10, b"some"), (100_000, bytes(100_000)), (299_998, b"longer")):
+            file.seek(offset)
+            assert file.read(3) == content[offset : offset + 3]
+            file.seek(offset)
+            file.write(part)
+            content[offset : offset + len(part)] = part
+        file.seek(0)
+        assert file.read() == content
+        assert fs.cat_file("/changed.bin") != content, "nothing appears before the file is closed"
+    assert fs.cat_file("/changed.bin") == content
+    with fs.open("/changed.bin", "r+b") as file:
+        file.truncate(5)
+        assert file.seek(0, 2) == 5
+    assert fs.cat_file("/changed.bin") == content[:5]
+    with pytest.raises(ZeroDivisionError), fs.open("/changed.bin", "r+b") as file:
+        file.write(b"partial")
+        raise ZeroDivisionError
+    with fs.transaction, fs.open("/changed.bin", "r+b") as file:
+        file.write(b"X")
+    assert fs.cat_file("/changed.bin") == b"X" + content[1:5]
+
+
+def test_places_of_blocks(fs):
+    fs.pipe_file("/placed.bin", bytes(range(256)) * 1024, chunk_bytes=64 << 10)
+    places = fs.block_places("/placed.bin")
+    assert [(place["offset"], place["size"], place["block"]) for place in places] == [
+        (number << 16, 1 << 16, number) for number in range(4)
+    ]
+    assert all(node["node"] and node["host"] for place in places for node in place["nodes"])
+    assert all(place["nodes"] for place in places)
+
+
 def test_transactions(fs):
     with fs.transaction:
         for name in "ab":
@@ -338,7 +374,9 @@ def test_a_child_of_a_fork_connects_for_itself(fs, large):
         (lambda fs: fs.open("/folder", "wb"), IsADirectoryError),
         (lambda fs: fs.pipe_file("/folder/file/below", b""), NotADirectoryError),
         (lambda fs: fs.open("/folder/file", "xb"), FileExistsError),
-        (lambda fs: fs.open("/folder/file", "r+b"), ValueError),
+        (lambda fs: fs.open("/folder/file", "r+"), ValueError),
+        (lambda fs: fs.open("/folder/file", "w+b"), ValueError),
+        (lambda fs: fs.open("/nothing.bin", "r+b"), FileNotFoundError),
         (lambda fs: fs.open("/folder/file", "wb", format="poems"), ValueError),
         (lambda fs: fs.open("eyas://folder/file"), ValueError),
         (lambda fs: fs.open("/a/../b", "wb"), OSError),

@@ -1,70 +1,25 @@
-//! A file that a program writes piece by piece. Nothing appears before the writer is finished.
+//! A file that a program writes: one piece after the other, or at any offset. Nothing appears before the writer is
+//! finished.
 
-use std::io::{self, Read};
+mod edit;
+mod sequence;
 
-use eyas_types::dfs::{FileName, Format, RecordFormat};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use eyas_types::dfs::FileName;
 
-use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{DfsClient, HiddenFile, WriteOptions};
+use edit::FileEdit;
+use sequence::SequenceWriter;
 
-/// Bytes that are collected before they are stored.
-const PART_BYTES: usize = 256 << 10;
+use crate::client::error::FilesError;
+use crate::client::{DfsClient, WriteOptions};
 
-/// Parts that wait to be stored. Beyond them, [`FileWriter::write`] waits.
-const MAX_WAITING: usize = 8;
+/// A file that does not exist yet, or changes of a file. If it is dropped, nothing appears.
+pub struct FileWriter(Kind);
 
-/// A file that does not exist yet, or what is appended to a file. If it is dropped, nothing appears.
-pub struct FileWriter {
-    part: Vec<u8>,
-    parts: mpsc::Sender<WriterPart>,
-    storing: JoinHandle<Result<Option<HiddenFile>, FilesError>>,
-}
-
-enum WriterPart {
-    Bytes(Vec<u8>),
-    /// All bytes were written: the file may appear.
-    End,
-}
-
-/// The bytes that a program writes, for the task that stores them.
-struct Parts {
-    parts: mpsc::Receiver<WriterPart>,
-    part: io::Cursor<Vec<u8>>,
-    is_over: bool,
-}
-
-impl Parts {
-    /// The format of the content. One that is only guessed is guessed by the first bytes, which are awaited.
-    async fn format(&mut self, name: &FileName, given: RecordFormat) -> RecordFormat {
-        if !given.is_guessed {
-            return given;
-        }
-        match self.parts.recv().await {
-            Some(WriterPart::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
-            Some(WriterPart::End) => self.is_over = true,
-            // The next read says so.
-            None => {}
-        }
-        RecordFormat::guessed(Format::guess(name.base_name(), self.part.get_ref()).of_stream())
-    }
-}
-
-impl Read for Parts {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let read = self.part.read(buffer)?;
-            if read > 0 || buffer.is_empty() || self.is_over {
-                return Ok(read);
-            }
-            match self.parts.blocking_recv() {
-                Some(WriterPart::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
-                Some(WriterPart::End) => self.is_over = true,
-                None => return Err(io::Error::other("the writer was closed without publishing its file")),
-            }
-        }
-    }
+enum Kind {
+    /// A new file, or what is appended to a file, is stored while it is written.
+    Sequence(SequenceWriter),
+    /// Changes at any offset are stored at the end.
+    Edit(Box<FileEdit>),
 }
 
 impl FileWriter {
@@ -79,24 +34,7 @@ impl FileWriter {
         options: WriteOptions,
         replaces: bool,
     ) -> Result<Self, FilesError> {
-        match files.lookup(&name).await {
-            Ok(present) if present.record.kind.is_folder() && replaces => return Err(FilesError::is_folder(&name)),
-            Ok(_) if !replaces => {
-                let message = format!("there is a file {name} already: remove it first, or set `replaces`");
-                return Err(FilesError::new(FilesErrorKind::Exists, message));
-            }
-            Err(error) if error.kind != FilesErrorKind::NotFound => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-        files.check_may_write(&name).await?;
-        Ok(FileWriter::begin(|mut parts| async move {
-            let options = WriteOptions { format: parts.format(&name, options.format).await, ..options };
-            if replaces {
-                files.store_hidden(&name, parts, options, |_| {}).await.map(Some)
-            } else {
-                files.write(&name, parts, options, |_| {}).await.map(|_| None)
-            }
-        }))
+        Ok(FileWriter(Kind::Sequence(SequenceWriter::create(files, name, options, replaces).await?)))
     }
 
     /// Begins to append to a file. All that is written appears at once.
@@ -104,72 +42,94 @@ impl FileWriter {
     /// # Errors
     /// As [`stat`](DfsClient::stat); `NotAllowed`.
     pub async fn append(files: DfsClient, name: FileName) -> Result<Self, FilesError> {
-        files.stat(&name).await?;
-        files.check_may_write(&name).await?;
-        Ok(FileWriter::begin(|parts| async move { files.append(&name, parts, |_| {}).await.map(|_| None) }))
+        Ok(FileWriter(Kind::Sequence(SequenceWriter::append(files, name).await?)))
     }
 
-    fn begin<F>(store: impl FnOnce(Parts) -> F) -> Self
-    where
-        F: Future<Output = Result<Option<HiddenFile>, FilesError>> + Send + 'static,
-    {
-        let (parts, receiver) = mpsc::channel(MAX_WAITING);
-        let storing = tokio::spawn(store(Parts { parts: receiver, part: io::Cursor::default(), is_over: false }));
-        FileWriter { part: Vec::new(), parts, storing }
+    /// Begins to change the present version of a file at any offset; with `creates`, a new file of these options if
+    /// there is none. All changes appear at once, and only chunks with changed bytes are stored again. Until then, the
+    /// bytes are in memory while they are few, otherwise in a file without a name in the folder for temporary files.
+    ///
+    /// # Errors
+    /// As [`stat`](DfsClient::stat); `NotAllowed`.
+    pub async fn edit(files: DfsClient, name: FileName, creates: Option<WriteOptions>) -> Result<Self, FilesError> {
+        Ok(FileWriter(Kind::Edit(Box::new(FileEdit::begin(files, name, creates).await?))))
     }
 
     /// Collects bytes that need not be stored yet. Returns those for which [`write`](FileWriter::write) has to be
     /// called.
     pub fn collect<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        if self.part.len() + bytes.len() >= PART_BYTES {
-            return bytes;
+        match &mut self.0 {
+            Kind::Sequence(writer) => writer.collect(bytes),
+            Kind::Edit(_) => bytes,
         }
-        self.part.extend_from_slice(bytes);
-        &[]
     }
 
-    /// Writes bytes at the end of what was written before.
+    /// Writes bytes at the end of what was written before: of changes, behind the last of them, at first at the
+    /// beginning of the file.
     ///
     /// # Errors
-    /// That of an earlier write that has failed since; then nothing will appear.
-    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), FilesError> {
-        while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PART_BYTES - self.part.len()));
-            self.part.extend_from_slice(now);
-            bytes = later;
-            if self.part.len() == PART_BYTES {
-                let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART_BYTES));
-                self.send(WriterPart::Bytes(part)).await?;
-            }
+    /// That of an earlier write that has failed since; then nothing will appear. `Local`, as
+    /// [`write_at`](FileWriter::write_at).
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), FilesError> {
+        match &mut self.0 {
+            Kind::Sequence(writer) => writer.write(bytes).await,
+            Kind::Edit(edit) => edit.write_at(edit.position(), bytes),
         }
-        Ok(())
+    }
+
+    /// Writes bytes at an offset. Bytes between the end of the file and the offset become zeros. May wait for the disk
+    /// with the temporary files.
+    ///
+    /// # Errors
+    /// `Invalid` if the writer was not begun with [`edit`](FileWriter::edit), or if the file would be too large;
+    /// `Local` if the temporary file cannot be written.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FilesError> {
+        self.editing()?.write_at(offset, bytes)
+    }
+
+    /// Cuts the file off at this size, or appends zeros to it.
+    ///
+    /// # Errors
+    /// As [`write_at`](FileWriter::write_at).
+    pub fn set_size(&mut self, size_bytes: u64) -> Result<(), FilesError> {
+        self.editing()?.set_size(size_bytes)
+    }
+
+    /// Size of the file with the changes.
+    ///
+    /// # Errors
+    /// `Invalid` if the writer was not begun with [`edit`](FileWriter::edit).
+    pub fn size_bytes(&mut self) -> Result<u64, FilesError> {
+        Ok(self.editing()?.size_bytes())
+    }
+
+    /// Fills the buffer with the bytes from `offset`, with the changes, as far as the file has them. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// As [`write_at`](FileWriter::write_at), and as [`read`](crate::FileReader::read).
+    pub async fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FilesError> {
+        self.editing()?.read(offset, buffer).await
     }
 
     /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that should have it then.
     ///
     /// # Errors
-    /// As [`write`](DfsClient::write), [`publish`](HiddenFile::publish) and [`append`](DfsClient::append).
-    pub async fn finish(mut self) -> Result<(), FilesError> {
-        let part = std::mem::take(&mut self.part);
-        self.send(WriterPart::Bytes(part)).await?;
-        self.send(WriterPart::End).await?;
-        match self.stored().await? {
-            Some(hidden) => hidden.publish(&|| true).await.map(drop),
-            None => Ok(()),
+    /// As [`write`](DfsClient::write), [`publish`](crate::HiddenFile::publish), [`append`](DfsClient::append) and
+    /// [`rewrite`](DfsClient::rewrite).
+    pub async fn finish(self) -> Result<(), FilesError> {
+        match self.0 {
+            Kind::Sequence(writer) => writer.finish().await,
+            Kind::Edit(edit) => edit.finish().await,
         }
     }
 
-    /// Passes a part on. If storing has failed, the error is that of storing.
-    async fn send(&mut self, part: WriterPart) -> Result<(), FilesError> {
-        match self.parts.send(part).await {
-            Ok(()) => Ok(()),
-            Err(_) => self.stored().await.map(drop),
+    fn editing(&mut self) -> Result<&mut FileEdit, FilesError> {
+        match &mut self.0 {
+            Kind::Edit(edit) => Ok(edit),
+            Kind::Sequence(_) => Err(FilesError::invalid(
+                "this file is written from its beginning to its end: open it to be changed, to write at an offset",
+            )),
         }
-    }
-
-    /// The result of storing.
-    async fn stored(&mut self) -> Result<Option<HiddenFile>, FilesError> {
-        let stored = (&mut self.storing).await;
-        stored.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 }

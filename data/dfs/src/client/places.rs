@@ -1,10 +1,11 @@
 //! Where the blocks of a file are: for programs that go to their data.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use eyas_types::dfs::{Chunk, NodeId};
+use eyas_types::dfs::{Chunk, FileRecord, NodeId};
 
-use crate::client::{DfsClient, File};
+use crate::protocol::Member;
 
 /// A stored chunk of a file, and the nodes that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,24 +39,25 @@ impl BlockHolder {
     }
 }
 
-impl DfsClient {
-    /// The places of all chunks of a file, in order, as this client knows the nodes now.
-    pub fn places(&self, file: &File) -> Vec<BlockPlace> {
-        let known = self.known();
-        let holder = |node: &NodeId| BlockHolder {
-            node: *node,
-            address: known.members.get(node).map(|member| member.address),
-            is_near: self.near() == Some(*node),
-        };
-        let chunks =
-            file.record.blocks().enumerate().flat_map(|(block, chunks)| chunks.iter().map(move |chunk| (block, chunk)));
-        let mut offset = 0;
-        let place = |(block, chunk): (usize, &Chunk)| {
-            let begins = offset;
-            offset += chunk.size_bytes;
-            let holders = chunk.replicas.iter().map(holder).collect();
-            BlockPlace { offset: begins, size_bytes: chunk.size_bytes, block, holders }
-        };
-        chunks.map(place).collect()
+/// The places of all chunks of a file, in order, when these members are alive.
+pub(super) fn places_of(
+    record: &FileRecord,
+    members: &BTreeMap<NodeId, Member>,
+    near: Option<NodeId>,
+) -> Vec<BlockPlace> {
+    let holder = |node: &NodeId| BlockHolder {
+        node: *node,
+        address: members.get(node).map(|member| member.address),
+        is_near: near == Some(*node),
+    };
+    let mut offset = 0;
+    let mut places = Vec::with_capacity(record.chunks.len());
+    for (block, chunks) in record.blocks().enumerate() {
+        for Chunk { size_bytes, replicas, .. } in chunks {
+            let holders = replicas.iter().map(holder).collect();
+            places.push(BlockPlace { offset, size_bytes: *size_bytes, block, holders });
+            offset += size_bytes;
+        }
     }
+    places
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_reading::{ChunkMap, ChunkPart, Source, in_order};
+use eyas_reading::{ChunkHolder, ChunkMap, ChunkPart, in_order};
 use eyas_store::Checksum;
 use eyas_transfer::PeerErrorKind;
 use eyas_types::dfs::{Chunk, FileRecord};
@@ -194,14 +194,14 @@ impl DfsClient {
     fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<Member> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
-        let holders: Vec<Member> = alive.copied().collect();
-        let source = |Member { node, transfer, .. }: &Member| Source {
+        let members: Vec<Member> = alive.copied().collect();
+        let holder = |Member { node, transfer, .. }: &Member| ChunkHolder {
             is_other: Some(*node) != self.near(),
             is_remote: self.0.own_address != Some(transfer.ip()),
             time_us: self.0.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros() as u64,
         };
-        let sources: Vec<Source> = holders.iter().map(source).collect();
-        in_order(&sources, self.0.turn.wrapping_add(place)).into_iter().map(|holder| holders[holder]).collect()
+        let holders: Vec<ChunkHolder> = members.iter().map(holder).collect();
+        in_order(&holders, self.0.turn.wrapping_add(place)).into_iter().map(|holder| members[holder]).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! A reader of a file: one version of it, the plan by which it is read (`eyas_reading`), and the chunks that are open.
 //!
-//! The plan says which chunks are opened as a whole and which of them before they are read. A chunk that is in the store
-//! of a node on this machine is opened as a file; its content is checked once, and later reads of it need no message.
-//! The content of other chunks comes into memory. Bytes of chunks that are not opened are requested.
+//! The plan says which chunks are opened as a whole and which of them before they are read. A chunk that is in the
+//! store of a node on this machine is opened as a file; its content is checked once, and later reads of it need no
+//! message. The content of other chunks comes into memory. Bytes of chunks that are not opened are requested.
 //!
 //! A read never blocks the thread that polls it, unless the caller says that the thread may wait for the disks of this
 //! machine, like the thread of a program that waits for the result anyway.
@@ -202,10 +202,11 @@ impl FileReader {
 
     /// Notes a read, and begins to open what the plan wants ahead. Returns whether the read continues the one before.
     fn begin(&self, wanted: Range<u64>) -> bool {
-        let first = self.map.place(wanted.start).unwrap_or(0);
+        let begin = wanted.start;
         let mut progress = self.lock();
         let step = progress.plan.read(&self.map, wanted);
         let Some(ahead) = step.ahead else { return step.continues };
+        let first = self.map.place(begin).unwrap_or(0);
         // Those that the read is about to use are not given up.
         progress.ahead.retain(|(place, _)| (first..ahead.end).contains(place));
         for place in ahead {

@@ -1,6 +1,7 @@
 //! Files on several nodes: acknowledged content survives failures of nodes and replicas.
 
 mod cluster;
+mod edits;
 mod folders;
 mod holes;
 mod lost_answers;

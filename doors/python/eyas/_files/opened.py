@@ -11,7 +11,7 @@ from fsspec import AbstractFileSystem
 
 from .._eyas import OpenedFile, WrittenFile
 
-__all__ = ["CompressedWriter", "FileReader", "FileWriter", "TextWriter"]
+__all__ = ["CompressedWriter", "FileEditor", "FileReader", "FileWriter", "TextWriter"]
 
 #: Bytes that are read at least. Larger reads go to their destination directly, except for a last part of this size.
 _READ_BYTES = 8 << 10
@@ -25,7 +25,7 @@ class _RawReader(io.RawIOBase):
 
     mode = "rb"
 
-    def __init__(self, opened: OpenedFile) -> None:
+    def __init__(self, opened: OpenedFile | WrittenFile) -> None:
         self._opened = opened
         self._position = 0
 
@@ -54,6 +54,7 @@ class _RawReader(io.RawIOBase):
         return count
 
     def readall(self) -> bytes:
+        assert isinstance(self._opened, OpenedFile)
         content = self._opened.read_at(self._position, max(0, self._opened.size - self._position))
         self._position += len(content)
         return content
@@ -143,6 +144,81 @@ class FileWriter(io.BufferedWriter):
 
     def discard(self) -> None:
         """Drop what was written, and close the file."""
+        self.drop()
+        self.close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            _warn(self.path)
+            self.discard()
+
+
+class _RawEditor(_RawReader):
+    """Reads and changes of a file, with a position."""
+
+    mode = "rb+"
+
+    def __init__(self, edited: WrittenFile, publishes: bool) -> None:
+        super().__init__(edited)
+        self.written = edited
+        self.publishes = publishes
+        self.is_discarded = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, buffer: Any) -> int:
+        count = len(buffer) if self.is_discarded else self.written.write_at(self._position, buffer)
+        self._position += count
+        return count
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self._position if size is None else size
+        if not self.is_discarded:
+            self.written.set_size(size)
+        return size
+
+    def readall(self) -> bytes:
+        content = bytearray(max(0, self._opened.size - self._position))
+        count = self.readinto(content)
+        return bytes(content[:count])
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            if self.publishes and not self.is_discarded:
+                self.written.publish()
+
+
+class FileEditor(io.BufferedRandom):
+    """A file that is changed at any offset. All changes appear when it is closed, or at the end of the transaction."""
+
+    def __init__(self, fs: EyasFileSystem, path: str, edited: WrittenFile, autocommit: bool) -> None:
+        """Change the file at ``path``."""
+        self._raw_writer = _RawEditor(edited, autocommit)
+        super().__init__(self._raw_writer, _READ_BYTES)
+        self.fs = fs
+        self.path = path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.discard()
+        self.close()
+
+    def commit(self) -> None:
+        """At the end of a transaction: publish the changes."""
+        self.close()
+        self._raw_writer.written.publish()
+
+    def drop(self) -> None:
+        """Drop what was changed, and all that is changed until the file is closed."""
+        self._raw_writer.is_discarded = True
+        self._raw_writer.written.discard()
+
+    def discard(self) -> None:
+        """Drop what was changed, and close the file."""
         self.drop()
         self.close()
 

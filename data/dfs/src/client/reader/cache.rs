@@ -95,13 +95,13 @@ impl ChunkCache {
 
     /// A chunk that is here, or is being opened.
     pub(super) fn get(&self, object: ObjectId) -> Option<CachedChunk> {
-        self.lock().get(object)
+        self.lock().get(object, &self.limits)
     }
 
     /// A chunk, which is to be opened if it is not here.
     pub(super) fn add(&self, object: ObjectId, size_bytes: u64) -> CachedChunk {
         let mut cached = self.lock();
-        if let Some(chunk) = cached.get(object) {
+        if let Some(chunk) = cached.get(object, &self.limits) {
             return chunk;
         }
         let counted = size_bytes + ENTRY_BYTES;
@@ -166,9 +166,12 @@ async fn close_unused(cache: Weak<ChunkCache>) {
 }
 
 impl CachedChunks {
-    fn get(&mut self, object: ObjectId) -> Option<CachedChunk> {
+    fn get(&mut self, object: ObjectId, limits: &CacheLimits) -> Option<CachedChunk> {
         let entry = self.chunks.get_mut(&object)?;
-        entry.used = Instant::now();
+        // Only files of a shared cache are closed by time.
+        if limits.is_shared {
+            entry.used = Instant::now();
+        }
         if entry.use_number != self.uses {
             self.uses += 1;
             let by_use = if entry.bytes.is_some() { &mut self.in_memory } else { &mut self.files };

@@ -1,7 +1,7 @@
 //! Where the bytes of a draft are: in memory while they are few, otherwise in a sparse file without a name.
 //!
-//! Most files are small. A file in the scratch folder for each of them would cost more than all else that the mount
-//! does for it.
+//! Most files are small. A file in the scratch folder for each of them would cost more than all else that a
+//! mount does for it.
 
 use std::fs::File as ScratchFile;
 use std::io;
@@ -24,21 +24,21 @@ static ALL_IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
 
 /// The bytes of a draft. Bytes that were not written are zeros.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     folder: PathBuf,
     bytes: ScratchBytes,
 }
 
 /// A view of the bytes of a draft. Bytes in a file change when the draft changes.
 #[derive(Clone, Debug)]
-pub(crate) enum ScratchBytes {
+pub enum ScratchBytes {
     Memory(CountedBytes),
     File(Arc<ScratchFile>),
 }
 
 /// Bytes in memory, which are counted.
 #[derive(Debug, Default)]
-pub(crate) struct CountedBytes(Vec<u8>);
+pub struct CountedBytes(Vec<u8>);
 
 impl Scratch {
     /// An empty draft, which goes to this folder if it grows.
@@ -52,6 +52,7 @@ impl Scratch {
         Ok(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
+    /// Writes bytes at an offset.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         if let ScratchBytes::Memory(bytes) = &mut self.bytes {
@@ -97,6 +98,7 @@ impl Scratch {
         }
     }
 
+    /// The bytes.
     pub fn bytes(&self) -> &ScratchBytes {
         &self.bytes
     }
@@ -131,7 +133,7 @@ impl ScratchBytes {
     pub fn is_hole(&self, range: Range<u64>) -> bool {
         match self {
             ScratchBytes::Memory(CountedBytes(bytes)) => range.start >= bytes.len() as u64,
-            ScratchBytes::File(file) => eyas_dfs::is_hole(file, range),
+            ScratchBytes::File(file) => eyas_store::is_hole(file, range),
         }
     }
 }

@@ -1,8 +1,13 @@
-//! Drafts: the content of a file that a program of this mount has changed and that has not been published.
+//! Drafts: the content of a file that a program has changed and that has not been published.
 //!
 //! The bytes of a small draft are in memory, those of a larger one in a sparse file without a name in the scratch
-//! folder, so a mount that is killed leaves nothing behind.
+//! folder, so a process that is killed leaves nothing behind.
 //! Bytes that no program has written are read from the version of the file that the draft is based on.
+
+mod content;
+mod early;
+mod ranges;
+mod scratch;
 
 use std::fs::File as ScratchFile;
 use std::io;
@@ -11,20 +16,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use eyas_dfs::File;
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{FileName, FileRecord};
 
-use crate::early::EarlyStore;
-use crate::holes::holes;
-use crate::ranges::RangeSet;
-use crate::scratch::{Scratch, ScratchBytes};
+pub use content::{DraftContent, READ_BYTES};
+use early::EarlyStore;
+pub use early::EarlyUploads;
+use ranges::RangeSet;
+pub use scratch::Scratch;
+use scratch::ScratchBytes;
+
+use crate::client::File;
 
 /// The number of drafts that this process has made.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A content that is being changed.
 #[derive(Debug)]
-pub(crate) struct ContentDraft {
+pub struct ContentDraft {
     scratch: Scratch,
     /// The version on which the draft is based; `None` if no byte of it is used.
     base: Option<Arc<File>>,
@@ -50,14 +58,18 @@ pub(crate) struct ContentDraft {
 
 /// A part of a draft that a publication stores.
 #[derive(Clone, Debug)]
-pub(crate) struct DraftSnapshot {
-    pub scratch: ScratchBytes,
+pub struct DraftSnapshot {
+    scratch: ScratchBytes,
+    /// The version on which the draft was based; `None` if no byte of it is used.
     pub base: Option<Arc<File>>,
+    /// Size of the content.
     pub size_bytes: u64,
-    pub present: RangeSet,
-    pub base_bytes: u64,
-    pub changed: RangeSet,
+    present: RangeSet,
+    base_bytes: u64,
+    changed: RangeSet,
+    /// Whether no byte of an earlier version is in the content.
     pub is_whole: bool,
+    /// Whether all changes of the base are bytes that programs have appended.
     pub is_appended: bool,
 }
 
@@ -81,6 +93,7 @@ impl ContentDraft {
         }
     }
 
+    /// Size of the content.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -110,10 +123,12 @@ impl ContentDraft {
         self.is_dirty
     }
 
+    /// The number of the draft among those of this process.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
+    /// The version on which the draft is based.
     pub fn base(&self) -> Option<&Arc<File>> {
         self.base.as_ref()
     }
@@ -142,6 +157,7 @@ impl ContentDraft {
         Ok(())
     }
 
+    /// Cuts the content off at this size, or appends zeros to it.
     pub fn set_size(&mut self, size_bytes: u64) -> io::Result<()> {
         if size_bytes == self.size_bytes {
             return Ok(());
@@ -271,6 +287,11 @@ impl ContentDraft {
 }
 
 impl DraftSnapshot {
+    /// The ranges that differ from the published version, in order.
+    pub fn changed(&self) -> Vec<Range<u64>> {
+        self.changed.iter().collect()
+    }
+
     /// The parts of a range that are in the base and not in the scratch file.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
         missing(&self.present, self.base_bytes, range)
@@ -293,8 +314,18 @@ fn missing(present: &RangeSet, base_bytes: u64, range: Range<u64>) -> Vec<Range<
 }
 
 /// A version of a file under its new name.
-pub(crate) fn renamed(file: &File, name: &FileName) -> Arc<File> {
+pub fn renamed(file: &File, name: &FileName) -> Arc<File> {
     let mut file = file.clone();
     file.name.clone_from(name);
     Arc::new(file)
+}
+
+/// The holes of a version of a file.
+pub fn holes(record: &FileRecord) -> impl Iterator<Item = Range<u64>> {
+    let mut end = 0;
+    record.chunks.iter().filter_map(move |chunk| {
+        let start = end;
+        end += chunk.size_bytes;
+        chunk.is_hole().then_some(start..end)
+    })
 }

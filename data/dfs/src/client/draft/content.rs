@@ -5,20 +5,25 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{ContentSource, DfsClient, NewContent};
 use eyas_types::dfs::{FileName, PROBED_BYTES, RecordFormat};
 use tokio::runtime::Handle;
 
-use crate::draft::DraftSnapshot;
+use crate::client::DfsClient;
+use crate::client::draft::DraftSnapshot;
+use crate::client::rewrite::NewContent;
+use crate::client::source::ContentSource;
 
 /// Number of bytes that are read from a draft at a time when it is published.
-pub(crate) const READ_BYTES: usize = 1 << 20;
+pub const READ_BYTES: usize = 1 << 20;
 
 /// The content of a draft.
 #[derive(Clone)]
-pub(crate) struct DraftContent {
+pub struct DraftContent {
+    /// Reads the base.
     pub dfs: DfsClient,
+    /// The draft.
     pub snapshot: Arc<DraftSnapshot>,
+    /// The runtime of the client, for threads that wait for the base.
     pub runtime: Handle,
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Byte ranges that do not touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RangeSet(BTreeMap<u64, u64>);
+pub struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {

@@ -9,22 +9,25 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use eyas_dfs::{DfsClient, EarlyContent, FilesError, WriteOptions};
 use eyas_types::dfs::FileName;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+
+use crate::client::error::FilesError;
+use crate::client::rewrite::EarlyContent;
+use crate::client::{DfsClient, WriteOptions};
 
 /// Maximum number of files that are stored early at the same time, each by a thread. Further files are stored when they
 /// are published.
 const MAX_FILES: usize = 8;
 
 /// The places for files that are stored early.
-pub(crate) struct EarlyUploads(Arc<Semaphore>);
+pub struct EarlyUploads(Arc<Semaphore>);
 
 /// A file that is stored while it is written. Dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct EarlyStore {
+pub struct EarlyStore {
     progress: Arc<Progress>,
     storing: JoinHandle<Result<EarlyContent, FilesError>>,
     _place: OwnedSemaphorePermit,
@@ -145,7 +148,7 @@ impl Read for WrittenBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::client::draft::scratch::Scratch;
 
     fn scratch() -> Arc<ScratchFile> {
         Arc::new(Scratch::file_in(&std::env::temp_dir()).unwrap())

@@ -1,0 +1,78 @@
+/* Files that are changed at an offset, and where their chunks are: what is possible, and statuses for what is not. */
+
+#include <eyas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(call, expected)                                                                  \
+    do {                                                                                        \
+        eyas_status got = (call);                                                               \
+        if (got != (expected)) {                                                                \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, eyas_status_name((int)got),          \
+                    eyas_error_message());                                                      \
+            exit(1);                                                                            \
+        }                                                                                       \
+    } while (0)
+#define FINE(call) EXPECT(call, EYAS_STATUS_OK)
+
+static void print(eyas_client *client, const char *path)
+{
+    char buffer[64];
+    eyas_reader *reader;
+    size_t count;
+
+    FINE(eyas_open(client, path, &reader));
+    FINE(eyas_read(reader, 0, buffer, sizeof buffer, &count));
+    FINE(eyas_reader_close(reader));
+    printf("%.*s\n", (int)count, buffer);
+}
+
+int main(void)
+{
+    eyas_client *client;
+    eyas_writer *writer, *other;
+    eyas_places *places;
+    eyas_block_place place;
+    eyas_file_info info;
+    eyas_write_options options = {"fixed:1", 1024, 1, 0};
+    unsigned replicas = 0;
+
+    FINE(eyas_connect(NULL, &client));
+    EXPECT(eyas_edit(client, "/new.txt", 0, &writer), EYAS_STATUS_NOT_FOUND);
+    FINE(eyas_edit(client, "/new.txt", 1, &writer));
+    FINE(eyas_write_at(writer, 6, "world", 5));
+    FINE(eyas_write(writer, "!", 1));
+    FINE(eyas_write_at(writer, 0, "hello ", 6));
+    EXPECT(eyas_stat(client, "/new.txt", &info, sizeof info), EYAS_STATUS_NOT_FOUND);
+    FINE(eyas_writer_close(writer));
+    print(client, "/new.txt");
+
+    /* Of two that change one version, the second one learns it. */
+    FINE(eyas_edit(client, "/new.txt", 0, &writer));
+    FINE(eyas_edit(client, "/new.txt", 0, &other));
+    FINE(eyas_write_at(writer, 0, "J", 1));
+    FINE(eyas_writer_set_size(writer, 5));
+    FINE(eyas_write_at(other, 1, "E", 1));
+    FINE(eyas_writer_close(writer));
+    EXPECT(eyas_writer_close(other), EYAS_STATUS_CHANGED);
+    print(client, "/new.txt");
+
+    /* What was written from its beginning on has no offsets. */
+    FINE(eyas_create(client, "/chunks", &options, sizeof options, &writer));
+    EXPECT(eyas_write_at(writer, 0, "x", 1), EYAS_STATUS_INVALID);
+    for (int i = 0; i < 300; i++)
+        FINE(eyas_write(writer, "0123456789", 10));
+    FINE(eyas_writer_close(writer));
+    EXPECT(eyas_places_open(client, "/none", &places), EYAS_STATUS_NOT_FOUND);
+    FINE(eyas_places_open(client, "/chunks", &places));
+    for (eyas_status status; (status = eyas_places_next(places, &place, sizeof place)) != EYAS_STATUS_END; replicas++) {
+        FINE(status);
+        printf("%llu+%llu in block %llu %s\n", (unsigned long long)place.offset, (unsigned long long)place.size_bytes,
+               (unsigned long long)place.block, place.node && place.host ? "on a node" : "nowhere");
+    }
+    FINE(eyas_places_close(places));
+    FINE(eyas_client_close(client));
+    printf("%u replicas\n", replicas);
+    return 0;
+}
