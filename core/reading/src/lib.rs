@@ -17,6 +17,6 @@ mod plan;
 mod sequence;
 
 pub use chunk_map::{ChunkMap, ChunkPart};
+pub use holders::{ChunkHolder, in_order};
 pub use plan::{PartFacts, ReadLimits, ReadPlan, ReadStep, Way};
 pub use sequence::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, Sequence};
-pub use holders::{ChunkHolder, in_order};
