@@ -2,12 +2,60 @@
 
 import builtins
 from os import PathLike
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from typing_extensions import Buffer
 
 class ClusterError(RuntimeError):
     """The cluster cannot be reached, or refuses a request."""
+
+@final
+class CallOutcome:
+    """How a call has ended."""
+
+    #: It has returned a value; a command has succeeded.
+    RETURNED: CallOutcome
+    #: It has raised an exception.
+    RAISED: CallOutcome
+    #: It has ended in another way.
+    FAILED: CallOutcome
+    CANCELLED: CallOutcome
+
+@final
+class CallResult:
+    """The end of a call or command. Each look at one of its bytes makes a copy."""
+
+    @property
+    def task(self) -> int:
+        """Number of the task."""
+
+    @property
+    def outcome(self) -> CallOutcome:
+        """How it has ended."""
+
+    @property
+    def answer(self) -> bytes:
+        """The pickled value or exception of a call, or what a command has printed."""
+
+    @property
+    def printed(self) -> bytes:
+        """What a call has printed."""
+
+    @property
+    def errors(self) -> bytes:
+        """The standard error."""
+
+    @property
+    def executor(self) -> str:
+        """Name of the executor; empty if the task was at none."""
+
+    @property
+    def reason(self) -> str:
+        """Why it has failed."""
+
+    @property
+    def kept(self) -> list[int]:
+        """Numbers of the outputs that the cluster keeps."""
 
 @final
 class CallSession:
@@ -85,13 +133,8 @@ class CallSession:
     def close(self) -> None:
         """Add no more calls."""
 
-    def results(self, timeout_s: float) -> list[tuple[int, int, tuple[bytes, bytes, bytes], str, str, list[int]]] | None:
-        """Wait for results; ``None`` if no more can come.
-
-        A result is the number of its call, how the call has ended (0: returned, 1: raised, 2: failed, 3: cancelled),
-        its answer, what it has printed and its standard error, the name of its executor, the reason of a failure, and
-        the numbers of the outputs that the cluster keeps. The answer of a command is what it has printed.
-        """
+    def results(self, timeout_s: float) -> list[CallResult] | None:
+        """Wait for results; ``None`` if no more can come."""
 
     def disconnect(self) -> None:
         """End the connection. Calls that have not ended are cancelled."""
@@ -112,12 +155,58 @@ def push(
     *,
     cluster: str | None = None,
     access: str | PathLike[str] | None = None,
-) -> str:
-    """Copy files to nodes, wait for that, and return what each node got, as JSON."""
+) -> Any:
+    """Copy files to nodes, wait for that, and return what each node got.
 
-#: Name, kind (``file``, ``directory`` or ``link``), size, time of the last write and of the last change (nanoseconds
-#: since 1970), permission bits, user, group, target of a link, and id.
-_Entry = tuple[str, str, int, int, int, int, int, int, str | None, str]
+    The answer has the fields of the JSON of ``eyas push``.
+    """
+
+@final
+class FileEntry:
+    """A file, folder or link."""
+
+    @property
+    def name(self) -> str:
+        """Path of it."""
+
+    @property
+    def kind(self) -> Literal["file", "directory", "link"]: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def modified_ns(self) -> int:
+        """Time of the last write, nanoseconds since 1970."""
+
+    @property
+    def changed_ns(self) -> int:
+        """Time of the last change of the content or an attribute, nanoseconds since 1970."""
+
+    @property
+    def mode(self) -> int:
+        """Permission bits."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def gid(self) -> int: ...
+    @property
+    def target(self) -> str | None:
+        """Target of a link."""
+
+    @property
+    def id(self) -> str: ...
+
+@final
+class FileChunk:
+    """A chunk of a file."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def checksum(self) -> int: ...
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that have it."""
 
 @final
 class FilesSession:
@@ -130,14 +219,14 @@ class FilesSession:
     def __new__(cls, *, cluster: str | None = None, access: str | PathLike[str] | None = None) -> FilesSession:
         """Connect to the files of a cluster; in a call, without arguments, to those of the cluster that runs it."""
 
-    def stat(self, path: str) -> _Entry:
+    def stat(self, path: str) -> FileEntry:
         """Look up a file, folder or link."""
 
-    def list(self, path: str, *, recursive: bool = False) -> builtins.list[_Entry]:
+    def list(self, path: str, *, recursive: bool = False) -> builtins.list[FileEntry]:
         """List a folder, or everything below it. A folder that does not exist is empty."""
 
-    def chunks(self, path: str) -> builtins.list[tuple[int, int, builtins.list[str]]]:
-        """Return the size, the checksum, and the nodes of each chunk of a file."""
+    def chunks(self, path: str) -> builtins.list[FileChunk]:
+        """Return the chunks of a file."""
 
     def places(self, path: str) -> builtins.list[tuple[int, int, int, builtins.list[tuple[str, str | None]]]]:
         """Return offset, size, and number of the block of each chunk of a file, and its nodes with their hosts."""
@@ -184,6 +273,31 @@ class FilesSession:
         """Begin to change a file at any offset. All changes appear when they are published."""
 
 @final
+class RunStatus:
+    """How far a run is."""
+
+    @property
+    def missing_chunks(self) -> int:
+        """Number of chunks that are not committed."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the outputs."""
+
+@final
+class FilesPiece:
+    """A part of a file, of whole records."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def offset(self) -> int:
+        """Place of it in the file, bytes."""
+
+    @property
+    def content(self) -> bytes: ...
+
+@final
 class FilesRun:
     """A run over the blocks of files."""
 
@@ -211,8 +325,8 @@ class FilesRun:
     def chunks(self) -> int:
         """Number of chunks of all files."""
 
-    def wait(self, timeout_s: float) -> tuple[int, list[str]]:
-        """Wait until all chunks are committed, and return the number of those that are not, and the outputs."""
+    def wait(self, timeout_s: float) -> RunStatus:
+        """Wait until all chunks are committed."""
 
     def begin(self) -> FilesBlock:
         """Begin a block, which has no piece at first."""
@@ -224,11 +338,12 @@ class FilesRun:
 class FilesBlock:
     """A block of a run: the pieces that one worker processes and commits together."""
 
-    def next(self) -> tuple[str, int, bytes] | Literal[False] | None:
-        """Return the next piece: its file, its place there, and its content.
+    @property
+    def is_taken(self) -> bool:
+        """Whether other workers have processed the block: discard its results."""
 
-        ``None`` if the block has no more; ``False`` if other workers have processed it: discard its results.
-        """
+    def next(self) -> FilesPiece | None:
+        """Return the next piece. ``None`` if the block has no more, or if it was taken."""
 
     def commit(self, output: bytes) -> bool:
         """Commit the output of all pieces of the block. Returns whether it counts."""
@@ -286,8 +401,11 @@ def ask(
     task: int | None = None,
     cluster: str | None = None,
     access: str | PathLike[str] | None = None,
-) -> str:
-    """Ask a cluster for its ``executors``, a ``job``, the ``report`` of a job, or to ``explain`` a task, as JSON."""
+) -> Any:
+    """Ask a cluster for its ``executors`` or ``pools``, a ``job``, the ``report`` of a job, or to ``explain`` a task.
+
+    The answer has the fields of the JSON of the command that shows the same.
+    """
 
 def main(words: list[str], program: str) -> int:
     """Run the ``eyas`` command, and return its exit code."""

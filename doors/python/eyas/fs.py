@@ -25,7 +25,7 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.utils import isfilelike, stringify_path, tokenize
 
-from ._eyas import FilesSession
+from ._eyas import FileEntry, FilesSession
 from ._files.opened import CompressedWriter, FileEditor, FileReader, FileWriter, TextWriter
 from ._worker.worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
 
@@ -380,7 +380,7 @@ class EyasFileSystem(AbstractFileSystem):
     def checksum(self, path: str) -> int:
         """Return a number that depends on the content, and on where it is cut into chunks."""
         chunks = self._ask("chunks", self._strip_protocol(path))
-        return int(tokenize([(size, checksum) for size, checksum, _ in chunks]), 16)
+        return int(tokenize([(chunk.size_bytes, chunk.checksum) for chunk in chunks]), 16)
 
     def block_places(self, path: str) -> list[dict[str, Any]]:
         """Return where the chunks of a file are, in order, to run programs where their data is.
@@ -422,21 +422,21 @@ def _connected(cluster: str | None, access: str | None) -> FilesSession:
     return FilesSession(cluster=cluster, access=access)
 
 
-def _info(entry: Any) -> dict[str, Any]:
+def _info(entry: FileEntry) -> dict[str, Any]:
     """Describe an entry as fsspec does."""
-    name, kind, size, modified_ns, changed_ns, mode, uid, gid, target, identity = entry
+    kind, modified_ns, target = entry.kind, entry.modified_ns, entry.target
     info = {
-        "name": name,
-        "size": size,
+        "name": entry.name,
+        "size": entry.size_bytes,
         "type": kind,
         "mtime": modified_ns / 1e9,
-        "ctime": changed_ns / 1e9,
+        "ctime": entry.changed_ns / 1e9,
         "modified_ns": modified_ns,
-        "mode": _TYPE_BITS[kind] | mode,
-        "uid": uid,
-        "gid": gid,
+        "mode": _TYPE_BITS[kind] | entry.mode,
+        "uid": entry.uid,
+        "gid": entry.gid,
         "islink": kind == "link",
-        "id": identity,
+        "id": entry.id,
     }
     return info if target is None else {**info, "destination": target}
 

@@ -1,5 +1,6 @@
 //! Runs over elastic blocks of files, for `Executor.map_blocks` (elastic-blocks §3.2).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use eyas_client::files::blocks::DEFAULT_TERM_US;
 use eyas_client::files::{FilesErrorKind, RunAddress};
 use eyas_client::types::dfs::FileName;
 use eyas_client::{BlockRun, BlockWorker, ClusterFilesError, cluster_files};
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -17,6 +17,24 @@ use crate::files::{self, FilesConnection, FilesSession};
 
 /// How often the leader of a run is asked whether it is complete.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How far a run is.
+#[pyclass(frozen, get_all, module = "eyas._eyas")]
+pub struct RunStatus {
+    /// Number of chunks that are not committed.
+    missing_chunks: u32,
+    /// Names of the outputs.
+    outputs: Vec<String>,
+}
+
+/// A part of a file, of whole records.
+#[pyclass(frozen, get_all, module = "eyas._eyas")]
+pub struct FilesPiece {
+    file: String,
+    /// Place of it in the file, bytes.
+    offset: u64,
+    content: Py<PyBytes>,
+}
 
 /// A run over the blocks of files.
 #[pyclass(frozen)]
@@ -71,9 +89,8 @@ impl FilesRun {
         self.run.chunks()
     }
 
-    /// Waits until all chunks are committed, or for `timeout_s`. Returns the number of chunks that are not, and the
-    /// names of the outputs.
-    fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<(u32, Vec<String>)> {
+    /// Waits until all chunks are committed, or for `timeout_s`.
+    fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<RunStatus> {
         let status = self.connection.wait(py, async {
             let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
             loop {
@@ -84,14 +101,17 @@ impl FilesRun {
                 sleep(STATUS_INTERVAL).await;
             }
         })?;
-        let missing = if status.is_complete { 0 } else { self.chunks().saturating_sub(status.committed_chunks).max(1) };
-        Ok((missing, self.run.outputs(&status).iter().map(|name| name.as_str().to_owned()).collect()))
+        let missing_chunks =
+            if status.is_complete { 0 } else { self.chunks().saturating_sub(status.committed_chunks).max(1) };
+        let outputs = self.run.outputs(&status).iter().map(|name| name.as_str().to_owned()).collect();
+        Ok(RunStatus { missing_chunks, outputs })
     }
 
     /// Begins a block, which has no piece at first.
     fn begin(&self, py: Python<'_>) -> PyResult<FilesBlock> {
         let worker = self.connection.wait(py, self.run.begin())?;
-        Ok(FilesBlock { connection: self.connection.clone(), worker: Mutex::new(Some(Arc::new(worker))) })
+        let worker = Mutex::new(Some(Arc::new(worker)));
+        Ok(FilesBlock { connection: self.connection.clone(), worker, is_taken: AtomicBool::new(false) })
     }
 
     /// Ends the run, and removes its outputs.
@@ -106,24 +126,32 @@ pub struct FilesBlock {
     connection: Arc<FilesConnection>,
     /// `None` when it was committed or left.
     worker: Mutex<Option<Arc<BlockWorker>>>,
+    is_taken: AtomicBool,
 }
 
 #[pymethods]
 impl FilesBlock {
-    /// The next piece: its file, its place there, and its content. `None` if the block has no more. `False` if other
-    /// workers have processed the block: its results are to be discarded.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// The next piece. `None` if the block has no more, or if it was taken.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<FilesPiece>> {
         let worker = self.worker().clone().ok_or_else(over)?;
-        let next = self.connection.wait_for(py, worker.next())?;
-        match next {
-            Ok(None) => Ok(py.None().into_bound(py)),
+        match self.connection.wait_for(py, worker.next())? {
+            Ok(None) => Ok(None),
             Ok(Some(piece)) => {
-                let content = PyBytes::new(py, &piece.content);
-                (piece.file.as_str(), piece.offset, content).into_bound_py_any(py)
+                let (file, content) = (piece.file.as_str().to_owned(), PyBytes::new(py, &piece.content).unbind());
+                Ok(Some(FilesPiece { file, offset: piece.offset, content }))
             }
-            Err(error) if error.kind == FilesErrorKind::Changed => false.into_bound_py_any(py),
+            Err(error) if error.kind == FilesErrorKind::Changed => {
+                self.is_taken.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
             Err(error) => Err(files::os_error(error)),
         }
+    }
+
+    /// Whether other workers have processed the block: its results are to be discarded.
+    #[getter]
+    fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Relaxed)
     }
 
     /// Commits the output of all pieces of the block. Returns whether it counts.

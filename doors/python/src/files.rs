@@ -5,12 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::files::{
-    BlockHolder, BlockPlace, Creation, DfsClient, File, FileReader, FileWriter, FilesError, FilesErrorKind, Listing,
-    RenameOptions, WriteOptions,
+    BlockHolder, BlockPlace, Creation, DfsClient, FileReader, FileWriter, FilesError, FilesErrorKind, RenameOptions,
+    WriteOptions,
 };
-use eyas_client::types::dfs::{
-    AttributeChange, Attributes, Chunk, FileId, FileKind, FileName, FileNameError, Format, FormatError, RecordFormat,
-};
+use eyas_client::types::dfs::{AttributeChange, FileName, FileNameError, Format, FormatError, RecordFormat};
 use eyas_client::{Client, ClientError};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyConnectionError, PyOSError, PyValueError};
@@ -21,6 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::buffers;
+use crate::entries::{FileChunk, FileEntry};
 use crate::session::cluster_of;
 use crate::waiting::{Connected, connect, wait};
 
@@ -35,10 +34,6 @@ const PAGE: u32 = 4096;
 
 /// Entries that are removed at the same time.
 const REMOVED_TOGETHER: usize = 256;
-
-/// Name, kind, size, time of the last write and of the last change (nanoseconds since 1970), permission bits, user,
-/// group, target of a link, and id.
-type Entry = (String, &'static str, u64, u64, u64, u16, u32, u32, Option<String>, String);
 
 /// Offset, size, number of the block, and the nodes that have a chunk with the addresses of their hosts.
 type Place = (u64, u64, usize, Vec<(String, Option<String>)>);
@@ -105,26 +100,6 @@ fn file_name(path: &str) -> PyResult<FileName> {
     path.parse().map_err(|error: FileNameError| PyOSError::new_err((Errno::INVAL.raw_os_error(), error.to_string())))
 }
 
-fn entry(name: FileName, kind: &FileKind, size_bytes: u64, attributes: &Attributes, id: FileId) -> Entry {
-    let (kind, target) = match kind {
-        FileKind::File => ("file", None),
-        FileKind::Folder => ("directory", None),
-        FileKind::SymbolicLink(target) => ("link", Some(target.clone())),
-    };
-    let Attributes { mode, uid, gid, modified_ns, changed_ns } = *attributes;
-    (name.as_str().to_owned(), kind, size_bytes, modified_ns, changed_ns, mode, uid, gid, target, id.to_string())
-}
-
-fn entry_of_file(file: File) -> Entry {
-    let record = &file.record;
-    entry(file.name.clone(), &record.kind, record.size_bytes(), &record.attributes, record.id)
-}
-
-fn entry_of_listing(listing: Listing) -> Entry {
-    let Listing { name, id, kind, size_bytes, attributes, .. } = listing;
-    entry(name, &kind, size_bytes, &attributes, id)
-}
-
 /// A connection to the files of a cluster.
 #[pyclass(frozen)]
 pub struct FilesSession(Arc<FilesConnection>);
@@ -152,14 +127,14 @@ impl FilesSession {
     }
 
     /// Looks up a file, folder or link.
-    fn stat(&self, py: Python<'_>, path: &str) -> PyResult<Entry> {
+    fn stat(&self, py: Python<'_>, path: &str) -> PyResult<FileEntry> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
-        self.0.wait(py, async { files.lookup(&name).await.map(entry_of_file) })
+        self.0.wait(py, async { files.lookup(&name).await.map(FileEntry::from) })
     }
 
     /// The entries of a folder; with `recursive`, all entries below it.
     #[pyo3(signature = (path, *, recursive=false))]
-    fn list(&self, py: Python<'_>, path: &str, recursive: bool) -> PyResult<Vec<Entry>> {
+    fn list(&self, py: Python<'_>, path: &str, recursive: bool) -> PyResult<Vec<FileEntry>> {
         let (_, files) = self.0.parts()?;
         let list = async {
             if recursive {
@@ -175,15 +150,14 @@ impl FilesSession {
             }
             Ok(entries)
         };
-        Ok(self.0.wait(py, list)?.into_iter().map(entry_of_listing).collect())
+        Ok(self.0.wait(py, list)?.into_iter().map(FileEntry::from).collect())
     }
 
-    /// The chunks of a file: the size, the checksum, and the nodes of each.
-    fn chunks(&self, py: Python<'_>, path: &str) -> PyResult<Vec<(u64, u64, Vec<String>)>> {
+    /// The chunks of a file.
+    fn chunks(&self, py: Python<'_>, path: &str) -> PyResult<Vec<FileChunk>> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
         let file = self.0.wait(py, files.stat(&name))?;
-        let nodes = |chunk: &Chunk| chunk.replicas.iter().map(ToString::to_string).collect();
-        Ok(file.record.chunks.iter().map(|chunk| (chunk.size_bytes, chunk.checksum, nodes(chunk))).collect())
+        Ok(file.record.chunks.iter().map(FileChunk::from).collect())
     }
 
     /// Where the chunks of a file are: offset, size, number of the block, and the nodes with their hosts.

@@ -5,8 +5,11 @@ mod blocks;
 mod buffers;
 mod command;
 mod downloads;
+mod entries;
 mod files;
 mod folders;
+mod objects;
+mod results;
 mod session;
 mod waiting;
 
@@ -15,13 +18,17 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _eyas {
     #[pymodule_export]
-    use super::blocks::{FilesBlock, FilesRun};
+    use super::blocks::{FilesBlock, FilesPiece, FilesRun, RunStatus};
     #[pymodule_export]
     use super::command::main;
+    #[pymodule_export]
+    use super::entries::{FileChunk, FileEntry};
     #[pymodule_export]
     use super::files::{FilesSession, OpenedFile, WrittenFile};
     #[pymodule_export]
     use super::folders::trusted_folder;
+    #[pymodule_export]
+    use super::results::{CallOutcome, CallResult};
     #[pymodule_export]
     use super::session::{CallSession, ClusterError, access_path, ask, push};
 }

@@ -1,6 +1,6 @@
 //! A job that is attached to a connection, for one executor of the Python package.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::mem::take;
 use std::os::unix::ffi::OsStringExt;
@@ -12,11 +12,10 @@ use eyas_client::messages::{FromClient, PushRequest, ToClient};
 use eyas_client::pool::PoolsRequest;
 use eyas_client::types::access::FilesScope;
 use eyas_client::types::dfs::FileNameError;
-use eyas_client::types::outcome::split_call_output;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
-    Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, Status, TaskId,
-    TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
+    Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, TaskId, TaskItem,
+    TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
@@ -26,11 +25,12 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::downloads::Downloads;
+use crate::objects::object;
+use crate::results::CallResult;
 use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
 
 create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
@@ -60,25 +60,13 @@ struct Unsent {
 /// Results that wait for Python.
 #[derive(Default)]
 struct Received {
-    results: VecDeque<EndedCall>,
+    results: Vec<CallResult>,
     /// Commands that have not ended; the other tasks are calls.
     commands: HashSet<u32>,
     /// Why no more can come; an empty text if the job has ended as it was asked to.
     end: Option<String>,
     /// Whether the next wait is over at once.
     is_woken: bool,
-}
-
-/// The result of a call.
-struct EndedCall {
-    task: u32,
-    status: Status,
-    /// The answer of a call and what it has printed, or the standard output of a command.
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    executor: String,
-    /// Numbers of the outputs that the cluster keeps.
-    kept: Vec<u16>,
 }
 
 struct Shared {
@@ -129,17 +117,17 @@ pub(crate) fn cluster_of(access: Option<PathBuf>, name: Option<String>) -> Resul
     }
 }
 
-/// Asks a cluster for something. The answer is the JSON of the command that shows the same.
+/// Asks a cluster for something. The answer has the fields of the JSON of the command that shows the same.
 #[pyfunction]
 #[pyo3(signature = (what, *, job=None, task=None, cluster=None, access=None))]
-pub fn ask(
-    py: Python<'_>,
+pub fn ask<'py>(
+    py: Python<'py>,
     what: &str,
     job: Option<u32>,
     task: Option<u32>,
     cluster: Option<String>,
     access: Option<PathBuf>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let job = job.map(JobId);
     let request = match (what, job, task) {
         ("executors", ..) => FromClient::Executors,
@@ -151,15 +139,15 @@ pub fn ask(
     };
     let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
     let asking = async { Client::connect(&access).await.map_err(error)?.ask(request).await.map_err(error) };
-    let json = match wait_once(py, asking)? {
-        ToClient::Executors(views) => serde_json::to_string(&views),
-        ToClient::Jobs(views) => serde_json::to_string(&views),
-        ToClient::Pools(views) => serde_json::to_string(&views),
-        ToClient::Report(report) => serde_json::to_string(&report),
-        ToClient::Explained(explanation) => serde_json::to_string(&explanation),
+    let answer = match wait_once(py, asking)? {
+        ToClient::Executors(views) => serde_json::to_value(&views),
+        ToClient::Jobs(views) => serde_json::to_value(&views),
+        ToClient::Pools(views) => serde_json::to_value(&views),
+        ToClient::Report(report) => serde_json::to_value(&report),
+        ToClient::Explained(explanation) => serde_json::to_value(&explanation),
         _ => return Err(error("the dispatcher has given another answer")),
     };
-    json.map_err(error)
+    object(py, &answer.map_err(error)?)
 }
 
 /// The path of the access file of a cluster.
@@ -169,16 +157,16 @@ pub fn access_path(cluster: Option<String>, access: Option<PathBuf>) -> PyResult
     Ok(cluster_of(access, cluster).map_err(error)?.access_path().to_owned())
 }
 
-/// Copies files to executors, and waits for that. The answer is the JSON of `eyas push`.
+/// Copies files to executors, and waits for that. The answer has the fields of the JSON of `eyas push`.
 #[pyfunction]
 #[pyo3(signature = (files, to, *, cluster=None, access=None))]
-pub fn push(
-    py: Python<'_>,
+pub fn push<'py>(
+    py: Python<'py>,
     files: Vec<PyBackedBytes>,
     to: Vec<String>,
     cluster: Option<String>,
     access: Option<PathBuf>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let files: Vec<_> = files.iter().map(|file| Name::from(&file[..])).collect();
     let cluster = cluster_of(access, cluster).map_err(error)?;
     let access = cluster.access().map_err(error)?;
@@ -189,7 +177,7 @@ pub fn push(
         let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
         Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
     };
-    serde_json::to_string(&wait_once(py, pushing)?).map_err(error)
+    object(py, &serde_json::to_value(wait_once(py, pushing)?).map_err(error)?)
 }
 
 #[pymethods]
@@ -374,20 +362,8 @@ impl CallSession {
         self.shared.is_unsent.notify_one();
     }
 
-    /// Waits for results, for up to `timeout_s`, and returns them: the number of the call, how it ended (0: it has
-    /// returned, 1: it has raised, 2: it has failed, 3: it was cancelled), its answer, what it has printed and its
-    /// standard error, the name of the executor, the reason, and the numbers of the outputs that the cluster keeps. The
-    /// answer of a command is what it has printed. `None` if no more can come.
-    #[expect(clippy::type_complexity, reason = "a tuple in Python")]
-    fn results<'py>(
-        &self,
-        py: Python<'py>,
-        timeout_s: f64,
-    ) -> PyResult<
-        Option<
-            Vec<(u32, u8, (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>), String, String, Vec<u16>)>,
-        >,
-    > {
+    /// Waits for results, for up to `timeout_s`, and returns them. `None` if no more can come.
+    fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<CallResult>>> {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
             let is_empty =
@@ -396,32 +372,13 @@ impl CallSession {
             let waited = self.shared.is_received.wait_timeout_while(received, timeout, is_empty);
             let (mut received, _) = waited.unwrap_or_else(PoisonError::into_inner);
             received.is_woken = false;
-            let results: Vec<_> = take(&mut received.results).into();
-            let results = results.into_iter().map(|result| (received.commands.remove(&result.task), result));
-            (results.collect::<Vec<_>>(), received.end.clone())
+            (take(&mut received.results), received.end.clone())
         });
-        if results.is_empty() {
-            return match end {
-                None => Ok(Some(Vec::new())),
-                Some(why) if why.is_empty() => Ok(None),
-                Some(why) => Err(error(why)),
-            };
+        match end {
+            Some(why) if results.is_empty() && why.is_empty() => Ok(None),
+            Some(why) if results.is_empty() => Err(error(why)),
+            _ => Ok(Some(results)),
         }
-        let told = results.into_iter().map(|(is_command, result)| {
-            let split = || split_call_output(&result.stdout);
-            let (answer, printed) = if is_command { (&result.stdout[..], &[][..]) } else { split() };
-            let how = match &result.status {
-                Status::Succeeded => 0,
-                // The worker has answered with an exception.
-                Status::Exited(1) if !answer.is_empty() && !is_command => 1,
-                Status::Cancelled => 3,
-                _ => 2,
-            };
-            let why = result.status.to_string();
-            let [answer, printed, errors] = [answer, printed, &result.stderr].map(|part| PyBytes::new(py, part));
-            (result.task, how, (answer, printed, errors), result.executor, why, result.kept)
-        });
-        Ok(Some(told.collect()))
     }
 
     /// Ends the present or the next wait for results.
@@ -500,21 +457,12 @@ async fn receive(shared: Arc<Shared>, mut receiver: AttachedReceiver) {
     loop {
         match receiver.next().await {
             Ok(AttachedEvent::Results(results)) => {
-                let results = results.into_iter().map(|result| EndedCall {
-                    task: result.index,
-                    status: result.outcome.status,
-                    stdout: result.outcome.stdout,
-                    stderr: result.outcome.stderr,
-                    executor: result.executor,
-                    kept: result
-                        .outcome
-                        .outputs
-                        .iter()
-                        .filter(|left| left.object.is_kept())
-                        .map(|left| left.output)
-                        .collect(),
-                });
-                lock(&shared.received).results.extend(results);
+                let mut received = lock(&shared.received);
+                for result in results {
+                    let is_command = received.commands.remove(&result.index);
+                    received.results.push(CallResult::new(result, is_command));
+                }
+                drop(received);
                 shared.is_received.notify_all();
             }
             Ok(AttachedEvent::Over(_)) => return end(&shared, String::new()),

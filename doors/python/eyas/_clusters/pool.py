@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -37,7 +36,7 @@ class PoolCluster(Cluster):
             if ended.returncode != 0:
                 said = ended.stderr.decode(errors="replace").strip().removeprefix("eyas: ")
                 raise ClusterError(f"the pool cannot be added: {said}")
-            [view] = json.loads(_eyas.ask("pools", **self.address))
+            [view] = _eyas.ask("pools", **self.address)
             self.objects = None if view["system"] in _APART else f"{view['folder']}/values"
             self.max_nodes = view["max_nodes"]
         except BaseException:

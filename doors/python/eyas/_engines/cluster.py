@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import logging
 import os
 import pickle
@@ -102,7 +101,7 @@ class EngineCluster(Cluster):
         """Wait until the executors have joined."""
         deadline = time.monotonic() + timeout
         while True:
-            joined = {node["name"] for node in json.loads(_eyas.ask("executors", **self.address))}
+            joined = {node["name"] for node in _eyas.ask("executors", **self.address)}
             missing = self._engine.missing(joined)
             if joined and not missing:
                 return

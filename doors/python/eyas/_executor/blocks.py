@@ -55,12 +55,12 @@ def map_blocks(
             done, _ = futures.wait(calls, return_when=futures.FIRST_EXCEPTION)
             for call in done:
                 call.result()
-            missing, outputs = run.wait(_STATUS_S)
-            if missing:
+            status = run.wait(_STATUS_S)
+            if missing := status.missing_chunks:
                 raise ClusterLost(f"{missing} of {run.chunks} chunks were not processed: the calls have ended before")
             numbers = {name: number for number, name in enumerate(run.files)}
             found: list[tuple[int, int, _T]] = []
-            for name in outputs:
+            for name in status.outputs:
                 opened = session.open(name)
                 parts = pickle.loads(opened.read_at(0, opened.size))
                 found += [(numbers[file], offset, value) for file, offset, value in parts]
@@ -84,14 +84,15 @@ def _work(address: str, function: Callable[[Piece], Any]) -> None:
         block = run.begin()
         results: list[tuple[str, int, Any]] = []
         try:
-            while piece := block.next():
-                results.append((piece[0], piece[1], function(Piece(*piece))))
-            if piece is None and not results:
+            while (piece := block.next()) is not None:
+                given = Piece(piece.file, piece.offset, piece.content)
+                results.append((given.file, given.offset, function(given)))
+            if block.is_taken:
+                continue
+            if not results:
                 return block.leave()
             output = pickling.dumps(results)
         except BaseException:
             block.leave()
             raise
-        if piece is None:
-            block.commit(output)
-        # Otherwise other workers have processed the block.
+        block.commit(output)

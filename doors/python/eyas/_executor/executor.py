@@ -6,7 +6,6 @@ import base64
 import collections
 import functools
 import itertools
-import json
 import os
 import sys
 import threading
@@ -440,7 +439,7 @@ class Executor(SeenExecutor):
         """
         sources = [file.source if isinstance(file, File) else File(file).source for file in files]
         names = [source.encode(errors="surrogateescape") for source in sources]
-        view: dict[str, Any] = json.loads(_eyas.push(names, list(to), **self._cluster))
+        view: dict[str, Any] = _eyas.push(names, list(to), **self._cluster)
         return view
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

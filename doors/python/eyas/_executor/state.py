@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._environments import starts
 from .._errors import CallFailed, ClusterLost
+from .._eyas import CallOutcome, CallResult
 from .._files.values import ValueFiles
 from .._threads import join
 from .._views.seeing import Job
@@ -41,9 +42,6 @@ _HOPELESS = (
 _HOLDING = "The call that waits for it holds processors, which it may need: wait inside of `with eyas.released():`."
 #: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
-
-# How a call has ended, as `CallSession.results` tells it.
-_RETURNED, _RAISED, _FAILED, _CANCELLED = range(4)
 
 
 class State:
@@ -80,7 +78,7 @@ class State:
             while (results := self.session.results(_ASK_S if self.unproven else _WAIT_S)) is not None:
                 for result in results:
                     try:
-                        self.settle(*result)
+                        self.settle(result)
                     except (SystemExit, KeyboardInterrupt, GeneratorExit):
                         # Of a callback, and logged: it ends this thread no more than other exceptions do.
                         pass
@@ -186,17 +184,10 @@ class State:
                 if self.is_shut:
                     self.session.wake()
 
-    def settle(
-        self,
-        task: int,
-        how: int,
-        told: tuple[bytes, bytes, bytes],
-        executor: str,
-        why: str,
-        kept: list[int],
-    ) -> None:
-        """Give a future its result. A call or command has told its answer, its output, and its standard error."""
-        answer, printed, errors = told
+    def settle(self, result: CallResult) -> None:
+        """Give a future its result."""
+        task, outcome, executor, kept = result.task, result.outcome, result.executor, result.kept
+        answer, printed, errors, why = result.answer, result.printed, result.errors, None
         with self.lock:
             future = self.pending.pop(task, None)
             if future is None and task in self.kept:
@@ -209,39 +200,40 @@ class State:
             if self.unproven:
                 self.unproven = {kind: first for kind, first in self.unproven.items() if first[0] is not future}
         command = None if future is None else future._command
-        if how == _FAILED and command is None and (failure := starts.failure_in(errors)) is not None:
-            why, errors = failure, b""
+        if outcome == CallOutcome.FAILED and command is None and (why := starts.failure_in(errors)) is not None:
+            errors = b""
         if future is not None:
-            future.node = sys.intern(executor)
+            future.node = executor
             future._needs = ()
         for text, stream in ((printed, sys.stdout), (errors, sys.stderr)) if command is None else ():
             # As if the function had run here. A program that has closed its output needs its results all the same.
             if text:
                 with contextlib.suppress(Exception):
                     print(text.decode(errors="replace"), end="", flush=True, file=stream)
-        if future is not None and how == _CANCELLED:
+        if future is not None and outcome == CallOutcome.CANCELLED:
             # By the executor's end, or by a command.
             futures.Future.cancel(future)
         # The client has cancelled it.
         if future is None or not future.set_running_or_notify_cancel():
             return
         future._outputs = outputs
-        result: Any = None
+        value: Any = None
         error: BaseException | None = None
         try:
-            if how == _RETURNED and outputs is not None and command is None and 0 in kept:
-                outputs.has_result, result = True, outputs
-            elif how == _RETURNED:
-                result = _completed(command, answer, errors) if command else pickle.loads(answer)
+            if outcome != CallOutcome.RETURNED:
+                is_raised = outcome == CallOutcome.RAISED
+                reason = why or result.reason
+                error = self._raised(answer) if is_raised else CallFailed(sides.missing_interpreter(reason))
+            elif outputs is not None and command is None and 0 in kept:
+                outputs.has_result, value = True, outputs
             else:
-                # A command may end with 1, too.
-                error = self.error_of(_FAILED if how == _RAISED and command is not None else how, answer, why)
+                value = _completed(command, answer, errors) if command else pickle.loads(answer)
         except BaseException as wrong:
             error = wrong
             error.add_note("The result of the call cannot be unpickled here.")
         # What callbacks raise is none of the call's.
         if error is None:
-            return future.set_result(result)
+            return future.set_result(value)
         error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
         for what, text in ("output", printed), ("standard error", errors):
             if text:
@@ -250,23 +242,21 @@ class State:
         # The exception refers to the future through its traceback: no circle must stay.
         del future, error
 
-    def error_of(self, how: int, answer: bytes, why: str) -> BaseException:
-        """The exception of a call."""
-        if how == _RAISED:
-            error, text = pickle.loads(answer)
-            sides.note_client(error)
-            if isinstance(error, worker.InitializerFailed):
-                _base.LOGGER.critical("Exception in initializer:\n%s", error)
-                self.break_with(ClusterLost("the initializer of a worker has raised"))
-                return ClusterLost("the initializer of a worker has raised")
-            assert isinstance(error, BaseException)
-            # Imported late, because it imports much.
-            from concurrent.futures.process import _RemoteTraceback
+    def _raised(self, answer: bytes) -> BaseException:
+        """Return the exception that a call has raised."""
+        error, text = pickle.loads(answer)
+        sides.note_client(error)
+        if isinstance(error, worker.InitializerFailed):
+            _base.LOGGER.critical("Exception in initializer:\n%s", error)
+            self.break_with(ClusterLost("the initializer of a worker has raised"))
+            return ClusterLost("the initializer of a worker has raised")
+        assert isinstance(error, BaseException)
+        # Imported late, because it imports much.
+        from concurrent.futures.process import _RemoteTraceback
 
-            # It is a class of texts, although stubs say otherwise.
-            error.__cause__ = _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
-            return error
-        return CallFailed(sides.missing_interpreter(why))
+        # It is a class of texts, although stubs say otherwise.
+        error.__cause__ = _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
+        return error
 
     def break_with(self, why: BaseException) -> None:
         """Take no more calls, and end all that have not ended."""

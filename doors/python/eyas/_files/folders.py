@@ -140,7 +140,7 @@ class ClusterFolder:
             entries = self._files().list(self._path or "/")
         except FileNotFoundError:
             return []
-        return [os.path.basename(entry[0]) for entry in entries if entry[1] == "file"]
+        return [os.path.basename(entry.name) for entry in entries if entry.kind == "file"]
 
     def remove(self, name: str) -> None:
         """Remove a file, which may be gone."""

@@ -10,6 +10,8 @@ __all__ = ["Explanation", "Nodes", "Report", "reads_of"]
 
 #: Nodes and failures that are shown; the values have all of them.
 _MAX_SHOWN = 20
+#: States of calls, in the order in which a call passes through them.
+_STATES = "blocked", "waiting", "assigned", "succeeded", "failed", "cancelled"
 
 
 def reads_of(reads: dict[str, Any]) -> list[tuple[str, int, int]]:
@@ -57,7 +59,7 @@ class Report(_Shown, dict[str, Any]):
     def _rows(self) -> list[tuple[str, str]]:
         job, metrics = self["job"], self["metrics"]
         counts = self._counts()
-        calls = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count) or "none"
+        calls = ", ".join(f"{counts[state]:,} {state}" for state in _STATES if counts[state]) or "none"
         nodes = f"{job['executors']} with {job['capacity_milli'] / 1000:g} processors"
         rows = [("calls", calls), ("time", html.duration_text(job["elapsed_us"] / 1e6)), ("nodes", nodes)]
         ended = counts["succeeded"] + counts["failed"] + counts["cancelled"]

@@ -5,9 +5,8 @@ It imports what shows them when something is to be shown.
 
 from __future__ import annotations
 
-import json
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _eyas
 from .._errors import ClusterError
@@ -33,18 +32,18 @@ class Job:
         """Return why a call waits, or where it runs and why."""
         from .answers import Explanation
 
-        return Explanation(json.loads(_eyas.ask("explain", job=self.session.job, task=task, **self.address)))
+        return Explanation(_eyas.ask("explain", job=self.session.job, task=task, **self.address))
 
     def report(self) -> Report:
         """Return what has become of the calls so far."""
         from .answers import Report
 
-        return Report(json.loads(_eyas.ask("report", job=self.session.job, **self.address)))
+        return Report(_eyas.ask("report", job=self.session.job, **self.address))
 
     def view(self) -> dict[str, Any]:
         """Return the counts and times that ``eyas job list --json`` shows."""
-        (view,) = json.loads(_eyas.ask("job", job=self.session.job, **self.address))
-        return cast(dict[str, Any], view)
+        views: list[dict[str, Any]] = _eyas.ask("job", job=self.session.job, **self.address)
+        return views[0]
 
 
 class SeenFuture(futures.Future[_T]):
@@ -111,7 +110,7 @@ class SeenExecutor(futures.Executor):
         """Return the nodes of the cluster, as ``eyas executor list --json`` shows them."""
         from .answers import Nodes
 
-        return Nodes(json.loads(_eyas.ask("executors", **self._cluster)))
+        return Nodes(_eyas.ask("executors", **self._cluster))
 
     def report(self) -> Report:
         """Return what has become of the calls so far: counts, times, and where inputs came from."""

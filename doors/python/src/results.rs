@@ -1,0 +1,102 @@
+//! Results of calls and commands, as Python sees them.
+//!
+//! They are made by the thread that receives. What Python reads of one becomes an object of Python then, and not before:
+//! most calls print nothing, and have no reason to be told.
+
+use eyas_client::types::Status;
+use eyas_client::types::outcome::{Outcome, TaskResult, split_call_output};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+/// How a call has ended.
+#[pyclass(frozen, eq, hash, rename_all = "SCREAMING_SNAKE_CASE", module = "eyas._eyas")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallOutcome {
+    /// It has returned a value; a command has succeeded.
+    Returned,
+    /// It has raised an exception.
+    Raised,
+    /// It has ended in another way.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// The end of a call or command.
+#[pyclass(frozen, module = "eyas._eyas")]
+pub struct CallResult {
+    /// Number of the task.
+    #[pyo3(get)]
+    task: u32,
+    /// How it has ended.
+    #[pyo3(get)]
+    outcome: CallOutcome,
+    status: Status,
+    stdout: Vec<u8>,
+    /// Where in the standard output the answer ends, and where what was printed ends.
+    answer_end: usize,
+    printed_end: usize,
+    stderr: Vec<u8>,
+    executor: String,
+    kept: Vec<u16>,
+}
+
+impl CallResult {
+    /// What a task has left. The standard output of a command is its answer.
+    pub fn new(result: TaskResult, is_command: bool) -> Self {
+        let TaskResult { index: task, outcome, executor, .. } = result;
+        let Outcome { status, stdout, stderr, outputs, .. } = outcome;
+        let (answer, printed) = if is_command { (&stdout[..], &[][..]) } else { split_call_output(&stdout) };
+        let outcome = match &status {
+            Status::Succeeded => CallOutcome::Returned,
+            // The worker has answered with an exception.
+            Status::Exited(1) if !answer.is_empty() && !is_command => CallOutcome::Raised,
+            Status::Cancelled => CallOutcome::Cancelled,
+            _ => CallOutcome::Failed,
+        };
+        let answer_end = answer.len();
+        let printed_end = answer_end + printed.len();
+        let kept = outputs.iter().filter(|left| left.object.is_kept()).map(|left| left.output).collect();
+        CallResult { task, outcome, status, stdout, answer_end, printed_end, stderr, executor, kept }
+    }
+}
+
+#[pymethods]
+impl CallResult {
+    /// The pickled value or exception of a call, or what a command has printed.
+    #[getter]
+    fn answer<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.stdout[..self.answer_end])
+    }
+
+    /// What a call has printed.
+    #[getter]
+    fn printed<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.stdout[self.answer_end..self.printed_end])
+    }
+
+    /// The standard error.
+    #[getter]
+    fn errors<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.stderr)
+    }
+
+    /// Name of the executor; empty if the task was at none.
+    #[getter]
+    fn executor<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        // Many results have the same one.
+        PyString::intern(py, &self.executor)
+    }
+
+    /// Why it has failed.
+    #[getter]
+    fn reason(&self) -> String {
+        self.status.to_string()
+    }
+
+    /// Numbers of the outputs that the cluster keeps.
+    #[getter]
+    fn kept(&self) -> &[u16] {
+        &self.kept
+    }
+}
