@@ -13,6 +13,12 @@ class CallFailed(RuntimeError):
     The executor lives, and runs other calls.
     """
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
 
 class ClusterLost(BrokenExecutor):
     """The connection to the cluster has ended, or its workers cannot be initialised. The executor is of no more use."""
+
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"

@@ -33,7 +33,8 @@ use crate::objects::object;
 use crate::results::CallResult;
 use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
 
-create_exception!(_eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
+// Pickles and tracebacks name it as programs do.
+create_exception!(eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
 
 /// Threads that send and receive.
 const THREADS: usize = 1;

@@ -93,3 +93,14 @@ def test_files_have_entries_and_chunks(executor):
     chunks = session.chunks("/folder/file")
     assert [chunk.size_bytes for chunk in chunks] == [64 << 10, 36 << 10]
     assert all(len(chunk.nodes) == 1 for chunk in chunks)
+
+
+@pytest.mark.parametrize("name", [name for name in eyas.__all__ if isinstance(getattr(eyas, name), type)])
+def test_pickles_name_public_classes_as_programs_do(name):
+    public = getattr(eyas, name)
+    assert (public.__module__, pickle.loads(pickle.dumps(public))) == ("eyas", public)
+
+
+def test_an_error_of_a_cluster_can_be_pickled():
+    error = pickle.loads(pickle.dumps(eyas.ClusterError("a test")))
+    assert (type(error), error.args) == (eyas.ClusterError, ("a test",))

@@ -28,6 +28,10 @@ class Piece(NamedTuple):
     content: bytes
 
 
+# Pickles name it as programs do.
+Piece.__module__ = "eyas"
+
+
 def map_blocks(
     files: Sequence[str],
     function: Callable[[Piece], _T],

@@ -22,6 +22,9 @@ _SHOWN = 500
 class Completed:
     """The end of a command that succeeded."""
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
     #: The words of the command, as they were submitted.
     args: str | Sequence[str]
     #: What it has printed, in bytes.

@@ -83,6 +83,9 @@ class Executor(SeenExecutor):
     see, or which is in the files of the cluster: ``eyas:///PATH``.
     """
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
     def __init__(
         self,
         max_workers: int | None = None,

@@ -127,6 +127,9 @@ class Future(SeenFuture[_T]):
     A future can be an argument of another call, which then gets the result. Large results go from node to node.
     """
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
     #: The command, if it is no call of a function.
     _command: str | Sequence[str] | None = None
     #: What its task keeps in the cluster.
@@ -242,6 +245,9 @@ class KeptFile:
 
     As an argument of a call or command it becomes a path on the node.
     """
+
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
 
     def __init__(self, future: Future[Any], number: int, name: str) -> None:
         """Name an output of a task."""

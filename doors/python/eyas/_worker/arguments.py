@@ -67,6 +67,9 @@ class File:
     copy is, if it can, and must not change it. A file that changes after the call was submitted fails the call.
     """
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
     def __init__(self, source: str | os.PathLike[str]) -> None:
         """Name a file by its path or URL."""
         self.source = _absolute(os.fspath(source))
@@ -88,6 +91,9 @@ class Output:
     The call gets a :class:`pathlib.Path` in a folder of its own. The file appears at its destination, whole, when the
     call has returned. Without a destination it stays in the cluster, as ``future.output()``.
     """
+
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
 
     def __init__(self, destination: str | os.PathLike[str] | None = None) -> None:
         """Name the destination by its path or URL."""

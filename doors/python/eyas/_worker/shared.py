@@ -91,6 +91,9 @@ class Shared(Generic[_T]):
     and cannot be written to.
     """
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
     def __init__(self, file: File) -> None:
         """Name the file of the value."""
         self.file = file

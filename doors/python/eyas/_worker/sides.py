@@ -15,6 +15,9 @@ _WHAT_TO_DO = "Name an environment, which is sent to the nodes: environment=PATH
 class EnvironmentMismatch(RuntimeError):
     """A worker has another Python than its client, and cannot run the call."""
 
+    # Pickles and tracebacks name it as programs do.
+    __module__ = "eyas"
+
 
 def this_side() -> dict[str, str]:
     """Describe this interpreter."""
