@@ -2,8 +2,8 @@
 //!
 //! An assignment of a task with very many inputs is sent in parts, each in another turn of the core, so that nobody
 //! waits until all of it is made. An executor adds up the parts until the last one comes, so no other assignment may be
-//! between them; and a command about the task must not overtake the task. So what is sent after such an assignment waits
-//! behind it. Only the answer to a heartbeat goes ahead.
+//! between them; and a command about the task must not overtake the task. So what is sent after such an assignment
+//! waits behind it. Only the answer to a heartbeat goes ahead.
 
 use std::collections::VecDeque;
 

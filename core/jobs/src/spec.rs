@@ -345,8 +345,8 @@ impl JobSpec {
         Ok(())
     }
 
-    /// The ids and sizes of a template's inputs, in order and each once, if they are many and all are objects of the job:
-    /// to sort a million of them for each task takes long.
+    /// The ids and sizes of a template's inputs, in order and each once, if they are many and all are objects of the
+    /// job: to sort a million of them for each task takes long.
     pub(crate) fn shared_inputs_of(&self, template: u16, object_ids: &[ObjectId]) -> Option<Box<[(ObjectId, u64)]>> {
         let inputs = &self.templates[usize::from(template)].inputs;
         if inputs.len() < SHARED_INPUTS {

@@ -118,9 +118,9 @@ impl Scheduler {
         self.placement.run(&mut self.state, &mut sink);
     }
 
-    /// Plans from where an executor fetches some inputs of a task that was assigned to it in parts, and returns the hints:
-    /// holders of those that the executor lacks, by their places among these inputs. There are none if the executor does
-    /// not have the task any longer.
+    /// Plans from where an executor fetches some inputs of a task that was assigned to it in parts, and returns the
+    /// hints: holders of those that the executor lacks, by their places among these inputs. There are none if the
+    /// executor does not have the task any longer.
     pub fn hints_of_part(&mut self, executor: ExecutorId, task: TaskId, inputs: &[(ObjectId, u64)]) -> Box<[Hint]> {
         let (Some(executor), Some(task)) = (self.state.executors.find(executor), self.state.queue.find(task)) else {
             return Box::default();
