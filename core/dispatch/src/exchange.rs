@@ -31,8 +31,8 @@ pub enum Effect {
         attempt: u32,
         /// Executors that hold inputs which this executor does not hold.
         hints: Box<[Hint]>,
-        /// The task has so many inputs that there are no hints here: they are given by [`Scheduler::hints_of_part`], part
-        /// by part.
+        /// The task has so many inputs that there are no hints here: they are given by [`Scheduler::hints_of_part`],
+        /// part by part.
         in_parts: bool,
     },
     /// Ask an executor to give back a task that has not started.

@@ -308,8 +308,8 @@ impl SchedulerState {
         !self.fetches_to_end.is_empty()
     }
 
-    /// Ends up to `most` of the fetches for a sampled task that is no longer with its executor. Returns the objects that
-    /// are known still.
+    /// Ends up to `most` of the fetches for a sampled task that is no longer with its executor. Returns the objects
+    /// that are known still.
     pub fn end_fetches(&mut self, most: usize) -> Vec<ObjectKey> {
         let Some(mut fetches) = self.fetches_to_end.pop_front() else { return Vec::new() };
         let rest = fetches.objects.len().saturating_sub(most);
