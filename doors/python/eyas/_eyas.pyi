@@ -22,7 +22,7 @@ class CallOutcome:
     CANCELLED: CallOutcome
 
 @final
-class CallResult:
+class EndedCall:
     """The end of a call or command. Each look at one of its bytes makes a copy."""
 
     @property
@@ -133,7 +133,7 @@ class CallSession:
     def close(self) -> None:
         """Add no more calls."""
 
-    def results(self, timeout_s: float) -> list[CallResult] | None:
+    def results(self, timeout_s: float) -> list[EndedCall] | None:
         """Wait for results; ``None`` if no more can come."""
 
     def disconnect(self) -> None:
@@ -273,7 +273,7 @@ class FilesSession:
         """Begin to change a file at any offset. All changes appear when they are published."""
 
 @final
-class RunStatus:
+class FilesRunStatus:
     """How far a run is."""
 
     @property
@@ -325,7 +325,7 @@ class FilesRun:
     def chunks(self) -> int:
         """Number of chunks of all files."""
 
-    def wait(self, timeout_s: float) -> RunStatus:
+    def wait(self, timeout_s: float) -> FilesRunStatus:
         """Wait until all chunks are committed."""
 
     def begin(self) -> FilesBlock:

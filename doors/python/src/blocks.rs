@@ -20,7 +20,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How far a run is.
 #[pyclass(frozen, get_all, module = "eyas._eyas")]
-pub struct RunStatus {
+pub struct FilesRunStatus {
     /// Number of chunks that are not committed.
     missing_chunks: u32,
     /// Names of the outputs.
@@ -90,7 +90,7 @@ impl FilesRun {
     }
 
     /// Waits until all chunks are committed, or for `timeout_s`.
-    fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<RunStatus> {
+    fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<FilesRunStatus> {
         let status = self.connection.wait(py, async {
             let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
             loop {
@@ -104,7 +104,7 @@ impl FilesRun {
         let missing_chunks =
             if status.is_complete { 0 } else { self.chunks().saturating_sub(status.committed_chunks).max(1) };
         let outputs = self.run.outputs(&status).iter().map(|name| name.as_str().to_owned()).collect();
-        Ok(RunStatus { missing_chunks, outputs })
+        Ok(FilesRunStatus { missing_chunks, outputs })
     }
 
     /// Begins a block, which has no piece at first.

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _eyas {
     #[pymodule_export]
-    use super::blocks::{FilesBlock, FilesPiece, FilesRun, RunStatus};
+    use super::blocks::{FilesBlock, FilesPiece, FilesRun, FilesRunStatus};
     #[pymodule_export]
     use super::command::main;
     #[pymodule_export]
@@ -28,7 +28,7 @@ mod _eyas {
     #[pymodule_export]
     use super::folders::trusted_folder;
     #[pymodule_export]
-    use super::results::{CallOutcome, CallResult};
+    use super::results::{CallOutcome, EndedCall};
     #[pymodule_export]
     use super::session::{CallSession, ClusterError, access_path, ask, push};
 }

@@ -1,7 +1,7 @@
 //! Results of calls and commands, as Python sees them.
 //!
-//! They are made by the thread that receives. What Python reads of one becomes an object of Python then, and not before:
-//! most calls print nothing, and have no reason to be told.
+//! The thread that receives makes them. A field becomes an object of Python when Python reads it, and not before: most
+//! calls print nothing, and have no reason to be told.
 
 use eyas_client::types::Status;
 use eyas_client::types::outcome::{Outcome, TaskResult, split_call_output};
@@ -24,7 +24,7 @@ pub enum CallOutcome {
 
 /// The end of a call or command.
 #[pyclass(frozen, module = "eyas._eyas")]
-pub struct CallResult {
+pub struct EndedCall {
     /// Number of the task.
     #[pyo3(get)]
     task: u32,
@@ -41,7 +41,7 @@ pub struct CallResult {
     kept: Vec<u16>,
 }
 
-impl CallResult {
+impl EndedCall {
     /// What a task has left. The standard output of a command is its answer.
     pub fn new(result: TaskResult, is_command: bool) -> Self {
         let TaskResult { index: task, outcome, executor, .. } = result;
@@ -57,12 +57,12 @@ impl CallResult {
         let answer_end = answer.len();
         let printed_end = answer_end + printed.len();
         let kept = outputs.iter().filter(|left| left.object.is_kept()).map(|left| left.output).collect();
-        CallResult { task, outcome, status, stdout, answer_end, printed_end, stderr, executor, kept }
+        EndedCall { task, outcome, status, stdout, answer_end, printed_end, stderr, executor, kept }
     }
 }
 
 #[pymethods]
-impl CallResult {
+impl EndedCall {
     /// The pickled value or exception of a call, or what a command has printed.
     #[getter]
     fn answer<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

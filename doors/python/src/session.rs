@@ -30,7 +30,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::downloads::Downloads;
 use crate::objects::object;
-use crate::results::CallResult;
+use crate::results::EndedCall;
 use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
 
 // Pickles and tracebacks name it as programs do.
@@ -61,7 +61,7 @@ struct Unsent {
 /// Results that wait for Python.
 #[derive(Default)]
 struct Received {
-    results: Vec<CallResult>,
+    results: Vec<EndedCall>,
     /// Commands that have not ended; the other tasks are calls.
     commands: HashSet<u32>,
     /// Why no more can come; an empty text if the job has ended as it was asked to.
@@ -364,7 +364,7 @@ impl CallSession {
     }
 
     /// Waits for results, for up to `timeout_s`, and returns them. `None` if no more can come.
-    fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<CallResult>>> {
+    fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<EndedCall>>> {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
             let is_empty =
@@ -461,7 +461,7 @@ async fn receive(shared: Arc<Shared>, mut receiver: AttachedReceiver) {
                 let mut received = lock(&shared.received);
                 for result in results {
                     let is_command = received.commands.remove(&result.index);
-                    received.results.push(CallResult::new(result, is_command));
+                    received.results.push(EndedCall::new(result, is_command));
                 }
                 drop(received);
                 shared.is_received.notify_all();

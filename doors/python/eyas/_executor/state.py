@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._environments import starts
 from .._errors import CallFailed, ClusterLost
-from .._eyas import CallOutcome, CallResult
+from .._eyas import CallOutcome, EndedCall
 from .._files.values import ValueFiles
 from .._threads import join
 from .._views.seeing import Job
@@ -184,7 +184,7 @@ class State:
                 if self.is_shut:
                     self.session.wake()
 
-    def settle(self, result: CallResult) -> None:
+    def settle(self, result: EndedCall) -> None:
         """Give a future its result."""
         task, outcome, executor, kept = result.task, result.outcome, result.executor, result.kept
         answer, printed, errors, why = result.answer, result.printed, result.errors, None
