@@ -68,7 +68,7 @@ use groups::{Groups, OutgoingSmallChunk, WantedSmallChunk};
 pub use list::FolderPage;
 pub use near::{ChunkContent, NearNode, OpenChunk};
 pub(crate) use near::{NearStores, StoreFolder};
-pub(crate) use pieces::{Piece, Pieces};
+pub(crate) use pieces::{CutContent, CutPiece};
 pub use places::{BlockHolder, BlockPlace};
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;

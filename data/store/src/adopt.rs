@@ -19,9 +19,10 @@ use crate::pieces::Summing;
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl ObjectStore {
-    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and its mode. If the store is on the same file system and the file has no other link, the file's inode becomes
-    /// the object; otherwise the file is copied. The file must not be written any longer, and may be removed
-    /// afterwards. It is read once, or twice if it is copied. Blocks.
+    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and its mode. If the store
+    /// is on the same file system and the file has no other link, the file's inode becomes the object; otherwise the
+    /// file is copied. The file must not be written any longer, and may be removed afterwards. It is read once, or
+    /// twice if it is copied. Blocks.
     ///
     /// # Errors
     /// `Full` or `Io` for failures of the disk; `WrongSize` if the file is still being written.

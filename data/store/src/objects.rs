@@ -280,10 +280,9 @@ impl ObjectStore {
         self.verify(id)
     }
 
-    /// Makes an object executable for all that may read it, for an input whose source became executable without becoming
-    /// another version. If
-    /// another object or a task has a link to the file, a copy takes the place of the object, because the mode belongs
-    /// to all links.
+    /// Makes an object executable for all that may read it, for an input whose source became executable without
+    /// becoming another version. If another object or a task has a link to the file, a copy takes the place of the
+    /// object, because the mode belongs to all links.
     ///
     /// # Errors
     /// `NotHere`; `Full` or `Io` if the disk fails.

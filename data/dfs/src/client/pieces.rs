@@ -8,14 +8,14 @@ use crate::client::source::{ContentSource, checksum_of_zeros};
 use crate::client::write::max_chunk_bytes;
 
 /// A chunk of content.
-pub(crate) enum Piece {
+pub(crate) enum CutPiece {
     Chunk(Vec<u8>),
     /// A chunk of zeros that was not read, and is not stored.
     Hole(Chunk),
 }
 
 /// Reads a source to its end, and cuts it into chunks. The last one may be an error.
-pub(crate) struct Pieces<S> {
+pub(crate) struct CutContent<S> {
     cutter: Cutter,
     source: S,
     buffer_bytes: usize,
@@ -29,15 +29,15 @@ pub(crate) struct Pieces<S> {
     has_ended: bool,
 }
 
-impl<S: ContentSource> Pieces<S> {
+impl<S: ContentSource> CutContent<S> {
     /// Cuts `begun`, and what the source has after it. Reads this number of bytes at a time.
     pub fn new(cutter: Cutter, source: S, begun: Vec<u8>, buffer_bytes: usize) -> Self {
         let (chunk, hole) = (Vec::new(), Chunk::hole(0, 0));
-        Pieces { cutter, source, buffer_bytes, buffer: begun, at: 0, chunk, hole, has_ended: false }
+        CutContent { cutter, source, buffer_bytes, buffer: begun, at: 0, chunk, hole, has_ended: false }
     }
 
     /// The next piece; `None` at the end.
-    fn piece(&mut self) -> Result<Option<Piece>, FilesError> {
+    fn piece(&mut self) -> Result<Option<CutPiece>, FilesError> {
         loop {
             let bytes = &self.buffer[self.at..];
             if let Some(end) = self.cutter.cut(bytes).map_err(bad)? {
@@ -45,19 +45,19 @@ impl<S: ContentSource> Pieces<S> {
                 self.at += end;
                 // The next chunk is about as long. A vector that grows is copied again and again.
                 let next = Vec::with_capacity(self.chunk.len() + self.buffer_bytes);
-                return Ok(Some(Piece::Chunk(std::mem::replace(&mut self.chunk, next))));
+                return Ok(Some(CutPiece::Chunk(std::mem::replace(&mut self.chunk, next))));
             }
             self.chunk.extend_from_slice(bytes);
             self.buffer.clear();
             self.at = 0;
             if let Some(hole) = self.hole()? {
-                return Ok(Some(Piece::Hole(hole)));
+                return Ok(Some(CutPiece::Hole(hole)));
             }
             if self.read()? == 0 {
                 self.has_ended = true;
                 let _: Ending = self.cutter.finish().map_err(bad)?;
                 let last = std::mem::take(&mut self.chunk);
-                return Ok((!last.is_empty()).then_some(Piece::Chunk(last)));
+                return Ok((!last.is_empty()).then_some(CutPiece::Chunk(last)));
             }
         }
     }
@@ -99,8 +99,8 @@ impl<S: ContentSource> Pieces<S> {
     }
 }
 
-impl<S: ContentSource> Iterator for Pieces<S> {
-    type Item = Result<Piece, FilesError>;
+impl<S: ContentSource> Iterator for CutContent<S> {
+    type Item = Result<CutPiece, FilesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.has_ended {
@@ -139,12 +139,12 @@ mod tests {
             // A frame of zstd that does not end.
             let source = (&b"\x28\xb5\x2f\xfd"[..]).chain(std::io::repeat(0)).take(WHOLE_CHUNK_BYTES + 3 * 1024 * 1024);
             let cutter = Cutter::storing(format, DEFAULT_CHUNK_BYTES, 0);
-            let size = |piece: Result<Piece, FilesError>| match piece {
-                Ok(Piece::Chunk(content)) => Ok(content.len() as u64),
-                Ok(Piece::Hole(hole)) => Ok(hole.size_bytes),
+            let size = |piece: Result<CutPiece, FilesError>| match piece {
+                Ok(CutPiece::Chunk(content)) => Ok(content.len() as u64),
+                Ok(CutPiece::Hole(hole)) => Ok(hole.size_bytes),
                 Err(error) => Err(error.kind),
             };
-            Pieces::new(cutter, source, Vec::new(), BUFFER_BYTES).map(size).collect::<Result<Vec<_>, _>>()
+            CutContent::new(cutter, source, Vec::new(), BUFFER_BYTES).map(size).collect::<Result<Vec<_>, _>>()
         };
         assert_eq!(sizes(Format::Zstd), Err(FilesErrorKind::WrongFormat));
         assert_eq!(sizes(Format::Whole), Ok(vec![WHOLE_CHUNK_BYTES, 3 << 20]));
@@ -159,10 +159,10 @@ mod tests {
         file.write_all_at(b"middle", 5 * mib).unwrap();
         let (mut at, mut read) = (0, 0);
         let cutter = Cutter::new(Format::BYTES, chunk);
-        for piece in Pieces::new(cutter, SparseFile(file), Vec::new(), BUFFER_BYTES) {
+        for piece in CutContent::new(cutter, SparseFile(file), Vec::new(), BUFFER_BYTES) {
             let size_bytes = match piece.unwrap() {
-                Piece::Hole(hole) => hole.size_bytes,
-                Piece::Chunk(content) => {
+                CutPiece::Hole(hole) => hole.size_bytes,
+                CutPiece::Chunk(content) => {
                     read += content.len() as u64;
                     for (text, place) in [(&b"begin"[..], 0), (b"middle", 5 * mib)] {
                         if at <= place && place < at + content.len() as u64 {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_record_that_would_not_end_is_refused_before_it_is_read() {
-        let mut pieces = Pieces::new(Cutter::new(Format::Lines, 100), Hole, b"line\nno end".into(), BUFFER_BYTES);
+        let mut pieces = CutContent::new(Cutter::new(Format::Lines, 100), Hole, b"line\nno end".into(), BUFFER_BYTES);
         let error = pieces.next().unwrap().err().unwrap();
         assert!(error.kind == FilesErrorKind::WrongFormat && pieces.next().is_none());
     }
