@@ -8,7 +8,7 @@ use crate::checksum::Checksum;
 use crate::error::StoreError;
 use crate::holes::each_part;
 use crate::index::{IndexEntry, file_name};
-use crate::objects::{ObjectStore, Seal, not_here};
+use crate::objects::{ObjectStore, Seal, not_here, sealed};
 
 /// Bytes copied at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -41,6 +41,34 @@ impl ObjectStore {
             }
         }
         Ok((size_bytes, checksum))
+    }
+
+    /// Makes an object executable for all that may read it, for an input whose source became executable without
+    /// becoming another version. If another object or a task has a link to the file, a copy takes the place of the
+    /// object, because the mode belongs to all links.
+    ///
+    /// # Errors
+    /// `NotHere`; `Full` or `Io` if the disk fails.
+    pub fn make_executable(&self, id: ObjectId) -> Result<(), StoreError> {
+        let mode = {
+            let mut index = self.index();
+            let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
+            if entry.mode.is_executable() {
+                return Ok(());
+            }
+            let readers = sealed(entry.mode).bits() & 0o444;
+            let mode = FileMode::of(readers | readers >> 2);
+            let failed = |errno| StoreError::io(format!("cannot make object {id} executable"), errno);
+            let name = file_name(id, entry.size_bytes, entry.checksum);
+            let found = rustix::fs::statat(self.objects(), &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+            if found.st_nlink == 1 {
+                rustix::fs::chmodat(self.objects(), name, sealed(mode), AtFlags::empty()).map_err(failed)?;
+                entry.mode = mode;
+                return Ok(());
+            }
+            mode
+        };
+        self.copy_object(id, id, mode)
     }
 
     /// Checks that no task has written to an object through its link, so that what is read of it is what was verified.

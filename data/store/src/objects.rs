@@ -280,34 +280,6 @@ impl ObjectStore {
         self.verify(id)
     }
 
-    /// Makes an object executable for all that may read it, for an input whose source became executable without
-    /// becoming another version. If another object or a task has a link to the file, a copy takes the place of the
-    /// object, because the mode belongs to all links.
-    ///
-    /// # Errors
-    /// `NotHere`; `Full` or `Io` if the disk fails.
-    pub fn make_executable(&self, id: ObjectId) -> Result<(), StoreError> {
-        let mode = {
-            let mut index = self.index();
-            let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
-            if entry.mode.is_executable() {
-                return Ok(());
-            }
-            let readers = sealed(entry.mode).bits() & 0o444;
-            let mode = FileMode::of(readers | readers >> 2);
-            let failed = |errno| StoreError::io(format!("cannot make object {id} executable"), errno);
-            let name = file_name(id, entry.size_bytes, entry.checksum);
-            let found = rustix::fs::statat(&self.0.objects, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
-            if found.st_nlink == 1 {
-                rustix::fs::chmodat(&self.0.objects, name, sealed(mode), AtFlags::empty()).map_err(failed)?;
-                entry.mode = mode;
-                return Ok(());
-            }
-            mode
-        };
-        self.copy_object(id, id, mode)
-    }
-
     /// Removes an object. Processes that have it open or staged keep it. Returns whether it was here.
     ///
     /// # Errors
@@ -506,7 +478,7 @@ impl ObjectStore {
         self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
-    fn index(&self) -> MutexGuard<'_, Index> {
+    pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
         // No update of the table can panic half-way, so a poisoned lock still guards a valid table.
         self.0.index.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -74,8 +74,7 @@ const MODES: &str = r#"
         { task = "write", output = "private" }, { task = "write", output = "open" },
         { task = "write", output = "tool" }, { task = "write", output = "group" },
     ]
-    folder = "sandbox"
-    command = ["stat", "-Lc", "%a", "private", "open", "tool", "group"]
+    command = ["stat", "-Lc", "%a", "{input:1}", "{input:2}", "{input:3}", "{input:4}"]
 "#;
 
 #[test]

@@ -144,8 +144,8 @@ fn holes_of_a_kept_output_take_no_space_anywhere() {
     let stored: Vec<_> = chunks(&cluster, "/sparse").into_iter().filter(|(_, nodes)| !nodes.is_empty()).collect();
     assert!(stored.len() == 1 && stored[0].1.len() == 2, "{stored:?}");
     // A task that reads the file has the holes, too.
-    let read = "stat -Lc %b sparse; head -c 136314881 sparse | tail -c 1; wc -c <sparse";
-    let words = ["run", "--sandbox", "--array", "1-1", "-i", "eyas:///sparse", "--", "sh", "-c", read];
+    let read = "stat -Lc %b $1; head -c 136314881 $1 | tail -c 1; wc -c <$1";
+    let words = ["run", "--array", "1-1", "-i", "eyas:///sparse", "--", "sh", "-c", read, "sh", "{input:1}"];
     let done = cluster.run(&words).exits(0).stdout;
     let (blocks, rest) = done.split_once('\n').unwrap();
     assert!(blocks.parse::<u64>().unwrap() * 512 < 16 << 20 && rest == "x268435456\n", "{done}");

@@ -562,8 +562,7 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
     let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
-    let [read, lost] =
-        ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", FileMode::READABLE));
+    let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "x", FileMode::READABLE));
     let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone(), place: None }).into();
     for _ in 0..2 {
         [&read, &lost].into_iter().for_each(|object| dispatcher.store(executor, object));

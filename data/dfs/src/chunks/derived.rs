@@ -11,7 +11,7 @@ use tokio::task::block_in_place;
 
 use crate::chunks::small::failure;
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks};
-use crate::client::{CutContent, CutPiece, FilesError, FilesErrorKind, SparseFile};
+use crate::client::{FilesError, FilesErrorKind, SourceChunk, SourceChunks, SparseFile};
 use crate::protocol::{CutChunk, CutFailure, CutPart, CutRequest, StoreFailure};
 use crate::record_index::probe;
 
@@ -64,13 +64,15 @@ impl NodeChunks {
         };
         opened.file.seek(SeekFrom::Start(request.from)).map_err(unreadable)?;
         let cutter = Cutter::storing(format, request.chunk_bytes, request.from);
-        let mut pieces = CutContent::new(cutter, SparseFile(opened.file), Vec::new(), READ_BYTES);
+        let mut pieces = SourceChunks::new(cutter, SparseFile(opened.file), Vec::new(), READ_BYTES);
         let (mut chunks, mut at) = (Vec::new(), request.from);
         while at - request.from < CUT_BYTES || at == opened.size_bytes {
             let Some(piece) = block_in_place(|| pieces.next()).transpose().map_err(not_cut)? else { break };
             let chunk = match piece {
-                CutPiece::Hole(Chunk { size_bytes, checksum, .. }) => CutChunk { size_bytes, checksum, is_hole: true },
-                CutPiece::Chunk(content) => {
+                SourceChunk::Hole(Chunk { size_bytes, checksum, .. }) => {
+                    CutChunk { size_bytes, checksum, is_hole: true }
+                }
+                SourceChunk::Content(content) => {
                     self.write_cut(request, content, opened.size_bytes, &see).await.map_err(failed)?
                 }
             };

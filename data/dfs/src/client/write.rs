@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::pieces::{CutContent, CutPiece};
 use crate::client::publish::HiddenFile;
 use crate::client::replicas::OutgoingChunk;
 use crate::client::source::ContentSource;
+use crate::client::source_chunks::{SourceChunk, SourceChunks};
 use crate::client::{Creation, DfsClient, File, FolderUsage, unexpected};
 use crate::protocol::RequestBody;
 
@@ -130,8 +130,8 @@ impl DfsClient {
         let FileDraft { name, id, replication, is_durable, .. } = *draft;
         self.gather(replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
-        for piece in CutContent::new(cutter, std::io::empty(), content, 1) {
-            pieces.extend(if let CutPiece::Chunk(content) = piece? { Some(content) } else { None });
+        for piece in SourceChunks::new(cutter, std::io::empty(), content, 1) {
+            pieces.extend(if let SourceChunk::Content(content) = piece? { Some(content) } else { None });
         }
         if before + pieces.len() > MAX_CHUNKS {
             return Err(too_many_chunks(name));
@@ -303,7 +303,7 @@ impl DfsClient {
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             // If the receiver is gone, it has failed.
-            CutContent::new(cutter, source, begun, READ_BYTES).all(|piece| sender.blocking_send(piece).is_ok())
+            SourceChunks::new(cutter, source, begun, READ_BYTES).all(|piece| sender.blocking_send(piece).is_ok())
         });
         let mut chunks = Vec::<Option<Chunk>>::new();
         let mut stored_bytes = 0;
@@ -321,7 +321,7 @@ impl DfsClient {
                     drop(self.charge(name, None, more).await?);
                 }
                 piece = pieces.recv(), if !is_full => match piece {
-                    Some(Ok(CutPiece::Chunk(content))) => {
+                    Some(Ok(SourceChunk::Content(content))) => {
                         let place = chunks.len();
                         if before + place == MAX_CHUNKS {
                             return Err(too_many_chunks(name));
@@ -333,7 +333,7 @@ impl DfsClient {
                             async move { (place, files.store(id, content, replication, is_durable).await) };
                         under_way.spawn(store);
                     }
-                    Some(Ok(CutPiece::Hole(hole))) => {
+                    Some(Ok(SourceChunk::Hole(hole))) => {
                         if before + chunks.len() == MAX_CHUNKS {
                             return Err(too_many_chunks(name));
                         }

@@ -8,14 +8,14 @@ use crate::client::source::{ContentSource, checksum_of_zeros};
 use crate::client::write::max_chunk_bytes;
 
 /// A chunk of content.
-pub(crate) enum CutPiece {
-    Chunk(Vec<u8>),
+pub(crate) enum SourceChunk {
+    Content(Vec<u8>),
     /// A chunk of zeros that was not read, and is not stored.
     Hole(Chunk),
 }
 
 /// Reads a source to its end, and cuts it into chunks. The last one may be an error.
-pub(crate) struct CutContent<S> {
+pub(crate) struct SourceChunks<S> {
     cutter: Cutter,
     source: S,
     buffer_bytes: usize,
@@ -23,41 +23,41 @@ pub(crate) struct CutContent<S> {
     buffer: Vec<u8>,
     at: usize,
     /// The beginning of the next chunk.
-    chunk: Vec<u8>,
+    begun: Vec<u8>,
     /// The last hole. The next one has the same size in most cases, and then the same checksum.
     hole: Chunk,
     has_ended: bool,
 }
 
-impl<S: ContentSource> CutContent<S> {
+impl<S: ContentSource> SourceChunks<S> {
     /// Cuts `begun`, and what the source has after it. Reads this number of bytes at a time.
     pub fn new(cutter: Cutter, source: S, begun: Vec<u8>, buffer_bytes: usize) -> Self {
-        let (chunk, hole) = (Vec::new(), Chunk::hole(0, 0));
-        CutContent { cutter, source, buffer_bytes, buffer: begun, at: 0, chunk, hole, has_ended: false }
+        let hole = Chunk::hole(0, 0);
+        SourceChunks { cutter, source, buffer_bytes, buffer: begun, at: 0, begun: Vec::new(), hole, has_ended: false }
     }
 
-    /// The next piece; `None` at the end.
-    fn piece(&mut self) -> Result<Option<CutPiece>, FilesError> {
+    /// The next chunk; `None` at the end.
+    fn chunk(&mut self) -> Result<Option<SourceChunk>, FilesError> {
         loop {
             let bytes = &self.buffer[self.at..];
             if let Some(end) = self.cutter.cut(bytes).map_err(bad)? {
-                self.chunk.extend_from_slice(&bytes[..end]);
+                self.begun.extend_from_slice(&bytes[..end]);
                 self.at += end;
                 // The next chunk is about as long. A vector that grows is copied again and again.
-                let next = Vec::with_capacity(self.chunk.len() + self.buffer_bytes);
-                return Ok(Some(CutPiece::Chunk(std::mem::replace(&mut self.chunk, next))));
+                let next = Vec::with_capacity(self.begun.len() + self.buffer_bytes);
+                return Ok(Some(SourceChunk::Content(std::mem::replace(&mut self.begun, next))));
             }
-            self.chunk.extend_from_slice(bytes);
+            self.begun.extend_from_slice(bytes);
             self.buffer.clear();
             self.at = 0;
             if let Some(hole) = self.hole()? {
-                return Ok(Some(CutPiece::Hole(hole)));
+                return Ok(Some(SourceChunk::Hole(hole)));
             }
             if self.read()? == 0 {
                 self.has_ended = true;
                 let _: Ending = self.cutter.finish().map_err(bad)?;
-                let last = std::mem::take(&mut self.chunk);
-                return Ok((!last.is_empty()).then_some(CutPiece::Chunk(last)));
+                let last = std::mem::take(&mut self.begun);
+                return Ok((!last.is_empty()).then_some(SourceChunk::Content(last)));
             }
         }
     }
@@ -65,12 +65,12 @@ impl<S: ContentSource> CutContent<S> {
     /// Passes over a hole of the source if a whole chunk is in it.
     fn hole(&mut self) -> Result<Option<Chunk>, FilesError> {
         let most = max_chunk_bytes(self.cutter.format());
-        let most_bytes = (most + 1).saturating_sub(self.chunk.len()) as u64;
+        let most_bytes = (most + 1).saturating_sub(self.begun.len()) as u64;
         if most_bytes == 0 || !self.cutter.ends_in_zeros() && self.source.skip_hole(most_bytes).map_err(unreadable)? {
             let message = format!("it has a record of more than {most} bytes: store it as `whole`, as one record");
             return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
         }
-        let Some(bytes) = self.cutter.rest_bytes().filter(|_| self.chunk.is_empty()) else { return Ok(None) };
+        let Some(bytes) = self.cutter.rest_bytes().filter(|_| self.begun.is_empty()) else { return Ok(None) };
         if !self.source.skip_hole(bytes).map_err(unreadable)? {
             return Ok(None);
         }
@@ -99,16 +99,16 @@ impl<S: ContentSource> CutContent<S> {
     }
 }
 
-impl<S: ContentSource> Iterator for CutContent<S> {
-    type Item = Result<CutPiece, FilesError>;
+impl<S: ContentSource> Iterator for SourceChunks<S> {
+    type Item = Result<SourceChunk, FilesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.has_ended {
             return None;
         }
-        let piece = self.piece().transpose();
-        self.has_ended |= !matches!(piece, Some(Ok(_)));
-        piece
+        let chunk = self.chunk().transpose();
+        self.has_ended |= !matches!(chunk, Some(Ok(_)));
+        chunk
     }
 }
 
@@ -139,12 +139,12 @@ mod tests {
             // A frame of zstd that does not end.
             let source = (&b"\x28\xb5\x2f\xfd"[..]).chain(std::io::repeat(0)).take(WHOLE_CHUNK_BYTES + 3 * 1024 * 1024);
             let cutter = Cutter::storing(format, DEFAULT_CHUNK_BYTES, 0);
-            let size = |piece: Result<CutPiece, FilesError>| match piece {
-                Ok(CutPiece::Chunk(content)) => Ok(content.len() as u64),
-                Ok(CutPiece::Hole(hole)) => Ok(hole.size_bytes),
+            let size = |piece: Result<SourceChunk, FilesError>| match piece {
+                Ok(SourceChunk::Content(content)) => Ok(content.len() as u64),
+                Ok(SourceChunk::Hole(hole)) => Ok(hole.size_bytes),
                 Err(error) => Err(error.kind),
             };
-            CutContent::new(cutter, source, Vec::new(), BUFFER_BYTES).map(size).collect::<Result<Vec<_>, _>>()
+            SourceChunks::new(cutter, source, Vec::new(), BUFFER_BYTES).map(size).collect::<Result<Vec<_>, _>>()
         };
         assert_eq!(sizes(Format::Zstd), Err(FilesErrorKind::WrongFormat));
         assert_eq!(sizes(Format::Whole), Ok(vec![WHOLE_CHUNK_BYTES, 3 << 20]));
@@ -159,10 +159,10 @@ mod tests {
         file.write_all_at(b"middle", 5 * mib).unwrap();
         let (mut at, mut read) = (0, 0);
         let cutter = Cutter::new(Format::BYTES, chunk);
-        for piece in CutContent::new(cutter, SparseFile(file), Vec::new(), BUFFER_BYTES) {
+        for piece in SourceChunks::new(cutter, SparseFile(file), Vec::new(), BUFFER_BYTES) {
             let size_bytes = match piece.unwrap() {
-                CutPiece::Hole(hole) => hole.size_bytes,
-                CutPiece::Chunk(content) => {
+                SourceChunk::Hole(hole) => hole.size_bytes,
+                SourceChunk::Content(content) => {
                     read += content.len() as u64;
                     for (text, place) in [(&b"begin"[..], 0), (b"middle", 5 * mib)] {
                         if at <= place && place < at + content.len() as u64 {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_record_that_would_not_end_is_refused_before_it_is_read() {
-        let mut pieces = CutContent::new(Cutter::new(Format::Lines, 100), Hole, b"line\nno end".into(), BUFFER_BYTES);
+        let mut pieces = SourceChunks::new(Cutter::new(Format::Lines, 100), Hole, b"line\nno end".into(), BUFFER_BYTES);
         let error = pieces.next().unwrap().err().unwrap();
         assert!(error.kind == FilesErrorKind::WrongFormat && pieces.next().is_none());
     }
