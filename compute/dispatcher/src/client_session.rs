@@ -13,10 +13,10 @@ use eyas_wire::client::{EventPosition, FromClient, KeysRequest, PushRequest, Res
 use eyas_wire::trust::TrustRefusal;
 
 use self::inbox::Inbox;
-use self::submission::Submission;
+use self::submission::SubmissionInParts;
 use crate::service::{
-    Answer, AttachedJob, Caller, Delivery, FilesNodes, NumberedResults, Service, ServiceError, StoppingCluster,
-    TaskQuery, WatchEvent, WatchedResults,
+    Answer, AttachedJob, Caller, FilesNodes, JobDelivery, JobWatchEvent, NumberedResults, Service, ServiceError,
+    StoppingCluster, TaskQuery, WatchedResults,
 };
 
 /// One client.
@@ -25,14 +25,14 @@ struct Client {
     writer: FrameWriter,
     /// Whether the client is a process of this user on this host.
     is_local: bool,
-    submission: Submission,
+    submission: SubmissionInParts,
 }
 
 /// Serves one client until its connection, its key or the dispatcher ends.
 pub(crate) async fn serve(session: Session, service: Caller) -> Result<(), SessionError> {
     let Session { reader, writer, mut standing, is_local, .. } = session;
     let mut inbox = Inbox::of(reader);
-    let mut client = Client { service, writer, is_local, submission: Submission::None };
+    let mut client = Client { service, writer, is_local, submission: SubmissionInParts::None };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
@@ -216,9 +216,9 @@ impl Client {
             tokio::select! {
                 next = job.next() => {
                     let (message, is_last) = match next {
-                        Some(Delivery::Results(results)) => (ToClient::Results(results), false),
-                        Some(Delivery::Over(view)) => (ToClient::Over(view), true),
-                        Some(Delivery::Refused(why)) => (ToClient::Refused(why), true),
+                        Some(JobDelivery::Results(results)) => (ToClient::Results(results), false),
+                        Some(JobDelivery::Over(view)) => (ToClient::Over(view), true),
+                        Some(JobDelivery::Refused(why)) => (ToClient::Refused(why), true),
                         None => (ToClient::Refused(ServiceError::Stopping.to_string()), true),
                     };
                     let message = [message];
@@ -273,15 +273,15 @@ impl Client {
 
 /// An event of a watch as it is sent. The client counts results itself: they come in order, from the number on that it
 /// has asked for.
-fn message_of(event: WatchEvent) -> ToClient {
+fn message_of(event: JobWatchEvent) -> ToClient {
     match event {
-        WatchEvent::Failures(failures) => ToClient::Failures(failures),
-        WatchEvent::Results(NumberedResults { results, outputs: None, .. }) => ToClient::Results(results),
-        WatchEvent::Results(NumberedResults { results, outputs: Some((file, outputs)), .. }) => {
+        JobWatchEvent::Failures(failures) => ToClient::Failures(failures),
+        JobWatchEvent::Results(NumberedResults { results, outputs: None, .. }) => ToClient::Results(results),
+        JobWatchEvent::Results(NumberedResults { results, outputs: Some((file, outputs)), .. }) => {
             ToClient::ResultsHere(Box::new(ResultsHere { results, file, outputs }))
         }
-        WatchEvent::Progress(view) => ToClient::Progress(view),
-        WatchEvent::Over(view) => ToClient::Over(view),
+        JobWatchEvent::Progress(view) => ToClient::Progress(view),
+        JobWatchEvent::Over(view) => ToClient::Over(view),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::durable_replies::DurableReplies;
 use crate::events::{ClusterEvents, Happening};
 use crate::executors::ConnectedExecutors;
 use crate::log::{Log, RecordNumber};
-use crate::service::Call;
+use crate::service::CoreCall;
 use crate::sign_of_life::SignOfLife;
 use attached::AttachedClients;
 use durable::OnceDurable;
@@ -66,7 +66,7 @@ pub(crate) enum CoreMessage {
         executor: ExecutorId,
     },
     /// A caller of the service asks for something.
-    Call(Call),
+    Call(CoreCall),
 }
 
 pub(crate) struct DispatcherCore {

@@ -1,6 +1,6 @@
-//! The journal: the log of the dispatcher on its disk. One thread writes it, all that has gathered in one transaction, and
-//! tells what is on disk; what is on disk can be read by anyone. Transactions are counted, and the count is marked in a
-//! second file before anything of them is acknowledged, so that a journal which has lost some is noticed.
+//! The journal: the log of the dispatcher on its disk. One thread writes it, all that has gathered in one transaction,
+//! and tells what is on disk; what is on disk can be read by anyone. Transactions are counted, and the count is marked
+//! in a second file before anything of them is acknowledged, so that a journal which has lost some is noticed.
 //!
 //! | table | has, of each job |
 //! | --- | --- |

@@ -29,7 +29,7 @@ pub enum NotAllowed {
 
 /// Calls, by what they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
+pub(crate) enum RequiredRight {
     /// Looks at one job.
     Job(JobId),
     /// Looks for nodes of the file system, which have rules of their own.
@@ -46,21 +46,27 @@ pub(crate) enum Need {
 ///
 /// # Errors
 /// Why not, for a person.
-pub(crate) fn check(holder: Principal, need: Need, has_files: impl Fn(JobId) -> bool) -> Result<(), NotAllowed> {
+pub(crate) fn check(
+    holder: Principal,
+    need: RequiredRight,
+    has_files: impl Fn(JobId) -> bool,
+) -> Result<(), NotAllowed> {
     let may = match holder {
         Principal::Key(_, KeyRole::Admin) => true,
-        Principal::Key(_, KeyRole::Submit) => need <= Need::Submit,
-        Principal::Key(_, KeyRole::Read) => need <= Need::Read,
+        Principal::Key(_, KeyRole::Submit) => need <= RequiredRight::Submit,
+        Principal::Key(_, KeyRole::Read) => need <= RequiredRight::Read,
         Principal::Key(_, KeyRole::Executor) | Principal::Dispatcher => false,
-        Principal::Job(own) => need == Need::Job(own) || need == Need::Files && has_files(own),
+        Principal::Job(own) => need == RequiredRight::Job(own) || need == RequiredRight::Files && has_files(own),
     };
     if may {
         return Ok(());
     }
     Err(match (holder, need) {
         (Principal::Job(own), _) => NotAllowed::Token(own),
-        (holder, Need::Admin) => NotAllowed::Key { holder, what: "change the cluster", role: "admin" },
-        (holder, Need::Submit) => NotAllowed::Key { holder, what: "submit, change or end jobs", role: "submit" },
+        (holder, RequiredRight::Admin) => NotAllowed::Key { holder, what: "change the cluster", role: "admin" },
+        (holder, RequiredRight::Submit) => {
+            NotAllowed::Key { holder, what: "submit, change or end jobs", role: "submit" }
+        }
         (holder, _) => NotAllowed::Key { holder, what: "look at the cluster", role: "read" },
     })
 }
@@ -74,12 +80,12 @@ mod tests {
     fn each_role_may_do_what_it_is_for() {
         // Admin, submit, read, executor, token of job 7.
         for (need, may) in [
-            (Need::Admin, [true, false, false, false, false]),
-            (Need::Submit, [true, true, false, false, false]),
-            (Need::Read, [true, true, true, false, false]),
-            (Need::Job(JobId(8)), [true, true, true, false, false]),
-            (Need::Job(JobId(7)), [true, true, true, false, true]),
-            (Need::Files, [true, true, true, false, true]),
+            (RequiredRight::Admin, [true, false, false, false, false]),
+            (RequiredRight::Submit, [true, true, false, false, false]),
+            (RequiredRight::Read, [true, true, true, false, false]),
+            (RequiredRight::Job(JobId(8)), [true, true, true, false, false]),
+            (RequiredRight::Job(JobId(7)), [true, true, true, false, true]),
+            (RequiredRight::Files, [true, true, true, false, true]),
         ] {
             let keys = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
             let holders = keys.map(|role| Principal::Key(KeyId(1), role)).into_iter().chain([Principal::Job(JobId(7))]);
@@ -91,10 +97,10 @@ mod tests {
     #[test]
     fn who_is_refused_is_told_which_key_would_do() {
         let reader = Principal::Key(KeyId(4), KeyRole::Read);
-        check(Principal::Job(JobId(7)), Need::Files, |_| false).unwrap_err();
-        let why = check(reader, Need::Submit, |_| false).unwrap_err().to_string();
+        check(Principal::Job(JobId(7)), RequiredRight::Files, |_| false).unwrap_err();
+        let why = check(reader, RequiredRight::Submit, |_| false).unwrap_err().to_string();
         assert!(why.contains("k4") && why.contains("--role submit"), "{why}");
-        let why = check(Principal::Job(JobId(7)), Need::Admin, |_| true).unwrap_err().to_string();
+        let why = check(Principal::Job(JobId(7)), RequiredRight::Admin, |_| true).unwrap_err().to_string();
         assert!(why.contains("job 7"), "{why}");
     }
 }

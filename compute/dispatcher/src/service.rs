@@ -28,9 +28,9 @@ use tokio::sync::watch as changing;
 
 pub use self::attached_job::AttachedJob;
 pub use self::caller::Caller;
-pub(crate) use self::caller::{Call, DispatcherHandle};
-pub use self::deliveries::Delivery;
-pub use self::watch::{JobWatch, NumberedResults, OutputPlace, WatchEvent, WatchedResults};
+pub(crate) use self::caller::{CoreCall, DispatcherHandle};
+pub use self::deliveries::JobDelivery;
+pub use self::watch::{JobWatch, JobWatchEvent, NumberedResults, OutputPlace, WatchedResults};
 use crate::dispatcher_core::push::PushError;
 pub use crate::events::EventStream;
 use crate::executors::NoSuchExecutor;

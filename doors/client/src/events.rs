@@ -15,8 +15,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events after a position; without one, all that the dispatcher remembers. A dispatcher that is lost is dialled
-    /// again for up to `patience` each time, and goes on after the last event.
+    /// The events after a position; without one, all that the dispatcher remembers. A dispatcher that is lost is
+    /// dialled again for up to `patience` each time, and goes on after the last event.
     pub fn of(client: Client, after: Option<EventPosition>, patience: Duration) -> Self {
         Events { client, position: after, patience, is_asked: false }
     }

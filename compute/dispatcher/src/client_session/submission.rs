@@ -1,5 +1,5 @@
-//! A job that a client sends in parts. It is checked and submitted when all parts have come, unless the client withdraws
-//! it before.
+//! A job that a client sends in parts. It is checked and submitted when all parts have come, unless the client
+//! withdraws it before.
 
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::SessionError;
@@ -9,7 +9,7 @@ use super::inbox::Inbox;
 use crate::service::{Answer, Caller, CheckedJob, Service, ServiceError};
 
 /// The state of a submission.
-pub(super) enum Submission {
+pub(super) enum SubmissionInParts {
     /// There is none.
     None,
     /// Its parts are coming.
@@ -20,15 +20,15 @@ pub(super) enum Submission {
     Withdrawn,
 }
 
-impl Submission {
+impl SubmissionInParts {
     /// Takes a part of a submission. It is answered when the submission ends.
     pub async fn take(&mut self, part: FromClient, service: &Caller, inbox: &mut Inbox) -> Result<(), SessionError> {
         match part {
             FromClient::Submit { name, templates, reuse, broadcast, distribution, tasks } => {
                 let spec = JobSpec { name, templates, reuse, broadcast, distribution, ..JobSpec::default() };
                 *self = match service.may_submit() {
-                    Ok(()) => Submission::Begun(Box::new(spec)),
-                    Err(why) => Submission::Wrong(why),
+                    Ok(()) => SubmissionInParts::Begun(Box::new(spec)),
+                    Err(why) => SubmissionInParts::Wrong(why),
                 };
                 self.add(inbox, move |spec| spec.expect(tasks)).await
             }
@@ -45,7 +45,7 @@ impl Submission {
                 self.add(inbox, move |spec| spec.push_numbers(template, &numbers)).await
             }
             _ => {
-                *self = Submission::Withdrawn;
+                *self = SubmissionInParts::Withdrawn;
                 Ok(())
             }
         }
@@ -53,11 +53,11 @@ impl Submission {
 
     /// Ends the submission.
     pub async fn commit(&mut self, service: &Caller, inbox: &mut Inbox) -> Result<Answer<ToClient>, SessionError> {
-        let spec = match std::mem::replace(self, Submission::None) {
-            Submission::Begun(spec) => spec,
-            Submission::Wrong(why) => return Ok(Err(why)),
-            Submission::Withdrawn => return Ok(Ok(ToClient::Withdrawn)),
-            Submission::None => return Ok(Err(ServiceError::NoSubmission)),
+        let spec = match std::mem::replace(self, SubmissionInParts::None) {
+            SubmissionInParts::Begun(spec) => spec,
+            SubmissionInParts::Wrong(why) => return Ok(Err(why)),
+            SubmissionInParts::Withdrawn => return Ok(Ok(ToClient::Withdrawn)),
+            SubmissionInParts::None => return Ok(Err(ServiceError::NoSubmission)),
         };
         let checking = tokio::task::spawn_blocking(move || CheckedJob::check(spec));
         let checked = tokio::select! {
@@ -78,8 +78,8 @@ impl Submission {
         inbox: &mut Inbox,
         add: impl FnOnce(&mut JobSpec) -> Result<(), SpecError> + Send + 'static,
     ) -> Result<(), SessionError> {
-        let mut spec = match std::mem::replace(self, Submission::None) {
-            Submission::Begun(spec) => spec,
+        let mut spec = match std::mem::replace(self, SubmissionInParts::None) {
+            SubmissionInParts::Begun(spec) => spec,
             other => {
                 *self = other;
                 return Ok(());
@@ -88,11 +88,11 @@ impl Submission {
         let adding = tokio::task::spawn_blocking(move || add(&mut spec).map(|()| spec));
         *self = tokio::select! {
             added = adding => match added {
-                Ok(Ok(spec)) => Submission::Begun(spec),
-                Ok(Err(why)) => Submission::Wrong(why.into()),
-                Err(_) => Submission::Wrong(ServiceError::Unchecked),
+                Ok(Ok(spec)) => SubmissionInParts::Begun(spec),
+                Ok(Err(why)) => SubmissionInParts::Wrong(why.into()),
+                Err(_) => SubmissionInParts::Wrong(ServiceError::Unchecked),
             },
-            withdrawn = inbox.withdraws() => withdrawn.map(|()| Submission::Withdrawn)?,
+            withdrawn = inbox.withdraws() => withdrawn.map(|()| SubmissionInParts::Withdrawn)?,
         };
         Ok(())
     }

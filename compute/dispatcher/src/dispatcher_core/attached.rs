@@ -9,7 +9,7 @@ use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
 use eyas_types::{JobId, TaskResult, units};
 
 use super::DispatcherCore;
-use crate::service::deliveries::{Delivery, DeliveryQueue};
+use crate::service::deliveries::{DeliveryQueue, JobDelivery};
 use crate::service::{Answer, ServiceError};
 
 /// Maximum size of the results that a client has not read yet.
@@ -66,12 +66,12 @@ impl AttachedClients {
         tracing::warn!("{why}");
         let client = self.clients.get_mut(&slow)?.take()?;
         client.drop_results();
-        client.end_with(Delivery::Refused(why));
+        client.end_with(JobDelivery::Refused(why));
         Some(slow)
     }
 
     /// Sends something after all results to the client of a job, if it is there.
-    fn end_with(&self, job: JobId, last: Delivery) {
+    fn end_with(&self, job: JobId, last: JobDelivery) {
         if let Some(client) = self.client_of(job) {
             client.end_with(last);
         }
@@ -127,12 +127,12 @@ impl DispatcherCore {
     }
 
     pub(super) fn refuse_extension(&self, job: JobId, why: &jobs::SpecError) {
-        self.attached.end_with(job, Delivery::Refused(why.to_string()));
+        self.attached.end_with(job, JobDelivery::Refused(why.to_string()));
     }
 
     pub(crate) fn detached(&mut self, summary: &JobSummary) {
         let progress = self.progress_of_archived(summary);
-        self.attached.end_with(summary.job, Delivery::Over(Box::new(progress.view.clone())));
+        self.attached.end_with(summary.job, JobDelivery::Over(Box::new(progress.view.clone())));
         self.attached.clients.remove(&summary.job);
         self.replies.show_last(summary.job, progress);
     }
@@ -169,8 +169,8 @@ mod tests {
         let mut count = 0;
         loop {
             match deliveries.next().await {
-                Some(Delivery::Results(results)) => count += results.len(),
-                Some(Delivery::Refused(why)) => return (count, Some(why)),
+                Some(JobDelivery::Results(results)) => count += results.len(),
+                Some(JobDelivery::Refused(why)) => return (count, Some(why)),
                 Some(other) => panic!("{other:?}"),
                 None => return (count, None),
             }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(clients.send(JobId(1), vec![result(60_000)]), None);
         for _ in 0..10 {
             assert_eq!(clients.send(JobId(2), vec![result(60_000)]), None);
-            assert!(matches!(reader.next().await, Some(Delivery::Results(_))));
+            assert!(matches!(reader.next().await, Some(JobDelivery::Results(_))));
             let more = tokio::time::timeout(Duration::ZERO, reader.next()).await;
             assert!(more.is_err(), "it has read all");
         }

@@ -5,7 +5,7 @@ use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::deliveries::{Deliveries, Delivery};
+use super::deliveries::{Deliveries, JobDelivery};
 use super::{Answer, ServiceError};
 use crate::dispatcher_core::{CoreMessage, DispatcherCore};
 use crate::expressions::compile;
@@ -102,7 +102,7 @@ impl AttachedJob {
 
     /// The next delivery; the one before has been read. `None` if there will be no more. Cancelling this future loses
     /// nothing.
-    pub async fn next(&mut self) -> Option<Delivery> {
+    pub async fn next(&mut self) -> Option<JobDelivery> {
         self.deliveries.next().await
     }
 

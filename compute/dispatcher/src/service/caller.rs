@@ -25,10 +25,10 @@ use crate::dispatcher_core::{CoreMessage, DispatcherCore};
 use crate::events::{EventStream, RecentEvents};
 use crate::keys::{Keys, KeysError};
 use crate::log::Log;
-use crate::rights::{Need, check};
+use crate::rights::{RequiredRight, check};
 
 /// A call that the owner of the state carries out.
-pub(crate) type Call = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
+pub(crate) type CoreCall = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
 
 /// Where calls of all callers go.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl DispatcherHandle {
 }
 
 impl Caller {
-    fn permit(&self, need: Need) -> Answer<&DispatcherHandle> {
+    fn permit(&self, need: RequiredRight) -> Answer<&DispatcherHandle> {
         let has_files = |job| self.dispatcher.keys.have_files(job);
         check(self.holder, need, has_files)?;
         Ok(&self.dispatcher)
@@ -116,7 +116,7 @@ impl Caller {
         &self,
         ask: impl FnOnce(&Keys) -> Result<T, KeysError> + Send + 'static,
     ) -> Answer<T> {
-        let keys = self.permit(Need::Admin)?.keys.clone();
+        let keys = self.permit(RequiredRight::Admin)?.keys.clone();
         let answer = tokio::task::spawn_blocking(move || ask(&keys)).await;
         Ok(answer.map_err(|_| ServiceError::KeysUnchanged)??)
     }
@@ -134,15 +134,15 @@ impl Caller {
 
 impl Service for Caller {
     fn may_submit(&self) -> Answer<()> {
-        self.permit(Need::Submit).map(drop)
+        self.permit(RequiredRight::Submit).map(drop)
     }
 
     async fn submit(&self, job: CheckedJob) -> Answer<JobId> {
-        self.permit(Need::Submit)?.ask_durably(|core| core.submit(job)).await
+        self.permit(RequiredRight::Submit)?.ask_durably(|core| core.submit(job)).await
     }
 
     async fn attach(&self, name: String) -> Answer<AttachedJob> {
-        let dispatcher = self.permit(Need::Submit)?;
+        let dispatcher = self.permit(RequiredRight::Submit)?;
         let (queue, deliveries) = deliveries();
         let core = dispatcher.core.clone();
         // A caller that goes away meanwhile drops the handle, and with it the job.
@@ -155,102 +155,106 @@ impl Service for Caller {
             core.write_results();
             Ok(views)
         };
-        self.permit(Need::Read)?.ask_durably(views).await
+        self.permit(RequiredRight::Read)?.ask_durably(views).await
     }
 
     async fn job(&self, job: JobId) -> Answer<JobView> {
-        self.permit(Need::Job(job))?.ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?))).await
+        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?))).await
     }
 
     async fn tasks(&self, job: JobId, query: TaskQuery) -> Answer<Vec<TaskView>> {
         let tasks = move |core: &mut DispatcherCore| Ok(core.views().tasks(core.job(job)?, query));
-        self.permit(Need::Job(job))?.ask_of_job(job, tasks).await
+        self.permit(RequiredRight::Job(job))?.ask_of_job(job, tasks).await
     }
 
     async fn failures(&self, job: JobId, tasks: Vec<u32>) -> Answer<Vec<FailureView>> {
-        self.permit(Need::Job(job))?.failures(job, tasks).await
+        self.permit(RequiredRight::Job(job))?.failures(job, tasks).await
     }
 
     async fn result(&self, task: TaskId) -> Answer<Option<TaskResult>> {
-        self.permit(Need::Job(task.job))?.ask_of_job(task.job, move |core| core.result(task)).await
+        self.permit(RequiredRight::Job(task.job))?.ask_of_job(task.job, move |core| core.result(task)).await
     }
 
     async fn explain(&self, task: TaskId) -> Answer<Explanation> {
-        self.permit(Need::Job(task.job))?.ask_of_job(task.job, move |core| Explainer(core.views()).explain(task)).await
+        self.permit(RequiredRight::Job(task.job))?
+            .ask_of_job(task.job, move |core| Explainer(core.views()).explain(task))
+            .await
     }
 
     async fn report(&self, job: JobId) -> Answer<JobReport> {
-        self.permit(Need::Job(job))?.ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?))).await
+        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?))).await
     }
 
     async fn trace(&self, job: JobId, from: u32) -> Answer<TracePart> {
-        self.permit(Need::Job(job))?.ask_of_job(job, move |core| Ok(core.views().trace(core.job(job)?, from)?)).await
+        self.permit(RequiredRight::Job(job))?
+            .ask_of_job(job, move |core| Ok(core.views().trace(core.job(job)?, from)?))
+            .await
     }
 
     async fn inputs(&self, job: JobId, from: u32) -> Answer<InputsPart> {
-        self.permit(Need::Job(job))?.ask_of_job(job, move |core| core.inputs(job, from)).await
+        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| core.inputs(job, from)).await
     }
 
     async fn kept(&self, job: JobId, tasks: Range<u32>, doubted: Vec<ObjectId>) -> Answer<KeptPart> {
-        self.permit(Need::Job(job))?.ask_of_job(job, move |core| core.kept(job, tasks, &doubted)).await
+        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| core.kept(job, tasks, &doubted)).await
     }
 
     async fn watch(&self, job: JobId, results: WatchedResults, from: u64) -> Answer<JobWatch> {
-        let dispatcher = self.permit(Need::Job(job))?;
+        let dispatcher = self.permit(RequiredRight::Job(job))?;
         let progress = dispatcher.ask(move |core| core.watch(job)).await?;
         Ok(JobWatch::new(dispatcher.clone(), job, progress, results, from))
     }
 
     async fn cancel(&self, job: JobId, task: Option<u32>) -> Answer<u64> {
-        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.cancel(job, task)).await
+        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.cancel(job, task)).await
     }
 
     async fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> Answer<u64> {
-        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.retry(job, current)).await
+        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.retry(job, current)).await
     }
 
     async fn release(&self, job: JobId) -> Answer<u64> {
-        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.release(job)).await
+        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.release(job)).await
     }
 
     async fn forget(&self, job: JobId) -> Answer<u64> {
-        self.permit(Need::Submit)?.ask_of_job(job, move |core| core.forget(job)).await
+        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.forget(job)).await
     }
 
     async fn executors(&self) -> Answer<Vec<ExecutorView>> {
-        self.permit(Need::Read)?.ask(|core| Ok(core.views().executors())).await
+        self.permit(RequiredRight::Read)?.ask(|core| Ok(core.views().executors())).await
     }
 
     async fn addresses(&self) -> Answer<Vec<SocketAddr>> {
-        self.permit(Need::Read)?.ask(|core| Ok(core.executors.addresses())).await
+        self.permit(RequiredRight::Read)?.ask(|core| Ok(core.executors.addresses())).await
     }
 
     async fn catalog(&self, object: Option<ObjectId>, source: Name) -> Answer<Vec<ObjectView>> {
-        self.permit(Need::Read)?.ask(move |core| Ok(core.views().objects(object, &source))).await
+        self.permit(RequiredRight::Read)?.ask(move |core| Ok(core.views().objects(object, &source))).await
     }
 
     async fn push(&self, request: PushRequest) -> Answer<watch::Receiver<PushView>> {
-        self.permit(Need::Submit)?.ask(|core| Ok(core.push(request)?)).await
+        self.permit(RequiredRight::Submit)?.ask(|core| Ok(core.push(request)?)).await
     }
 
     async fn files_nodes(&self) -> Answer<FilesNodes> {
-        self.permit(Need::Files)?.ask(|core| core.files_nodes()).await
+        self.permit(RequiredRight::Files)?.ask(|core| core.files_nodes()).await
     }
 
     async fn forget_files(&self) -> Answer<()> {
-        self.permit(Need::Admin)?.ask(|core| core.forget_files()).await
+        self.permit(RequiredRight::Admin)?.ask(|core| core.forget_files()).await
     }
 
     async fn stop_executor(&self, executor: String) -> Answer<()> {
-        self.permit(Need::Admin)?.ask(move |core| core.stop_executor(&executor)).await
+        self.permit(RequiredRight::Admin)?.ask(move |core| core.stop_executor(&executor)).await
     }
 
     async fn stop(&self) -> Answer<StoppingCluster> {
-        self.permit(Need::Admin)?.ask(|core| Ok(core.stop())).await
+        self.permit(RequiredRight::Admin)?.ask(|core| Ok(core.stop())).await
     }
 
     fn events(&self, after: Option<EventPosition>) -> Answer<EventStream> {
-        Ok(self.permit(Need::Read)?.events.stream(after))
+        Ok(self.permit(RequiredRight::Read)?.events.stream(after))
     }
 
     async fn keys(&self) -> Answer<Vec<KeyView>> {
@@ -270,7 +274,8 @@ impl Service for Caller {
     }
 
     async fn pools(&self, request: PoolsRequest) -> Answer<PoolsAnswer> {
-        let need = if matches!(request, PoolsRequest::Show { .. }) { Need::Read } else { Need::Admin };
+        let need =
+            if matches!(request, PoolsRequest::Show { .. }) { RequiredRight::Read } else { RequiredRight::Admin };
         Ok(self.permit(need)?.pools.ask(request).await?)
     }
 }

@@ -1,5 +1,5 @@
-//! What the holder of an attached job is told. Results wait in memory until they are taken; the dispatcher's core bounds
-//! how many.
+//! What the holder of an attached job is told. Results wait in memory until they are taken; the dispatcher's core
+//! bounds how many.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -18,7 +18,7 @@ const DROPPED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the holder of an attached job is told.
 #[derive(Debug, PartialEq)]
-pub enum Delivery {
+pub enum JobDelivery {
     /// Results, in the order of their arrival.
     Results(Vec<TaskResult>),
     /// The job was closed, and all its tasks have ended.
@@ -44,7 +44,7 @@ struct Shared {
 struct QueueState {
     results: VecDeque<TaskResult>,
     /// What is sent after the results, and ends the session with the job.
-    last: Option<Delivery>,
+    last: Option<JobDelivery>,
     /// Size of the results that wait, or that are being sent.
     unread_bytes: u64,
     sending_bytes: u64,
@@ -76,7 +76,7 @@ impl Shared {
 
 impl QueueState {
     /// Results of about [`SENT_TOGETHER_BYTES`], or what comes after the results.
-    fn next(&mut self) -> Option<Delivery> {
+    fn next(&mut self) -> Option<JobDelivery> {
         let mut together = Vec::new();
         while self.sending_bytes < SENT_TOGETHER_BYTES
             && let Some(result) = self.results.pop_front()
@@ -84,7 +84,7 @@ impl QueueState {
             self.sending_bytes += size_bytes(&result);
             together.push(result);
         }
-        if together.is_empty() { self.last.take() } else { Some(Delivery::Results(together)) }
+        if together.is_empty() { self.last.take() } else { Some(JobDelivery::Results(together)) }
     }
 }
 
@@ -103,7 +103,7 @@ impl DeliveryQueue {
     }
 
     /// Sends something after all results. The first one counts.
-    pub fn end_with(&self, last: Delivery) {
+    pub fn end_with(&self, last: JobDelivery) {
         self.0.state().last.get_or_insert(last);
         self.0.changed.notify_one();
     }
@@ -128,7 +128,7 @@ impl Drop for DeliveryQueue {
 impl Deliveries {
     /// The next message to the client; the one before has been sent. `None` if there will be no more. Cancelling this
     /// future loses nothing.
-    pub async fn next(&mut self) -> Option<Delivery> {
+    pub async fn next(&mut self) -> Option<JobDelivery> {
         loop {
             {
                 let mut state = self.0.state();
@@ -177,9 +177,9 @@ mod tests {
         let (queue, mut end) = deliveries();
         queue.add(vec![result(1000), result(SENT_TOGETHER_BYTES as usize), result(10)]);
         let all = queue.unread_bytes();
-        assert!(matches!(end.next().await, Some(Delivery::Results(results)) if results.len() == 2));
+        assert!(matches!(end.next().await, Some(JobDelivery::Results(results)) if results.len() == 2));
         assert_eq!(queue.unread_bytes(), all);
-        assert!(matches!(end.next().await, Some(Delivery::Results(results)) if results.len() == 1));
+        assert!(matches!(end.next().await, Some(JobDelivery::Results(results)) if results.len() == 1));
         assert_eq!(queue.unread_bytes(), size_bytes(&result(10)));
         drop(end);
         queue.add(vec![result(1000)]);

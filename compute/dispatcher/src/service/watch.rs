@@ -33,7 +33,7 @@ pub enum WatchedResults {
 
 /// What a watch tells.
 #[derive(Debug, PartialEq)]
-pub enum WatchEvent {
+pub enum JobWatchEvent {
     /// Why tasks failed whose results follow.
     Failures(Vec<FailureView>),
     /// Results.
@@ -73,7 +73,7 @@ pub struct JobWatch {
     /// Failures that are still described.
     failures: usize,
     /// Events that were read.
-    ready: VecDeque<WatchEvent>,
+    ready: VecDeque<JobWatchEvent>,
     /// The state that is told once the results that it counts were.
     standing: Option<JobProgress>,
     is_over: bool,
@@ -109,7 +109,7 @@ impl JobWatch {
     ///
     /// # Errors
     /// If the dispatcher ends, or results cannot be read.
-    pub async fn next(&mut self) -> Answer<Option<WatchEvent>> {
+    pub async fn next(&mut self) -> Answer<Option<JobWatchEvent>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
@@ -127,7 +127,7 @@ impl JobWatch {
             if let Some(standing) = self.standing.take() {
                 self.is_over = standing.is_over;
                 let view = Box::new(standing.view);
-                return Ok(Some(if self.is_over { WatchEvent::Over(view) } else { WatchEvent::Progress(view) }));
+                return Ok(Some(if self.is_over { JobWatchEvent::Over(view) } else { JobWatchEvent::Progress(view) }));
             }
             self.progress.changed().await.map_err(|_| ServiceError::Stopping)?;
             self.standing = Some(self.progress.borrow_and_update().clone());
@@ -150,7 +150,7 @@ impl JobWatch {
             let failed: Vec<_> = failed.take(failures).collect();
             if !failed.is_empty() {
                 failures -= failed.len();
-                events.push(WatchEvent::Failures(self.dispatcher.failures(job, failed).await?));
+                events.push(JobWatchEvent::Failures(self.dispatcher.failures(job, failed).await?));
             }
             let outputs: Vec<_> = outputs.into_iter().filter_map(|place| place.for_client(skipped as u32)).collect();
             let outputs = match outputs.is_empty() {
@@ -158,7 +158,7 @@ impl JobWatch {
                 false => Some((self.dispatcher.log.output_file(job)?, outputs)),
             };
             if !results.is_empty() {
-                events.push(WatchEvent::Results(NumberedResults { first, results, outputs }));
+                events.push(JobWatchEvent::Results(NumberedResults { first, results, outputs }));
             }
         }
         (self.entry, self.number, self.failures) = (to, number, failures);

@@ -3,7 +3,7 @@
 use eyas_types::Name;
 
 use super::*;
-use crate::service::{Delivery, JobWatch, WatchEvent, WatchedResults};
+use crate::service::{JobDelivery, JobWatch, JobWatchEvent, WatchedResults};
 
 /// The messages that executors were sent.
 fn sent(sent: &mut OutboxReader<ToExecutor>) -> Vec<ToExecutor> {
@@ -26,7 +26,7 @@ async fn a_job_runs_without_a_connection() {
 }
 
 /// The next event of a watch, if one comes without a change of the job.
-async fn next_event(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Option<WatchEvent> {
+async fn next_event(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Option<JobWatchEvent> {
     let mut next = pin!(watch.next());
     loop {
         tokio::select! {
@@ -42,7 +42,7 @@ async fn next_event(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Option
 }
 
 /// All that a watch tells at the moment.
-async fn events(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Vec<WatchEvent> {
+async fn events(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Vec<JobWatchEvent> {
     let mut events = Vec::new();
     while let Some(event) = next_event(dispatcher, watch).await {
         events.push(event);
@@ -50,9 +50,9 @@ async fn events(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Vec<WatchE
     events
 }
 
-fn numbers(events: &[WatchEvent]) -> Vec<(u64, Vec<u32>)> {
+fn numbers(events: &[JobWatchEvent]) -> Vec<(u64, Vec<u32>)> {
     let results = events.iter().filter_map(|event| match event {
-        WatchEvent::Results(numbered) => {
+        JobWatchEvent::Results(numbered) => {
             Some((numbered.first, numbered.results.iter().map(|result| result.index).collect()))
         }
         _ => None,
@@ -71,8 +71,8 @@ async fn a_watch_goes_on_from_the_number_of_a_result() {
     dispatcher.settle();
     let told = events(&mut dispatcher, &mut first).await;
     assert_eq!(numbers(&told), [(0, vec![1])]);
-    let failures = told.iter().position(|event| matches!(event, WatchEvent::Failures(_)));
-    let results = told.iter().position(|event| matches!(event, WatchEvent::Results(_)));
+    let failures = told.iter().position(|event| matches!(event, JobWatchEvent::Failures(_)));
+    let results = told.iter().position(|event| matches!(event, JobWatchEvent::Results(_)));
     assert!(failures.is_some() && failures < results, "a failure is described before its result: {told:?}");
     // It was interrupted. Meanwhile, more has ended.
     drop(first);
@@ -83,7 +83,7 @@ async fn a_watch_goes_on_from_the_number_of_a_result() {
     let mut second = dispatcher.ask(watched(1)).unwrap();
     let told = events(&mut dispatcher, &mut second).await;
     assert_eq!(numbers(&told), [(1, vec![2]), (2, vec![0])]);
-    assert!(matches!(told.last(), Some(WatchEvent::Over(view)) if view.tasks.succeeded == 2), "{told:?}");
+    assert!(matches!(told.last(), Some(JobWatchEvent::Over(view)) if view.tasks.succeeded == 2), "{told:?}");
     assert!(second.next().await.unwrap().is_none(), "nothing follows the end");
     let mut third = dispatcher.ask(watched(2)).unwrap();
     assert_eq!(numbers(&events(&mut dispatcher, &mut third).await), [(2, vec![0])]);
@@ -144,7 +144,7 @@ async fn an_attached_job_lives_as_long_as_its_handle() {
     assert_eq!(dispatcher.phases(id), [Phase::Assigned, Phase::Assigned]);
     dispatcher.end(executor, task(id, 0), wrote(2));
     dispatcher.core.tell_jobs(jobs::Event::Deliver);
-    assert!(matches!(job.next().await, Some(Delivery::Results(results)) if results[0].outcome == wrote(2)));
+    assert!(matches!(job.next().await, Some(JobDelivery::Results(results)) if results[0].outcome == wrote(2)));
     drop(job);
     dispatcher.handle_calls();
     dispatcher.end(executor, task(id, 1), Outcome::of(Status::Cancelled));
