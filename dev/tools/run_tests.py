@@ -8,9 +8,9 @@
                                                      the tests whose names contain NAME, again and again, beside this
                                                      number of busy processes
 
-A test that still runs after some minutes is killed, and its output is shown; `.config/nextest.toml` has the time. At
-the end come the slowest tests; tests of over 10 s have a line in `dev/tests/slow.toml`. The results are also in
-`target/test-results.xml`, as JUnit has them.
+A test that still runs after some minutes is killed, and its output is shown: after the time in `.config/nextest.toml`,
+or after 20 times the seconds that `dev/tests/slow.toml` has for it, if that is more. At the end come the slowest tests;
+tests of over 10 s have a line in that list. The results are also in `target/test-results.xml`, as JUnit has them.
 
 In CI (`CI` is set), a test that fails runs once more, alone, at the end. If it passes then, the run passes, too, and
 the test is named at the end of the run (`dev/tools/unstable.py`). More than two such tests fail the run.
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -48,6 +49,10 @@ RESULTS = TARGET / "test-results.xml"  # of all tests, also when some have run a
 TESTS_FAILED = 100  # nextest's exit code if tests have failed, and nothing else has
 SLOWEST_SHOWN = 20
 SLOW_S = 10.0
+# A listed test is killed when it has taken this many times its usual time, but not before `.config/nextest.toml` says.
+PATIENCE = 20
+PERIOD_S = 60
+MIN_PERIODS = 4
 TESTS_A_CORE = 3  # most tests wait for processes, disks and deadlines
 
 
@@ -92,15 +97,19 @@ def slow_tests() -> list[dict[str, object]]:
 
 
 def write_priorities(path: Path) -> None:
-    """Writes the part of nextest's configuration that comes from the list of slow tests: longest first, and the number
-    of threads that a test takes.
+    """Writes the part of nextest's configuration that comes from the list of slow tests: longest first, the number of
+    threads that a test takes, and after how many periods it is killed. On a busy machine a test that computes takes
+    many times its usual time.
     """
     longest = max((float(str(row["seconds"])) for row in slow_tests()), default=1.0)
     parts = []
     for row in slow_tests():
-        priority = max(1, round(100 * float(str(row["seconds"])) / longest))
+        seconds = float(str(row["seconds"]))
+        priority = max(1, round(100 * seconds / longest))
+        periods = max(MIN_PERIODS, math.ceil(PATIENCE * seconds / PERIOD_S))
         filter_ = f"binary_id(={row['binary']}) & test(={row['name']})"
         parts.append(f"[[profile.default.overrides]]\nfilter = '{filter_}'\npriority = {priority}\n")
+        parts.append(f'slow-timeout = {{ period = "{PERIOD_S}s", terminate-after = {periods} }}\n')
         if "threads" in row:
             parts.append(f"threads-required = {row['threads']}\n")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-//! An outbox: any thread puts in batches of messages, and one task takes them out, mostly to send them in frames.
+//! An outbox: any thread puts in batches of messages, and one task takes them out, in most cases to send them in
+//! frames.
 
 use std::sync::Arc;
 

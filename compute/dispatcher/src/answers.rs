@@ -46,9 +46,10 @@ impl DispatcherCore {
         };
         let count = self.job(job)?.unfinished(tasks.clone());
         self.tell_jobs(jobs::Event::Cancel { job, tasks });
-        if count > 0 {
+        // A client may cancel very many tasks, each by itself.
+        if task.is_none() && count > 0 {
             let what = format!("was cancelled: {} had not ended", units::format_count(count, "task"));
-            self.tell_of_job(job, "job-cancelled", &what);
+            self.add_job_event(job, "job-cancelled", &what);
         }
         Ok(count)
     }
@@ -77,8 +78,10 @@ impl DispatcherCore {
         }
         let count = self.job(job)?.retryable();
         self.recall(job)?;
-        let what = format!("runs {} again", units::format_count(count, "task"));
-        self.tell_of_job(job, "job-retried", &what);
+        if count > 0 {
+            let what = format!("runs {} again", units::format_count(count, "task"));
+            self.add_job_event(job, "job-retried", &what);
+        }
         self.tell_jobs(jobs::Event::Retry { job, current });
         Ok(count)
     }
@@ -98,7 +101,7 @@ impl DispatcherCore {
     pub(crate) fn forget(&mut self, job: JobId) -> Answer<u64> {
         self.check_ended(job)?;
         let count = self.job(job)?.tasks.len() as u64;
-        self.tell_of_job(job, "job-forgotten", "was forgotten");
+        self.add_job_event(job, "job-forgotten", "was forgotten");
         self.tell_jobs(jobs::Event::Forget { job });
         Ok(count)
     }

@@ -121,7 +121,22 @@ impl Client {
                 PoolsAnswer::Text(text) => ToClient::PoolText(text),
                 PoolsAnswer::Done => ToClient::Done(1),
             },
-            _ => ToClient::Refused("the request belongs on a connection that has an attached job".into()),
+            Ask::Templates(_) | Ask::Unneeded { .. } | Ask::CancelWaiting | Ask::Close => {
+                ToClient::Refused("the connection has no attached job: it begins with `Attach`".into())
+            }
+            Ask::Submit { .. }
+            | Ask::Objects(_)
+            | Ask::Chunks(_)
+            | Ask::Items(_)
+            | Ask::Numbers { .. }
+            | Ask::Withdraw
+            | Ask::Commit
+            | Ask::Watch { .. }
+            | Ask::WatchHere { .. }
+            | Ask::Attach { .. }
+            | Ask::Push(_)
+            | Ask::Events { .. }
+            | Ask::Keys(_) => ToClient::Refused("the request has more answers than one".into()),
         })
     }
 
@@ -235,7 +250,11 @@ impl Client {
                 }
                 request = inbox.next() => match extend(&job, request?).await {
                     // Its deliveries end soon.
-                    Ok(()) | Err(ServiceError::Stopping) => {}
+                    Ok(true) | Err(ServiceError::Stopping) => {}
+                    Ok(false) => {
+                        let why = "an attached job needs a connection of its own for other requests";
+                        return self.send(Ok(ToClient::Refused(why.into()))).await;
+                    }
                     Err(why) => return self.send(Err(why)).await,
                 },
             }
@@ -285,16 +304,17 @@ fn message_of(event: JobWatchEvent) -> ToClient {
     }
 }
 
-/// Passes on what the client of an attached job sends.
-async fn extend(job: &AttachedJob, request: FromClient) -> Answer<()> {
+/// Passes on a request of the client of an attached job. Returns whether it is one that such a client may send.
+async fn extend(job: &AttachedJob, request: FromClient) -> Answer<bool> {
     match request {
-        FromClient::Templates(templates) => job.add_templates(templates).await,
-        FromClient::Objects(objects) => job.add_objects(objects).await,
-        FromClient::Items(items) => job.add_tasks(items).await,
-        FromClient::Unneeded { tasks } => job.release(tasks).await,
-        FromClient::CancelWaiting => job.cancel_waiting().await,
-        FromClient::Close => job.close().await,
-        FromClient::Cancel { job: named, task } if named == job.id() => job.cancel(task).await,
-        _ => Err(ServiceError::OfOtherConnection),
+        FromClient::Templates(templates) => job.add_templates(templates).await?,
+        FromClient::Objects(objects) => job.add_objects(objects).await?,
+        FromClient::Items(items) => job.add_tasks(items).await?,
+        FromClient::Unneeded { tasks } => job.release(tasks).await?,
+        FromClient::CancelWaiting => job.cancel_waiting().await?,
+        FromClient::Close => job.close().await?,
+        FromClient::Cancel { job: named, task } if named == job.id() => job.cancel(task).await?,
+        _ => return Ok(false),
     }
+    Ok(true)
 }

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::durable_replies::DurableReplies;
-use crate::events::{ClusterEvents, Happening};
+use crate::events::{ClusterEvents, NewEvent};
 use crate::executors::ConnectedExecutors;
 use crate::log::{Log, RecordNumber};
 use crate::service::CoreCall;
@@ -237,23 +237,21 @@ impl DispatcherCore {
     // ---- events
 
     /// Adds to the events of the cluster, once everything so far is on disk.
-    fn tell(&mut self, happening: Happening) {
+    fn add_event(&mut self, event: NewEvent) {
         let events = self.events.clone();
-        self.replies.then(move || events.add(happening));
+        self.replies.then(move || events.add(event));
     }
 
-    fn tell_of_executor(&mut self, id: ExecutorId, kind: &'static str, what: &str) {
-        let name = self.executors.name(id);
-        let text = format!("executor {name} {what}");
-        self.tell(Happening { kind, job: None, executor: Some(name), text });
+    fn add_executor_event(&mut self, id: ExecutorId, kind: &'static str, what: &str) {
+        self.add_event(NewEvent::of_executor(&self.executors.name(id), kind, what));
     }
 
-    /// Tells of a job, which `what` follows: "job 3 (stack) has ended".
-    pub(crate) fn tell_of_job(&mut self, id: JobId, kind: &'static str, what: &str) {
+    /// Adds something about a job that is in memory, or was loaded for this call.
+    pub(crate) fn add_job_event(&mut self, id: JobId, kind: &'static str, what: &str) {
         let loaded = || self.loaded.as_ref().filter(|job| job.id == id);
-        let name = self.jobs.get(id).or_else(loaded).map(|job| job.spec.name.clone()).unwrap_or_default();
-        let text = if name.is_empty() { format!("job {id} {what}") } else { format!("job {id} ({name}) {what}") };
-        self.tell(Happening { kind, job: Some(id), executor: None, text });
+        if let Some(job) = self.jobs.get(id).or_else(loaded) {
+            self.add_event(NewEvent::of_job(id, &job.spec.name, kind, what));
+        }
     }
 
     // ---- executors
@@ -296,7 +294,7 @@ impl DispatcherCore {
             // Other nodes must not find it. Its welcome tells it why.
             entry.files = None;
         }
-        self.tell_of_executor(id, "executor-joined", "has joined");
+        self.add_executor_event(id, "executor-joined", "has joined");
         let caching = self.caching;
         let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files };
         self.executors.send(id, welcome);
@@ -394,8 +392,7 @@ impl DispatcherCore {
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
         let (kind, what) = if is_loss { ("executor-lost", "was lost") } else { ("executor-left", "has left") };
-        let text = format!("executor {} {what}", gone.name);
-        self.tell(Happening { kind, job: None, executor: Some(gone.name.clone()), text });
+        self.add_event(NewEvent::of_executor(&gone.name, kind, what));
         if is_loss {
             self.executors.lost(&gone);
         }
@@ -461,7 +458,7 @@ impl DispatcherCore {
     pub(crate) fn begin_to_stop(&mut self) {
         self.stopping_us = Some(self.clock.now_us());
         let text = "the cluster is stopping".into();
-        self.tell(Happening { kind: "cluster-stopping", job: None, executor: None, text });
+        self.add_event(NewEvent { kind: "cluster-stopping", job: None, executor: None, text });
         self.pools.stop();
         self.tell_jobs(jobs::Event::Stopping);
         let executors: Vec<_> = self.executors.iter().map(|(id, _)| id).collect();

@@ -56,7 +56,7 @@ impl DurableReplies {
         self.durable < self.appended
     }
 
-    /// Sends an answer once all records so far are on disk.
+    /// Sends an answer when all records so far are on disk.
     pub fn answer<T: Send + 'static>(&mut self, answer: T, reply: oneshot::Sender<T>) {
         // The caller may have gone away.
         self.then(move || drop(reply.send(answer)));
@@ -74,7 +74,7 @@ impl DurableReplies {
         self.tell();
     }
 
-    /// Shows a job to its watchers for the last time once all records so far are on disk.
+    /// Shows a job to its watchers for the last time, once all records so far are on disk.
     pub fn show_last(&mut self, job: JobId, standing: JobProgress) {
         self.show(job, standing);
         self.held.push_back((self.appended, Held::Forget(job)));

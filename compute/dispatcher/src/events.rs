@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_types::JobId;
 use eyas_wire::client::{EventPosition, EventsPart};
-use eyas_wire::view::EventView;
+use eyas_wire::view::{EventView, TaskCounts};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -35,11 +35,32 @@ pub(crate) struct RecentEvents {
 
 /// What has happened; it has no number yet.
 #[derive(Debug)]
-pub(crate) struct Happening {
+pub(crate) struct NewEvent {
     pub kind: &'static str,
     pub job: Option<JobId>,
     pub executor: Option<String>,
     pub text: String,
+}
+
+impl NewEvent {
+    /// Something about a job, which `what` follows: "job 3 (stack) has ended".
+    pub fn of_job(id: JobId, name: &str, kind: &'static str, what: &str) -> Self {
+        let text = if name.is_empty() { format!("job {id} {what}") } else { format!("job {id} ({name}) {what}") };
+        NewEvent { kind, job: Some(id), executor: None, text }
+    }
+
+    /// The end of a job.
+    pub fn end_of_job(id: JobId, name: &str, counts: &TaskCounts) -> Self {
+        let ends = [(counts.succeeded, "succeeded"), (counts.failed, "failed"), (counts.cancelled, "cancelled")];
+        let ends = ends.into_iter().filter(|(count, how)| *count > 0 || *how == "succeeded");
+        let ends: Vec<_> = ends.map(|(count, how)| format!("{count} {how}")).collect();
+        NewEvent::of_job(id, name, "job-ended", &format!("has ended: {}", ends.join(", ")))
+    }
+
+    /// Something about an executor, which `what` follows: "executor n3 has joined".
+    pub fn of_executor(name: &str, kind: &'static str, what: &str) -> Self {
+        NewEvent { kind, job: None, executor: Some(name.into()), text: format!("executor {name} {what}") }
+    }
 }
 
 /// Events of a cluster, from a position on, without an end.
@@ -65,8 +86,8 @@ impl ClusterEvents {
     }
 
     /// Numbers an event and tells it.
-    pub fn add(&self, happening: Happening) {
-        let Happening { kind, job, executor, text } = happening;
+    pub fn add(&self, event: NewEvent) {
+        let NewEvent { kind, job, executor, text } = event;
         let unix_ms = self.clock.now_us() / 1000;
         let mut events = self.recent.events();
         let number = *self.last.borrow() + 1;
@@ -134,8 +155,8 @@ impl EventStream {
 mod tests {
     use super::*;
 
-    fn happening(text: String) -> Happening {
-        Happening { kind: "executor-joined", job: None, executor: None, text }
+    fn event(text: String) -> NewEvent {
+        NewEvent { kind: "executor-joined", job: None, executor: None, text }
     }
 
     fn numbers(part: &EventsPart) -> Vec<u64> {
@@ -148,14 +169,14 @@ mod tests {
         let mut empty = events.recent().stream(None);
         let first = empty.next().await.unwrap();
         assert_eq!((numbers(&first), first.is_gap, first.position.number), (vec![], false, 0));
-        (1..=3).for_each(|number| events.add(happening(format!("{number}"))));
+        (1..=3).for_each(|number| events.add(event(format!("{number}"))));
         let part = empty.next().await.unwrap();
         assert_eq!((numbers(&part), part.position.number), (vec![1, 2, 3], 3));
         let mut later = events.recent().stream(Some(EventPosition { number: 2, ..part.position }));
         let part = later.next().await.unwrap();
         assert_eq!((numbers(&part), part.is_gap), (vec![3], false));
         // More than are remembered.
-        (0..MAX_EVENTS + 5).for_each(|number| events.add(happening(format!("{number}"))));
+        (0..MAX_EVENTS + 5).for_each(|number| events.add(event(format!("{number}"))));
         let part = later.next().await.unwrap();
         assert!(part.is_gap);
         assert_eq!((part.events[0].number, part.events.len()), (9, MAX_EVENTS_TOLD));
@@ -168,7 +189,7 @@ mod tests {
     #[tokio::test]
     async fn a_position_of_another_dispatcher_is_a_gap() {
         let events = ClusterEvents::new(Clock::new());
-        events.add(happening("1".into()));
+        events.add(event("1".into()));
         for after in [EventPosition { epoch: 1, number: 1 }, EventPosition { epoch: events.recent.epoch, number: 9 }] {
             let part = events.recent().stream(Some(after)).next().await.unwrap();
             assert_eq!((numbers(&part), part.is_gap), (vec![1], true), "{after:?}");

@@ -28,8 +28,8 @@ pub(crate) enum Captured {
 /// A log of the records that the decider of jobs writes. Whoever opens it is told up to which number records are
 /// durable; what is durable can be read by any thread.
 pub(crate) trait Log: Send + Sync {
-    /// Appends a record, and returns its number. Only the owner of the dispatcher's state appends. An error is told to
-    /// whoever has opened the log: nothing becomes durable after it.
+    /// Appends a record, and returns its number. Only the owner of the dispatcher's state appends. If a record cannot
+    /// be written, the function that was given when the log was opened is told, and no later record becomes durable.
     fn append(&self, record: JournalRecord) -> RecordNumber;
 
     /// All jobs, oldest first; with those that need not be replayed, their summaries.

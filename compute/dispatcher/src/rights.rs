@@ -18,7 +18,7 @@ pub enum NotAllowed {
          `eyas access show --role {role} -o FILE`"
     )]
     Key {
-        /// Who has called.
+        /// The caller.
         holder: Principal,
         /// What the key does not permit.
         what: &'static str,

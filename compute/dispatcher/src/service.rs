@@ -30,7 +30,7 @@ pub use self::attached_job::AttachedJob;
 pub use self::caller::Caller;
 pub(crate) use self::caller::{CoreCall, DispatcherHandle};
 pub use self::deliveries::JobDelivery;
-pub use self::watch::{JobWatch, JobWatchEvent, NumberedResults, OutputPlace, WatchedResults};
+pub use self::watch::{JobWatch, JobWatchEvent, NumberedResults, WatchedResults};
 use crate::dispatcher_core::push::PushError;
 pub use crate::events::EventStream;
 use crate::executors::NoSuchExecutor;
@@ -65,12 +65,6 @@ pub enum ServiceError {
     /// The job could not be checked.
     #[error("the job could not be checked; see the dispatcher's log")]
     Unchecked,
-    /// A submission has ended before it began.
-    #[error("a submission begins with `Submit` and ends with `Commit`")]
-    NoSubmission,
-    /// The connection is that of an attached job.
-    #[error("an attached job needs a connection of its own for other requests")]
-    OfOtherConnection,
     /// A kept output that the job reads is no longer there.
     #[error("`{0}` was released or replaced while the job was submitted: submit the job again")]
     NotKept(Name),
@@ -162,7 +156,7 @@ pub struct FilesNodes {
     pub are_returning: bool,
 }
 
-/// What is stopping with a cluster.
+/// A cluster that has begun to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoppingCluster {
     /// Number of executors that are told to stop.
@@ -171,7 +165,7 @@ pub struct StoppingCluster {
     pub processes: Vec<String>,
 }
 
-/// What a dispatcher does for one caller.
+/// The operations of a dispatcher, for one caller.
 ///
 /// Every call fails with `NotAllowed` if the caller's key or token does not permit it, and with `Stopping` once the
 /// dispatcher ends. Calls about a job fail with `NoSuchJob`, those about a task with `NoSuchTask`.
@@ -193,13 +187,13 @@ pub trait Service: Send + Sync {
     /// Begins a job without tasks that lives as long as its handle. It is in no journal.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn attach(&self, name: String) -> impl Future<Output = Answer<AttachedJob>> + Send;
 
     /// All jobs, the oldest first.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn jobs(&self) -> impl Future<Output = Answer<Vec<JobView>>> + Send;
 
     /// One job.
@@ -265,7 +259,7 @@ pub trait Service: Send + Sync {
     /// Progress and results of a job until its end. Results are numbered; the first `from` of them are left out.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn watch(&self, job: JobId, results: WatchedResults, from: u64) -> impl Future<Output = Answer<JobWatch>> + Send;
 
     /// Cancels a task, or all tasks that have not ended. Returns how many that were.
@@ -298,19 +292,19 @@ pub trait Service: Send + Sync {
     /// The executors.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn executors(&self) -> impl Future<Output = Answer<Vec<ExecutorView>>> + Send;
 
     /// Addresses to which a relay may connect.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn addresses(&self) -> impl Future<Output = Answer<Vec<SocketAddr>>> + Send;
 
     /// Objects that executors hold: one, or those of a source.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn catalog(&self, object: Option<ObjectId>, source: Name) -> impl Future<Output = Answer<Vec<ObjectView>>> + Send;
 
     /// Has executors fetch objects ahead of demand. The push goes on while its state is received, or to its end if the
@@ -341,7 +335,7 @@ pub trait Service: Send + Sync {
     /// Stops the executors, then the dispatcher.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn stop(&self) -> impl Future<Output = Answer<StoppingCluster>> + Send;
 
     /// What happens in the cluster, after a position; without one, all events that are remembered.
@@ -355,7 +349,7 @@ pub trait Service: Send + Sync {
     /// The cluster's keys, without their secrets.
     ///
     /// # Errors
-    /// Only those of every call.
+    /// None but those of every call.
     fn keys(&self) -> impl Future<Output = Answer<Vec<KeyView>>> + Send;
 
     /// An access file with the current key of a role.

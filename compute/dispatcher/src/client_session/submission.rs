@@ -57,7 +57,10 @@ impl SubmissionInParts {
             SubmissionInParts::Begun(spec) => spec,
             SubmissionInParts::Wrong(why) => return Ok(Err(why)),
             SubmissionInParts::Withdrawn => return Ok(Ok(ToClient::Withdrawn)),
-            SubmissionInParts::None => return Ok(Err(ServiceError::NoSubmission)),
+            SubmissionInParts::None => {
+                let why = "a submission begins with `Submit` and ends with `Commit`";
+                return Ok(Ok(ToClient::Refused(why.into())));
+            }
         };
         let checking = tokio::task::spawn_blocking(move || CheckedJob::check(spec));
         let checked = tokio::select! {

@@ -9,6 +9,7 @@ use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
 use eyas_types::{JobId, TaskResult, units};
 
 use super::DispatcherCore;
+use crate::events::NewEvent;
 use crate::service::deliveries::{DeliveryQueue, JobDelivery};
 use crate::service::{Answer, ServiceError};
 
@@ -92,7 +93,7 @@ impl DispatcherCore {
             let standing = self.standing(job);
             self.replies.offer(job.id, standing);
         }
-        self.tell_of_job(job, "job-submitted", "was begun by a client");
+        self.add_job_event(job, "job-submitted", "was begun by a client");
         Ok(job)
     }
 
@@ -135,6 +136,7 @@ impl DispatcherCore {
         self.attached.end_with(summary.job, JobDelivery::Over(Box::new(progress.view.clone())));
         self.attached.clients.remove(&summary.job);
         self.replies.show_last(summary.job, progress);
+        self.add_event(NewEvent::end_of_job(summary.job, &summary.name, &summary.counts));
     }
 }
 

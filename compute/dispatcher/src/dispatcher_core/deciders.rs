@@ -10,6 +10,7 @@ use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToEx
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
+use crate::events::NewEvent;
 use crate::outgoing::AssignmentInParts;
 
 /// Fetches that are ended in one turn of the core.
@@ -68,11 +69,11 @@ impl DispatcherCore {
                      executors completed; look at its node's disk, mounts and software"
                 );
                 let what = format!("is set aside for {minutes} min, because tasks failed on it one after the other");
-                self.tell_of_executor(executor, "executor-set-aside", &what);
+                self.add_executor_event(executor, "executor-set-aside", &what);
             }
             Effect::TakenBack { executor } => {
                 tracing::info!("executor {} is given tasks again", self.executors.name(executor));
-                self.tell_of_executor(executor, "executor-returned", "is given tasks again");
+                self.add_executor_event(executor, "executor-returned", "is given tasks again");
             }
             Effect::Write(record) => self.write(record),
             Effect::Deliver { job, results } => self.deliver(job, results),
@@ -82,7 +83,9 @@ impl DispatcherCore {
             Effect::Broadcast { job } => self.broadcast(job),
             Effect::EndBroadcast { job } => self.end_broadcast(job),
             Effect::Forget { job } => {
-                self.tell_of_end(job);
+                if let Some(ended) = self.jobs.get(job) {
+                    self.add_event(NewEvent::end_of_job(job, &ended.spec.name, &ended.counts));
+                }
                 self.executors.forget_job(job);
             }
             Effect::ReadResult { task, earlier } => {
@@ -96,15 +99,6 @@ impl DispatcherCore {
                 self.executors.send(executor, ToExecutor::Check { task, objects });
             }
         }
-    }
-
-    /// Tells of the end of a job.
-    fn tell_of_end(&mut self, id: JobId) {
-        let Some(counts) = self.jobs.get(id).map(|job| job.counts) else { return };
-        let ends = [(counts.succeeded, "succeeded"), (counts.failed, "failed"), (counts.cancelled, "cancelled")];
-        let ends = ends.into_iter().filter(|(count, how)| *count > 0 || *how == "succeeded");
-        let ends: Vec<_> = ends.map(|(count, how)| format!("{count} {how}")).collect();
-        self.tell_of_job(id, "job-ended", &format!("has ended: {}", ends.join(", ")));
     }
 
     /// The result of a task that has ended, if it can be read.

@@ -123,7 +123,7 @@ impl DispatcherCore {
                         let standing = self.standing(job);
                         let tasks = units::format_count(job.tasks.len() as u64, "task");
                         self.replies.offer(id, standing);
-                        self.tell_of_job(id, "job-submitted", &format!("was submitted with {tasks}"));
+                        self.add_job_event(id, "job-submitted", &format!("was submitted with {tasks}"));
                         self.tell_jobs(jobs::Event::Accepted { job: id });
                         self.finish_pushes();
                     }

@@ -2,24 +2,24 @@
 
 use eyas_jobs::{self as jobs, Extension};
 use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::Answer;
+use super::caller::DispatcherHandle;
 use super::deliveries::{Deliveries, JobDelivery};
-use super::{Answer, ServiceError};
-use crate::dispatcher_core::{CoreMessage, DispatcherCore};
+use crate::dispatcher_core::CoreMessage;
 use crate::expressions::compile;
 
 /// A job that is attached to its holder. It is cancelled when this is dropped.
 pub struct AttachedJob {
     job: JobId,
-    core: mpsc::Sender<CoreMessage>,
+    dispatcher: DispatcherHandle,
     deliveries: Deliveries,
 }
 
 impl AttachedJob {
-    pub(super) fn new(job: JobId, core: mpsc::Sender<CoreMessage>, deliveries: Deliveries) -> Self {
-        AttachedJob { job, core, deliveries }
+    pub(super) fn new(job: JobId, dispatcher: DispatcherHandle, deliveries: Deliveries) -> Self {
+        AttachedJob { job, dispatcher, deliveries }
     }
 
     /// The job's id.
@@ -41,7 +41,7 @@ impl AttachedJob {
     /// Adds objects, which tasks name by their places in the list of all objects.
     ///
     /// # Errors
-    /// `Stopping`. What is wrong in them ends the job, with a delivery that says why.
+    /// `Stopping`. A wrong object ends the job; the last delivery says what is wrong.
     pub async fn add_objects(&self, objects: Vec<ObjectSpec>) -> Answer<()> {
         let mut extension = Extension::default();
         extension.objects = objects;
@@ -51,7 +51,7 @@ impl AttachedJob {
     /// Adds tasks.
     ///
     /// # Errors
-    /// `Stopping`. What is wrong in them ends the job, with a delivery that says why.
+    /// `Stopping`. A wrong task ends the job; the last delivery says what is wrong.
     pub async fn add_tasks(&self, items: Vec<TaskItem>) -> Answer<()> {
         let mut extension = Extension::default();
         extension.items = items;
@@ -60,16 +60,16 @@ impl AttachedJob {
 
     async fn extend(&self, extension: Extension) -> Answer<()> {
         let (job, extension) = (self.job, Box::new(extension));
-        self.tell(move |core| core.tell_jobs(jobs::Event::Extended { job, extension })).await
+        self.dispatcher.call(move |core| core.tell_jobs(jobs::Event::Extended { job, extension })).await
     }
 
-    /// Needs no outputs of these tasks any more, nor will tasks that are added.
+    /// Lets executors forget outputs of these tasks: neither the holder nor a task that it adds reads them.
     ///
     /// # Errors
     /// `Stopping`.
     pub async fn release(&self, tasks: Vec<u32>) -> Answer<()> {
         let job = self.job;
-        self.tell(move |core| core.tell_jobs(jobs::Event::Unneeded { job, tasks })).await
+        self.dispatcher.call(move |core| core.tell_jobs(jobs::Event::Unneeded { job, tasks })).await
     }
 
     /// Cancels a task, or all tasks that have not ended.
@@ -78,8 +78,8 @@ impl AttachedJob {
     /// `Stopping`.
     pub async fn cancel(&self, task: Option<u32>) -> Answer<()> {
         let job = self.job;
-        // A task that there is not has nothing to cancel.
-        self.tell(move |core| drop(core.cancel(job, task))).await
+        // There is nothing to cancel if the job has no such task.
+        self.dispatcher.call(move |core| drop(core.cancel(job, task))).await
     }
 
     /// Cancels the tasks that no executor has.
@@ -88,16 +88,16 @@ impl AttachedJob {
     /// `Stopping`.
     pub async fn cancel_waiting(&self) -> Answer<()> {
         let job = self.job;
-        self.tell(move |core| core.cancel_waiting(job)).await
+        self.dispatcher.call(move |core| core.cancel_waiting(job)).await
     }
 
-    /// Adds nothing more.
+    /// Declares that no more tasks come. The job ends when all its tasks have ended.
     ///
     /// # Errors
     /// `Stopping`.
     pub async fn close(&self) -> Answer<()> {
         let job = self.job;
-        self.tell(move |core| core.tell_jobs(jobs::Event::Closed { job })).await
+        self.dispatcher.call(move |core| core.tell_jobs(jobs::Event::Closed { job })).await
     }
 
     /// The next delivery; the one before has been read. `None` if there will be no more. Cancelling this future loses
@@ -110,15 +110,11 @@ impl AttachedJob {
     pub async fn patience_ends(&self) {
         self.deliveries.patience_ends().await;
     }
-
-    async fn tell(&self, call: impl FnOnce(&mut DispatcherCore) + Send + 'static) -> Answer<()> {
-        self.core.send(CoreMessage::Call(Box::new(call))).await.map_err(|_| ServiceError::Stopping)
-    }
 }
 
 impl Drop for AttachedJob {
     fn drop(&mut self) {
-        let (job, core) = (self.job, self.core.clone());
+        let (job, core) = (self.job, self.dispatcher.core.clone());
         let detach = CoreMessage::Call(Box::new(move |it| it.detach(job)));
         // Without room in the channel, another task waits for it. Without a core there is no job either.
         if let Err(TrySendError::Full(detach)) = core.try_send(detach)

@@ -144,9 +144,9 @@ impl Service for Caller {
     async fn attach(&self, name: String) -> Answer<AttachedJob> {
         let dispatcher = self.permit(RequiredRight::Submit)?;
         let (queue, deliveries) = deliveries();
-        let core = dispatcher.core.clone();
-        // A caller that goes away meanwhile drops the handle, and with it the job.
-        dispatcher.ask(|it| Ok(AttachedJob::new(it.attach(name, queue)?, core, deliveries))).await
+        let handle = dispatcher.clone();
+        // A caller that goes away meanwhile drops the job's handle, and so ends the job.
+        dispatcher.ask(|core| Ok(AttachedJob::new(core.attach(name, queue)?, handle, deliveries))).await
     }
 
     async fn jobs(&self) -> Answer<Vec<JobView>> {

@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Default)]
 struct QueueState {
     results: VecDeque<TaskResult>,
-    /// What is sent after the results, and ends the session with the job.
+    /// The last delivery, which follows the results.
     last: Option<JobDelivery>,
     /// Size of the results that wait, or that are being sent.
     unread_bytes: u64,

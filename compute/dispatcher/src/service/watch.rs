@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::caller::DispatcherHandle;
 use super::{Answer, ServiceError};
 use crate::durable_replies::JobProgress;
-use crate::journal::JournalError;
+use crate::journal::{JournalError, OutputRange};
 use crate::log::{Captured, Log};
 
 /// Journal entries that are read at a time.
@@ -20,7 +20,7 @@ const ENTRIES_AT_ONCE: u64 = 8;
 /// Failed tasks that a watch describes; of others it has only the results.
 const MAX_FAILURES: usize = 20;
 
-/// The results that a watch has.
+/// The results that a watch tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchedResults {
     /// None: only progress.
@@ -31,7 +31,7 @@ pub enum WatchedResults {
     WithPlaces,
 }
 
-/// What a watch tells.
+/// An event of a job that is watched.
 #[derive(Debug, PartialEq)]
 pub enum JobWatchEvent {
     /// Why tasks failed whose results follow.
@@ -52,11 +52,8 @@ pub struct NumberedResults {
     /// The results.
     pub results: Vec<TaskResult>,
     /// The file with captured output of some of them, and where it is in there.
-    pub outputs: Option<(OutputFile, Vec<OutputPlace>)>,
+    pub outputs: Option<(OutputFile, Vec<OutputInFile>)>,
 }
-
-/// Where the captured output of a result is in a file.
-pub type OutputPlace = OutputInFile;
 
 /// The events of a job until its end.
 pub struct JobWatch {
@@ -168,7 +165,7 @@ impl JobWatch {
 }
 
 /// Results of a journal entry, and the places of output that the client reads itself.
-type EntryResults = (Vec<TaskResult>, Vec<crate::journal::OutputRange>);
+type EntryResults = (Vec<TaskResult>, Vec<OutputRange>);
 
 fn read_entries(
     log: &dyn Log,

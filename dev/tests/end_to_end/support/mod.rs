@@ -24,7 +24,7 @@ pub use process::{children, is_alive, listening_ports, parent, signal};
 pub use slow_disk::SlowDisk;
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Waits until `fact` returns a value.
 #[track_caller]

@@ -1,6 +1,8 @@
 //! The service, called in this process.
 
 use eyas_types::Name;
+use eyas_wire::client::PushRequest;
+use eyas_wire::pool::PoolsRequest;
 
 use super::*;
 use crate::service::{JobDelivery, JobWatch, JobWatchEvent, WatchedResults};
@@ -20,29 +22,27 @@ async fn a_job_runs_without_a_connection() {
     assert_eq!(dispatcher.view(job).state, JobState::Succeeded);
 }
 
-/// The next event of a watch, if one comes without a change of the job.
-async fn next_event(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Option<JobWatchEvent> {
-    let mut next = pin!(watch.next());
-    loop {
-        tokio::select! {
-            biased;
-            next = &mut next => return next.unwrap(),
-            Some(message) = dispatcher.inbox.recv() => {
-                dispatcher.core.handle(message);
-                dispatcher.settle();
-            }
-            () = tokio::time::sleep(Duration::from_millis(200)) => return None,
-        }
-    }
-}
-
-/// All that a watch tells at the moment.
+/// All that a watch tells, up to the next state of the job.
 async fn events(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Vec<JobWatchEvent> {
     let mut events = Vec::new();
-    while let Some(event) = next_event(dispatcher, watch).await {
+    loop {
+        let mut next = pin!(watch.next());
+        let event = loop {
+            tokio::select! {
+                biased;
+                next = &mut next => break next.unwrap().expect("the job has not ended"),
+                Some(message) = dispatcher.inbox.recv() => {
+                    dispatcher.core.handle(message);
+                    dispatcher.settle();
+                }
+            }
+        };
+        let is_state = matches!(event, JobWatchEvent::Progress(_) | JobWatchEvent::Over(_));
         events.push(event);
+        if is_state {
+            return events;
+        }
     }
-    events
 }
 
 fn numbers(events: &[JobWatchEvent]) -> Vec<(u64, Vec<u32>)> {
@@ -84,46 +84,69 @@ async fn a_watch_goes_on_from_the_number_of_a_result() {
     assert_eq!(numbers(&events(&mut dispatcher, &mut third).await), [(2, vec![0])]);
 }
 
+/// Which of the calls are not permitted; what else is wrong with a call does not matter.
+macro_rules! denied {
+    ($dispatcher:ident: $($call:ident($($argument:expr),*)),* $(,)?) => {{
+        let mut denied = Vec::new();
+        $(
+            let answer = $dispatcher.ask(async |service| service.$call($($argument),*).await.map(drop));
+            denied.extend(matches!(answer, Err(ServiceError::NotAllowed(_))).then_some(stringify!($call)));
+        )*
+        denied
+    }};
+}
+
 #[tokio::test]
 async fn a_caller_may_do_what_its_key_permits() {
     let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit(1);
-    let denied = |answer: Answer<()>| match answer {
-        Ok(()) => false,
-        Err(ServiceError::NotAllowed(_)) => true,
-        Err(other) => panic!("{other}"),
+    let first = task(job, 0);
+    let query = TaskQuery { from: 0, limit: 1, failed: false };
+    let push = || PushRequest {
+        objects: Vec::new(),
+        kept: Vec::new(),
+        to: Vec::new(),
+        distribution: Distribution::default(),
+        wait: false,
     };
     let key = |role| Principal::Key(KeyId(2), role);
-    let all = [key(KeyRole::Admin), key(KeyRole::Submit), key(KeyRole::Read), key(KeyRole::Executor)];
-    let holders = all.into_iter().chain([Principal::Job(job), Principal::Job(JobId(99))]);
-    // Admin, submit, read, executor, token of the job, token of another job.
-    let mut table = Vec::new();
-    for holder in holders {
+    let own = ["job", "tasks", "failures", "result", "explain", "report", "trace", "inputs", "kept", "watch"];
+    let files = ["files_nodes"];
+    let read = ["jobs", "executors", "addresses", "catalog", "events"];
+    let submit = ["may_submit", "attach", "push", "cancel", "retry", "release", "forget"];
+    let admin = ["forget_files", "stop_executor", "keys", "pools", "stop"];
+    let all = [&own[..], &files, &read, &submit, &admin].concat();
+    // Tokens of these jobs are not for files. The admin comes last, since it stops the cluster.
+    for (holder, expected) in [
+        (Principal::Job(job), [&files[..], &read, &submit, &admin].concat()),
+        (Principal::Job(JobId(99)), [&own[..], &files, &read, &submit, &admin].concat()),
+        (key(KeyRole::Executor), all),
+        (key(KeyRole::Read), [&submit[..], &admin].concat()),
+        (key(KeyRole::Submit), admin.to_vec()),
+        (key(KeyRole::Admin), Vec::new()),
+    ] {
         dispatcher.service = dispatcher.handle.for_holder(holder);
-        table.push([
-            denied(dispatcher.ask(async |it| it.job(job).await.map(drop))),
-            denied(dispatcher.ask(async |it| it.result(task(job, 0)).await.map(drop))),
-            denied(dispatcher.ask(async |it| it.jobs().await.map(drop))),
-            denied(dispatcher.ask(async |it| it.executors().await.map(drop))),
-            denied(dispatcher.ask(async |it| it.catalog(None, Name::from("x")).await.map(drop))),
-            denied(dispatcher.ask(async |it| it.cancel(job, None).await.map(drop))),
-            denied(dispatcher.service.may_submit()),
-            denied(dispatcher.ask(async |it| it.attach("a".into()).await.map(drop))),
-            denied(dispatcher.ask(async |it| it.forget_files().await)),
-        ]);
+        let mut denied = denied!(dispatcher:
+            job(job), tasks(job, query), failures(job, Vec::new()), result(first), explain(first), report(job),
+            trace(job, 0), inputs(job, 0), kept(job, 0..1, Vec::new()), watch(job, WatchedResults::None, 0),
+            jobs(), executors(), addresses(), catalog(None, Name::from("x")),
+            attach("a".into()), push(push()), cancel(job, Some(9)), retry(job, Vec::new()), release(job), forget(job),
+            files_nodes(), forget_files(), stop_executor("n9".into()),
+        );
+        let is_denied = |answer: Answer<()>| matches!(answer, Err(ServiceError::NotAllowed(_)));
+        let service = dispatcher.service.clone();
+        denied.extend(is_denied(service.may_submit()).then_some("may_submit"));
+        denied.extend(is_denied(service.events(None).map(drop)).then_some("events"));
+        // Others than the core answer these.
+        denied.extend(is_denied(service.keys().await.map(drop)).then_some("keys"));
+        let pause = PoolsRequest::Pause { name: "none".into() };
+        denied.extend(is_denied(service.pools(pause).await.map(drop)).then_some("pools"));
+        denied.extend(denied!(dispatcher: stop()));
+        denied.sort_unstable();
+        let mut expected = expected;
+        expected.sort_unstable();
+        assert_eq!(denied, expected, "{holder}");
     }
-    let (y, n) = (true, false);
-    assert_eq!(
-        table,
-        [
-            [n, n, n, n, n, n, n, n, n],
-            [n, n, n, n, n, n, n, n, y],
-            [n, n, n, n, n, y, y, y, y],
-            [y, y, y, y, y, y, y, y, y],
-            [n, n, y, y, y, y, y, y, y],
-            [y, y, y, y, y, y, y, y, y],
-        ]
-    );
 }
 
 #[tokio::test]
@@ -146,4 +169,8 @@ async fn an_attached_job_lives_as_long_as_its_handle() {
     dispatcher.core.tell_jobs(jobs::Event::Deliver);
     let gone = dispatcher.ask(async |service| service.job(id).await);
     assert!(matches!(gone, Err(ServiceError::NoSuchJob(_))), "{gone:?}");
+    let told = dispatcher.service.events(None).unwrap().next().await.unwrap();
+    let kinds: Vec<_> = told.events.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds, ["executor-joined", "job-submitted", "job-ended"]);
+    assert_eq!(told.events[2].text, format!("job {id} (mine) has ended: 1 succeeded, 1 cancelled"));
 }
