@@ -1,14 +1,16 @@
 //! The chunks of a node: pushed by a client or fetched from another node, checked against their checksums, and pinned
 //! in the object store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError};
+use eyas_ring::RecordVersion;
+use eyas_store::{Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
+use eyas_types::dfs::FileName;
 use eyas_types::{FileMode, ObjectId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -64,6 +66,17 @@ pub(crate) enum ChunkError {
     NotPushed,
 }
 
+impl ChunkError {
+    /// Whether a chunk that was expected here is not.
+    pub fn is_not_here(&self) -> bool {
+        match self {
+            ChunkError::NotHere => true,
+            ChunkError::Store(error) => error.kind == StoreErrorKind::NotHere,
+            _ => false,
+        }
+    }
+}
+
 /// The chunks of one node.
 pub(crate) struct NodeChunks {
     database: Arc<Database>,
@@ -77,6 +90,8 @@ pub(crate) struct NodeChunks {
     /// Chunks of clients whose connections have ended, and when.
     left: Mutex<HashMap<ObjectId, Instant>>,
     durable: DurableChunks,
+    /// Versions of files whose chunks are being forced to the disk for their leaders.
+    securing: Mutex<BTreeSet<(FileName, RecordVersion)>>,
 }
 
 /// Maximum number of chunks of clients that have gone. Further ones are deleted after a day.
@@ -143,7 +158,8 @@ impl NodeChunks {
         });
         let durable = DurableChunks::start(database.clone(), store.clone())?;
         let left = Mutex::default();
-        Ok(NodeChunks { database, store, peers, replicating, server, room, own, left, durable })
+        let securing = Mutex::default();
+        Ok(NodeChunks { database, store, peers, replicating, server, room, own, left, durable, securing })
     }
 
     /// The folder of the store.

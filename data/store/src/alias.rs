@@ -8,7 +8,7 @@ use crate::checksum::Checksum;
 use crate::error::StoreError;
 use crate::holes::each_part;
 use crate::index::{IndexEntry, file_name};
-use crate::objects::{ObjectStore, Seal, not_here, sealed};
+use crate::objects::{ObjectStore, Seal, not_here, sealed, with_execution};
 
 /// Bytes copied at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -56,8 +56,7 @@ impl ObjectStore {
             if entry.mode.is_executable() {
                 return Ok(());
             }
-            let readers = sealed(entry.mode).bits() & 0o444;
-            let mode = FileMode::of(readers | readers >> 2);
+            let mode = with_execution(entry.mode);
             let failed = |errno| StoreError::io(format!("cannot make object {id} executable"), errno);
             let name = file_name(id, entry.size_bytes, entry.checksum);
             let found = rustix::fs::statat(self.objects(), &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;

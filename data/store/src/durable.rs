@@ -3,16 +3,16 @@
 //! An object that has just been stored is in the page cache. [`ObjectStore::sync`] returns when a power failure can no
 //! longer lose it. One sync of many objects costs little more than that of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::checksum::Checksum;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::index::{IndexEntry, file_name, folder_name};
 use crate::objects::{ObjectStore, not_here, seal};
 
@@ -45,6 +45,29 @@ impl WholeSyncs {
             *has_failed = true;
         }
         !*has_failed
+    }
+}
+
+/// Objects that the disk has failed to write. The kernel reports that once, and keeps the content in memory as if it
+/// were on the disk, so a second sync of the same file would succeed. Such an object is written to a new file.
+#[derive(Default)]
+pub(crate) struct FailedSyncs(Mutex<BTreeSet<ObjectId>>);
+
+impl FailedSyncs {
+    pub fn contain(&self, id: ObjectId) -> bool {
+        self.objects().contains(&id)
+    }
+
+    pub fn add(&self, ids: impl IntoIterator<Item = ObjectId>) {
+        self.objects().extend(ids);
+    }
+
+    pub fn forget(&self, id: ObjectId) {
+        self.objects().remove(&id);
+    }
+
+    fn objects(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,8 +119,13 @@ impl ObjectStore {
     /// Returns when these objects are on the disk. Blocks.
     ///
     /// # Errors
-    /// `NotHere`; `Io` if the disk fails. Then none of the objects can be relied on.
+    /// `NotHere`; `Full` or `Io` if the disk fails. Then none of the objects can be relied on, until another sync of
+    /// them succeeds.
     pub fn sync(&self, ids: &[ObjectId]) -> Result<(), StoreError> {
+        for id in ids.iter().filter(|id| self.failed_syncs().contain(**id)) {
+            let (entry, _) = self.ready(*id)?;
+            self.copy_object(*id, *id, entry.mode)?;
+        }
         let entries: Vec<_> = ids.iter().map(|id| Ok((*id, self.ready(*id)?.0))).collect::<Result<_, StoreError>>()?;
         let small = entries.iter().filter(|(_, entry)| entry.size_bytes < LARGE_BYTES).count();
         let sync_all = || rustix::io::retry_on_intr(|| rustix::fs::syncfs(self.objects()));
@@ -117,10 +145,15 @@ impl ObjectStore {
         // The names of the objects in their folders.
         let mut folders = BTreeMap::new();
         for (id, entry) in entries {
-            sync(id, &file_name(id, entry.size_bytes, entry.checksum))?;
+            sync(id, &file_name(id, entry.size_bytes, entry.checksum)).inspect_err(|error| {
+                if error.kind != StoreErrorKind::NotHere {
+                    self.failed_syncs().add([id]);
+                }
+            })?;
             folders.insert(folder_name(id), id);
         }
-        folders.iter().try_for_each(|(folder, id)| sync(*id, folder))
+        let synced = folders.iter().try_for_each(|(folder, id)| sync(*id, folder));
+        synced.inspect_err(|_| self.failed_syncs().add(ids.iter().copied()))
     }
 }
 
@@ -135,6 +168,31 @@ fn write_all(file: &impl std::os::fd::AsFd, mut content: &[u8]) -> Result<(), Er
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_disk_has_failed_to_write_is_written_to_a_new_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = ObjectStore::open(folder.path().join("store")).unwrap();
+        let [bad, good] = [1, 2].map(|number| ObjectId([number; 16]));
+        let put_both = || [bad, good].map(|id| store.put(id, b"content").unwrap());
+        put_both();
+        let inode = |id| rustix::fs::fstat(&store.open_object(id).unwrap().file).unwrap().st_ino;
+        // The files stay open, so that no other file gets their numbers.
+        let kept = [bad, good].map(|id| (inode(id), store.open_object(id).unwrap()));
+        store.failed_syncs().add([bad]);
+        for _ in 0..2 {
+            store.sync(&[bad, good]).unwrap();
+            assert!(inode(bad) != kept[0].0 && inode(good) == kept[1].0);
+            assert!(!store.failed_syncs().contain(bad));
+        }
+        let written_again = inode(bad);
+        store.sync(&[bad]).unwrap();
+        assert_eq!((inode(bad), store.content(bad).unwrap()), (written_again, b"content".to_vec()));
+        // A copy that arrives takes the place of one that is not on the disk, and of no other.
+        store.failed_syncs().add([bad]);
+        put_both();
+        assert!(inode(bad) != written_again && inode(good) == kept[1].0);
+    }
 
     #[test]
     fn no_sync_of_the_whole_store_is_trusted_after_a_failure() {

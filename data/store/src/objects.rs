@@ -34,7 +34,7 @@ use rustix::io::Errno;
 use crate::arriving::{Arrivals, Arriving};
 use crate::checksum::Checksum;
 use crate::damaged::{self, Damaged};
-use crate::durable::WholeSyncs;
+use crate::durable::{FailedSyncs, WholeSyncs};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::holes::each_part;
 use crate::incoming::Incoming;
@@ -62,6 +62,7 @@ struct Inner {
     arrivals: Arrivals,
     remembered: Remembered,
     whole_syncs: WholeSyncs,
+    failed_syncs: FailedSyncs,
     /// Held as long as any clone lives. The kernel releases it when the process ends.
     _lock: File,
 }
@@ -148,6 +149,7 @@ impl ObjectStore {
             arrivals: Arrivals::default(),
             remembered: Remembered::default(),
             whole_syncs: WholeSyncs::default(),
+            failed_syncs: FailedSyncs::default(),
             _lock: lock,
         };
         Ok((ObjectStore(Arc::new(inner)), found))
@@ -367,9 +369,11 @@ impl ObjectStore {
         let mut index = self.index();
         let before = index.get(id);
         let same = |before: IndexEntry| (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum);
-        if before.is_some_and(|before| {
-            before.verified && same(before) && before.mode.is_executable() >= entry.mode.is_executable()
-        }) {
+        let stays = |before: IndexEntry| {
+            let has_mode = [entry.mode, with_execution(entry.mode)].map(sealed).contains(&sealed(before.mode));
+            before.verified && same(before) && has_mode && !self.0.failed_syncs.contain(id)
+        };
+        if before.is_some_and(stays) {
             return Ok(false);
         }
         let name = file_name(id, entry.size_bytes, entry.checksum);
@@ -386,6 +390,7 @@ impl ObjectStore {
         renamed.map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
         index.insert(id, entry);
         self.0.damaged.forget(id);
+        self.0.failed_syncs.forget(id);
         if let Some(before) = before.filter(|before| !same(*before)) {
             let old = file_name(id, before.size_bytes, before.checksum);
             // If this fails, the file stays until the next open, which keeps one of the two.
@@ -469,6 +474,10 @@ impl ObjectStore {
         &self.0.whole_syncs
     }
 
+    pub(crate) fn failed_syncs(&self) -> &FailedSyncs {
+        &self.0.failed_syncs
+    }
+
     pub(crate) fn partial(&self) -> &OwnedFd {
         &self.0.partial
     }
@@ -493,6 +502,12 @@ pub(crate) fn not_here(id: ObjectId) -> StoreError {
 pub(crate) fn sealed(mode: FileMode) -> Mode {
     let of_owner = if mode.is_executable() { 0o500 } else { 0o400 };
     Mode::from_bits_truncate(mode.bits() & 0o555 | of_owner)
+}
+
+/// The same mode, but who may read may also execute.
+pub(crate) fn with_execution(mode: FileMode) -> FileMode {
+    let readers = sealed(mode).bits() & 0o444;
+    FileMode::of(readers | readers >> 2)
 }
 
 /// Marks a written file as complete and unchanged.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use eyas_store::{ObjectStore, StoreError, StoreErrorKind};
+use eyas_store::{ObjectStore, StoreError};
 use eyas_types::ObjectId;
 use tokio::sync::oneshot;
 
@@ -89,21 +89,33 @@ impl DurableThread {
             };
             let more = std::iter::from_fn(|| requests.try_recv().ok()).take(MAX_TOGETHER - 1);
             let together: Vec<Request> = std::iter::once(first).chain(more).collect();
-            let chunks: Vec<_> = together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
-            let shared = self.make_durable(&chunks).map_err(Arc::new);
-            let is_one = together.len() == 1;
-            for request in together {
-                // A chunk that was deleted, or that cannot be read, fails its own request and no other.
-                let done = match &shared {
-                    Err(_) if !is_one => self.make_durable(&request.chunks).map_err(Arc::new),
-                    shared => shared.clone(),
-                };
-                // The requester may be gone.
-                let _ = request.done.send(done);
-            }
+            self.answer(together);
             if self.logged_bytes >= MAX_LOGGED_BYTES {
                 self.sync_logged();
             }
+        }
+    }
+
+    /// Makes the chunks of all requests durable together. A chunk that was deleted fails its own request and no other.
+    fn answer(&mut self, mut together: Vec<Request>) {
+        loop {
+            let chunks: Vec<_> = together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
+            let done = self.make_durable(&chunks).map_err(Arc::new);
+            let is_here = |request: &Request| request.chunks.iter().all(|(object, _)| self.store.contains(*object));
+            let (here, gone): (Vec<_>, Vec<_>) = match &done {
+                Err(error) if error.is_not_here() => together.into_iter().partition(is_here),
+                _ => (Vec::new(), together),
+            };
+            // Without a request that fails by itself, all have failed.
+            let (answered, rest) = if gone.is_empty() { (here, gone) } else { (gone, here) };
+            for request in answered {
+                // The requester may be gone.
+                let _ = request.done.send(done.clone());
+            }
+            if rest.is_empty() {
+                return;
+            }
+            together = rest;
         }
     }
 
@@ -137,7 +149,7 @@ impl DurableThread {
                 self.logged_bytes = 0;
             }
             // A chunk was deleted just now.
-            Err(ChunkError::Store(error)) if error.kind == StoreErrorKind::NotHere => {}
+            Err(error) if error.is_not_here() => {}
             Err(error) => tracing::warn!(%error, "cannot sync small chunks, whose content stays in the database"),
         }
     }

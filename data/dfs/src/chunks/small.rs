@@ -2,11 +2,12 @@
 //! durable together.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use eyas_ring::FileChunks;
+use eyas_ring::{FileChunks, RecordVersion};
 use eyas_store::{Checksum, Seal, StoreError, StoreErrorKind};
 use eyas_types::ObjectId;
+use eyas_types::dfs::FileName;
 use tokio::task::block_in_place;
 
 use crate::chunks::{ChunkError, ChunkSpec, NodeChunks, OwnedChunk, Reservation};
@@ -130,8 +131,10 @@ impl NodeChunks {
     }
 
     /// Forces chunks to the disk for the leader of their files, and returns the files with those that are missing or
-    /// damaged here. A chunk that is here and was not recorded is recorded. Files are left out if the disk fails now.
+    /// damaged here. A chunk that is here and was not recorded is recorded. Files are left out if the disk fails now,
+    /// and if another call has begun with them.
     pub async fn secure(&self, mut files: Vec<FileChunks>) -> Vec<FileChunks> {
+        let _securing = Securing::begin(self, &mut files);
         let objects: Vec<ObjectId> = files.iter().flat_map(|file| &file.objects).copied().collect();
         let mut bad: BTreeSet<ObjectId> = self.audited(&objects).await.into_iter().collect();
         // After a start of the node, each chunk is read once.
@@ -147,17 +150,16 @@ impl NodeChunks {
                 }
             });
         });
-        let good: Vec<ObjectId> = files.iter().flat_map(|file| good_of(file, &bad)).collect();
-        if let Err(error) = self.sync(&good).await {
-            tracing::warn!("cannot force chunks of {} files to the disk together: {error}", files.len());
-            // A chunk that fails holds up its own file, and no other.
-            let mut synced = Vec::with_capacity(files.len());
-            for file in files {
-                if self.sync(&good_of(&file, &bad).collect::<Vec<_>>()).await.is_ok() {
-                    synced.push(file);
-                }
+        loop {
+            let good: Vec<ObjectId> = files.iter().flat_map(|file| good_of(file, &bad)).collect();
+            let Err(error) = self.sync(&good).await else { break };
+            // Chunks may have been deleted meanwhile.
+            let gone = if error.is_not_here() { self.audited(&good).await } else { Vec::new() };
+            if gone.is_empty() {
+                tracing::warn!("cannot force chunks of files to the disk; their leaders ask again: {error}");
+                return Vec::new();
             }
-            files = synced;
+            bad.extend(gone);
         }
         files.iter_mut().for_each(|file| file.objects.retain(|object| bad.contains(object)));
         files
@@ -184,6 +186,28 @@ impl NodeChunks {
             Ok(_) => Ok(Some(place)),
             Err(error) => place.finish(Err(error.into())).map(|()| None),
         }
+    }
+}
+
+/// Files whose chunks are being forced to the disk. A leader that waits for long asks again.
+struct Securing<'a> {
+    chunks: &'a NodeChunks,
+    files: Vec<(FileName, RecordVersion)>,
+}
+
+impl<'a> Securing<'a> {
+    /// Begins with these files, and leaves out those with which another call has begun.
+    fn begin(chunks: &'a NodeChunks, files: &mut Vec<FileChunks>) -> Self {
+        let mut securing = chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|file| securing.insert((file.name.clone(), file.version)));
+        Securing { chunks, files: files.iter().map(|file| (file.name.clone(), file.version)).collect() }
+    }
+}
+
+impl Drop for Securing<'_> {
+    fn drop(&mut self) {
+        let mut securing = self.chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.files.iter().for_each(|file| _ = securing.remove(file));
     }
 }
 
