@@ -253,14 +253,19 @@ impl ConnectedExecutors {
             _ => None,
         };
         let Some(executor) = self.present.get_mut(&id) else { return };
-        if executor.outgoing.is_nothing_ready() {
+        let (was_ready, is_stop) = (!executor.outgoing.is_nothing_ready(), matches!(message, ToExecutor::Stop));
+        token.into_iter().chain([message]).for_each(|message| executor.outgoing.put(message));
+        if !was_ready && !executor.outgoing.is_nothing_ready() {
             self.to_send.push(id);
         }
-        token.into_iter().chain([message]).for_each(|message| executor.outgoing.put(message));
+        if is_stop {
+            // It is sent no more parts.
+            self.sent_in_parts.retain(|other| *other != id);
+        }
     }
 
-    /// Queues an assignment for an executor, which is sent in parts. What is sent to the executor from now on waits
-    /// behind it.
+    /// Queues an assignment for an executor, which is sent in parts. Further assignments to the executor wait behind
+    /// it.
     pub fn send_in_parts(&mut self, id: ExecutorId, assignment: AssignmentInParts) {
         let Some(executor) = self.present.get_mut(&id) else { return };
         if executor.outgoing.in_parts().is_none() {
@@ -280,16 +285,19 @@ impl ConnectedExecutors {
         Some((id, self.present.get(&id)?.outgoing.in_parts()?))
     }
 
-    /// Queues the next part of the assignment that an executor is being sent, and ends its turn.
+    /// Queues the next part of the assignment that an executor is being sent. Its turn ends with the last part: tasks
+    /// begin the sooner if assignments are sent one after the other.
     pub fn send_part(&mut self, id: ExecutorId, inputs: Vec<AssignedInput>, is_last: bool) {
-        self.sent_in_parts.retain(|other| *other != id);
         let Some(executor) = self.present.get_mut(&id) else { return };
         if executor.outgoing.is_nothing_ready() {
             self.to_send.push(id);
         }
         executor.outgoing.put_part(inputs, is_last);
-        if executor.outgoing.in_parts().is_some() {
-            self.sent_in_parts.push_back(id);
+        if is_last {
+            self.sent_in_parts.retain(|other| *other != id);
+            if executor.outgoing.in_parts().is_some() {
+                self.sent_in_parts.push_back(id);
+            }
         }
     }
 

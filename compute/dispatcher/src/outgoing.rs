@@ -2,8 +2,8 @@
 //!
 //! An assignment of a task with very many inputs is sent in parts, each in another turn of the core, so that nobody
 //! waits until all of it is made. An executor adds up the parts until the last one comes, so no other assignment may be
-//! between them; and a command about the task must not overtake the task. So what is sent after such an assignment
-//! waits behind it. Only the answer to a heartbeat goes ahead.
+//! between them: further assignments wait behind it, with the templates and tokens that they need, and with commands
+//! about these tasks. Other messages go ahead.
 
 use std::collections::VecDeque;
 
@@ -36,10 +36,42 @@ pub(crate) struct AssignmentInParts {
 impl OutgoingMessages {
     /// Adds a message.
     pub fn put(&mut self, message: ToExecutor) {
-        if self.behind.is_empty() || matches!(message, ToExecutor::Heard) {
-            self.ready.push(message);
-        } else {
+        if matches!(message, ToExecutor::Stop) {
+            // The executor leaves, and runs none of these tasks.
+            self.behind.clear();
+        }
+        if self.waits_behind(&message) {
             self.behind.push_back(Outgoing::Message(message));
+        } else {
+            self.ready.push(message);
+        }
+    }
+
+    fn waits_behind(&self, message: &ToExecutor) -> bool {
+        match message {
+            ToExecutor::Token { .. }
+            | ToExecutor::Template { .. }
+            | ToExecutor::Inputs(_)
+            | ToExecutor::Assign(_)
+            | ToExecutor::ForgetJob { .. } => !self.behind.is_empty(),
+            ToExecutor::Recall { task } | ToExecutor::Cancel { task } => self.behind.iter().any(|other| match other {
+                Outgoing::InParts(assignment) => assignment.task == *task,
+                Outgoing::Message(ToExecutor::Assign(assignment)) => assignment.task == *task,
+                Outgoing::Message(_) => false,
+            }),
+            ToExecutor::Welcome { .. }
+            | ToExecutor::FilesNodes(_)
+            | ToExecutor::Refused(_)
+            | ToExecutor::Key { .. }
+            | ToExecutor::Trust(_)
+            | ToExecutor::Heard
+            | ToExecutor::Hold { .. }
+            | ToExecutor::Release { .. }
+            | ToExecutor::Verify { .. }
+            | ToExecutor::Claimed { .. }
+            | ToExecutor::Check { .. }
+            | ToExecutor::EndLeftovers { .. }
+            | ToExecutor::Stop => false,
         }
     }
 
@@ -113,15 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_the_answer_to_a_heartbeat_overtakes_an_assignment_in_parts() {
+    fn only_what_concerns_no_waiting_task_overtakes_an_assignment_in_parts() {
         let mut outgoing = OutgoingMessages::default();
         let [recall, cancel] = [ToExecutor::Recall { task: task(1) }, ToExecutor::Cancel { task: task(2) }];
+        let of_others = [ToExecutor::Cancel { task: task(3) }, ToExecutor::Heard];
         outgoing.put_in_parts(in_parts(1));
         outgoing.put(recall.clone());
         outgoing.put_in_parts(in_parts(2));
         outgoing.put(cancel.clone());
-        outgoing.put(ToExecutor::Heard);
-        assert_eq!(outgoing.take(), [ToExecutor::Heard]);
+        of_others.iter().for_each(|message| outgoing.put(message.clone()));
+        assert_eq!(outgoing.take(), of_others);
         outgoing.put_part(vec![input("a"), input("b")], false);
         assert_eq!(outgoing.take(), [ToExecutor::Inputs(vec![input("a"), input("b")])]);
         assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(1), 2)));
@@ -131,7 +164,10 @@ mod tests {
         outgoing.put_part(Vec::new(), true);
         assert_eq!(outgoing.take(), [assigned(2, Vec::new()), cancel]);
         assert!(outgoing.in_parts().is_none() && outgoing.is_nothing_ready());
+        outgoing.put_in_parts(in_parts(3));
+        outgoing.put(ToExecutor::Recall { task: task(3) });
         outgoing.put(ToExecutor::Stop);
         assert_eq!(outgoing.take(), [ToExecutor::Stop]);
+        assert!(outgoing.in_parts().is_none());
     }
 }

@@ -259,7 +259,13 @@ impl Placement {
             .then(|| Estimator::new(state).behind_assigned(task, executor));
         let attempt = state.assign(executor, task, estimate);
         let in_parts = state.queue[task].inputs.sample().is_some();
-        let hints = if in_parts { Box::default() } else { sink.replication.hints(state, executor, task) };
+        let hints = match in_parts {
+            true => {
+                sink.replication.plan_sample(state, executor, task);
+                Box::default()
+            }
+            false => sink.replication.hints(state, executor, task),
+        };
         let (executor, task) = (state.executors[executor].id, state.queue[task].id);
         sink.effects.push(Effect::Assign { executor, task, attempt, hints, in_parts });
     }

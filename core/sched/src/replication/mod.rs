@@ -64,6 +64,22 @@ impl Replication {
         hints.into()
     }
 
+    /// Plans the same for the sample of a task that an executor has just got. Its other inputs are planned when they
+    /// are sent; until then, the plans for the sample tell where the inputs will be.
+    pub fn plan_sample(&self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey) {
+        if !self.gives_hints {
+            return;
+        }
+        for index in 0..state.inputs(task).len() {
+            let object = state.inputs(task)[index];
+            if !state.executors[executor].replicas.contains_key(&object) {
+                self.holders_for(state, executor, task, object);
+                state.catalog.refer(state.catalog[object].id, state.catalog.size_bytes(object));
+                state.note_fetched(task, object);
+            }
+        }
+    }
+
     /// The same for some inputs of a sampled task, which the executor has. Hints name places among these inputs.
     pub fn hints_of_part(
         &self,

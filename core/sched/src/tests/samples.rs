@@ -48,35 +48,38 @@ fn the_largest_of_a_group_stands_for_all_of_it() {
 }
 
 #[test]
-fn each_input_is_planned_when_its_part_is_sent() {
+fn the_sample_is_planned_with_the_assignment_and_each_other_input_when_its_part_is_sent() {
     let mut scheduler = sampling();
     scheduler.join(1, 1);
     scheduler.store(1, 2);
+    let receivers = |scheduler: &Scheduler, n| scheduler.explain_object(object(n)).map(|object| object.receivers);
     assert_eq!(
         submit(&mut scheduler, 0),
         [Effect::Assign { executor: ExecutorId(1), task: task(0), attempt: 0, hints: Box::default(), in_parts: true }]
     );
+    let of_sample = [2, 5, 8].map(|n| receivers(&scheduler, n).unwrap());
+    assert_eq!(of_sample, [vec![], vec![ExecutorId(1)], vec![ExecutorId(1)]], "the executor has the first");
+    assert_eq!(receivers(&scheduler, 1), None);
     assert_eq!(hints(&mut scheduler, 1, 0), [], "the executor is the only one");
     scheduler.join(2, 1);
     submit(&mut scheduler, 1);
     let of_second = hints(&mut scheduler, 2, 1);
     assert_eq!(of_second.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
-    let holder = |n: u64| Holder { executor: ExecutorId(1), is_relay: n != 2, others: n as u32 - 1 };
-    assert!(of_second.iter().all(|(n, holders)| *holders == [holder(*n)]), "{of_second:?}");
+    let is_first = |n: u64, holder: &Holder| (holder.executor, holder.is_relay) == (ExecutorId(1), n != 2);
+    assert!(of_second.iter().all(|(n, holders)| holders.len() == 1 && is_first(*n, &holders[0])), "{of_second:?}");
     // Another task is told nothing of what it does not have.
     assert_eq!(hints(&mut scheduler, 1, 1), []);
     scheduler.finish(1, 0);
     assert!(scheduler.has_fetches_to_end());
     assert_eq!(hints(&mut scheduler, 1, 0), []);
-    // Eight objects were fetched, and three are ended at a time.
+    // Eight objects were fetched, two of them were planned twice, and three plans are ended at a time.
     let turns = (0..).take_while(|_| {
         let more = scheduler.has_fetches_to_end();
         scheduler.run(Event::EndFetches { objects: 3 });
         more
     });
-    assert_eq!(turns.count(), 3);
-    let receivers = |n| scheduler.explain_object(object(n)).unwrap().receivers;
-    assert!((1..=9).all(|n| receivers(n) == [ExecutorId(2)]));
+    assert_eq!(turns.count(), 4);
+    assert!((1..=9).all(|n| receivers(&scheduler, n).unwrap() == [ExecutorId(2)]));
 }
 
 #[test]
