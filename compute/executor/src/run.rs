@@ -1,15 +1,16 @@
 //! Start and end of an executor, and the loop of its sessions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use eyas_dfs::{NearNode, NodeError, PreparedNode};
 use eyas_session::private::PrivateError;
-use eyas_session::{Access, BindAddress, DataKeys, SessionError};
-use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
+use eyas_session::{Access, BindAddress, DataKeys, Session, SessionError};
+use eyas_store::{Limits, ObjectStore, ReadOrder, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
+use eyas_types::ObjectId;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
@@ -103,86 +104,23 @@ async fn live(
     mut stop: StopSignal,
     movers: Handle,
 ) -> Result<(), ExecutorError> {
-    let marker = Incarnation::own().map_err(io("cannot read /proc"))?.to_string();
-    // Each executor has its own folder, so that the guardian of a dead executor cannot remove those of its successor.
-    let sandboxes = config.sandbox_folder().join(&marker);
-    make_private(&config.folder)?;
-    make_inner_private(&config.store_folder())?;
-    let (store, found) = ObjectStore::open(config.store_folder())?;
-    // An earlier executor in this folder may have left processes and sandboxes.
-    end_leftovers(&config.sandbox_folder());
-    let _ = sandbox::remove(&config.sandbox_folder());
-    make_inner_private(&sandboxes)?;
-    if config.emulation.storage_bytes_per_s.is_some() {
-        let folder = &config.emulation_folder;
-        std::fs::create_dir_all(folder).map_err(io(&format!("cannot make {}", folder.display())))?;
-    }
-    let limits = config.emulation.limits(&config.emulation_folder)?;
-    let guardian = match &config.guardian {
-        Some(command) => {
-            Some(Guardian::start(command, &marker, &sandboxes).map_err(io("cannot start the executor's guardian"))?)
-        }
-        None => None,
-    };
-    // After the guardian, which must not be a member.
-    let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
-    let (mode, capacity_milli) = (config.task_limits.mode, config.capacity.cpus_milli);
-    let group = EnteringCgroup::begin(marker.clone(), is_gone, move |executor, is_gone| {
-        let groups = TaskGroups::make(mode, executor, capacity_milli, is_gone);
-        say_limits(mode, &groups);
-        groups
-    });
-    if mode == LimitMode::Cgroup || config.task_limits.has_cpu_quota {
-        match &group.wait().tasks {
-            Err(e) => return Err(ExecutorError::Limits(e.to_string())),
-            Ok(groups) if config.task_limits.has_cpu_quota && !groups.has_cpu() => {
-                return Err(ExecutorError::Limits("no controller `cpu` is available to this process".into()));
-            }
-            Ok(_) => {}
-        }
-    }
+    let prepared = PreparedExecutor::prepare(config)?;
     let access = tokio::select! {
         access = access => access,
         _ = stop.wait() => return Ok(()),
     };
     let Ok(access) = access else { return Ok(()) };
-    let mut session = tokio::select! {
-        session = reconnect(&access, config.reconnect) => session?,
+    let session = tokio::select! {
+        session = reconnect(&access, prepared.config.reconnect) => session?,
         _ = stop.wait() => return Ok(()),
     };
+    let PreparedExecutor { config, marker, sandboxes, store, found, limits, guardian, group } = prepared;
     let keys = DataKeys::of(&access);
     let place = BindAddress { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
-    let listener = place.tcp().map_err(io("cannot listen for other executors"))?;
-    let server = PeerServer::start(
-        listener,
-        store.clone(),
-        keys.clone(),
-        PeerLimits::default(),
-        (limits.link_in.clone(), limits.link_out.clone()),
-    );
-    let server = server.map_err(io("cannot serve other executors"))?;
+    let server = serve_peers(&place, &store, &keys, &limits)?;
     let peers = Peers::new(keys, PeerLimits::default(), limits.link_in.clone());
-    let turns = match &config.io {
-        Some(path) => {
-            let failed = io(&format!("cannot use the I/O coordinator's access file {}", path.display()));
-            Some(StorageTurns::start(path).map_err(failed)?)
-        }
-        None => None,
-    };
-    let storage = Storage::ordered(limits, turns, marker.clone());
-    let strays = Strays::adopt();
-    if let Err(e) = &strays {
-        tracing::info!("processes that leave their task's process group will not be found: {e}");
-    }
-    let files = if config.has_files {
-        make_inner_private(&config.files_folder())?;
-        let site = PreparedNode::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
-        Some(ExecutorFilesNode::new(site, store.clone(), config.limits.floor_bytes))
-    } else {
-        // Every damaged object can be fetched again.
-        store.mark_irreplaceable([]);
-        None
-    };
+    let storage = Storage::ordered(limits, storage_turns(&config)?, marker.clone());
+    let files = files_node(&config, &store, place)?;
     let files_nodes = Arc::new(KnownFilesNodes::default());
     let near = files.as_ref().map(|files| {
         let announced = files.announced();
@@ -190,6 +128,10 @@ async fn live(
         NearNode { node: announced.node, store: Some(config.store_folder()) }
     });
     storage.provide_files(Arc::new(cluster_files::storage(access.clone(), files_nodes.clone(), near)));
+    let strays = Strays::adopt();
+    if let Err(e) = &strays {
+        tracing::info!("processes that leave their task's process group will not be found: {e}");
+    }
     let runner = Arc::new(TaskRunner {
         name: config.name.clone(),
         marker,
@@ -213,18 +155,136 @@ async fn live(
     });
     let fetcher = Fetcher::new(store, storage, peers.clone());
     let host = SessionHost { config, access, runner, fetcher, peers, server: Arc::new(server), files, files_nodes };
+    serve(&host, session, found, &mut stop).await?;
+    leave(&host, guardian).await;
+    Ok(())
+}
+
+/// What an executor has on its node before it knows its dispatcher.
+struct PreparedExecutor {
+    config: ExecutorConfig,
+    /// Its name in the environment of its processes, and of folders and control groups.
+    marker: String,
+    sandboxes: PathBuf,
+    store: ObjectStore,
+    /// The objects that were in the store, with their sizes in bytes.
+    found: Vec<(ObjectId, u64)>,
+    limits: Limits,
+    guardian: Option<Guardian>,
+    group: EnteringCgroup,
+}
+
+impl PreparedExecutor {
+    fn prepare(config: ExecutorConfig) -> Result<Self, ExecutorError> {
+        let marker = Incarnation::own().map_err(io("cannot read /proc"))?.to_string();
+        // Each executor has its own folder, so that the guardian of a dead executor cannot remove those of its
+        // successor.
+        let sandboxes = config.sandbox_folder().join(&marker);
+        make_private(&config.folder)?;
+        make_inner_private(&config.store_folder())?;
+        let (store, found) = ObjectStore::open(config.store_folder())?;
+        // An earlier executor in this folder may have left processes and sandboxes.
+        end_leftovers(&config.sandbox_folder());
+        let _ = sandbox::remove(&config.sandbox_folder());
+        make_inner_private(&sandboxes)?;
+        if config.emulation.storage_bytes_per_s.is_some() {
+            let folder = &config.emulation_folder;
+            std::fs::create_dir_all(folder).map_err(io(&format!("cannot make {}", folder.display())))?;
+        }
+        let limits = config.emulation.limits(&config.emulation_folder)?;
+        let guardian = match &config.guardian {
+            Some(command) => {
+                let guardian = Guardian::start(command, &marker, &sandboxes);
+                Some(guardian.map_err(io("cannot start the executor's guardian"))?)
+            }
+            None => None,
+        };
+        // After the guardian, which must not be a member.
+        let group = enter_group(&config, &marker)?;
+        Ok(PreparedExecutor { config, marker, sandboxes, store, found, limits, guardian, group })
+    }
+}
+
+/// Begins to enter the control group of this executor. Waits for it if the configuration does not do without.
+fn enter_group(config: &ExecutorConfig, marker: &str) -> Result<EnteringCgroup, ExecutorError> {
+    let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
+    let (mode, capacity_milli) = (config.task_limits.mode, config.capacity.cpus_milli);
+    let group = EnteringCgroup::begin(marker.to_owned(), is_gone, move |executor, is_gone| {
+        let groups = TaskGroups::make(mode, executor, capacity_milli, is_gone);
+        say_limits(mode, &groups);
+        groups
+    });
+    if mode == LimitMode::Cgroup || config.task_limits.has_cpu_quota {
+        match &group.wait().tasks {
+            Err(e) => return Err(ExecutorError::Limits(e.to_string())),
+            Ok(groups) if config.task_limits.has_cpu_quota && !groups.has_cpu() => {
+                return Err(ExecutorError::Limits("no controller `cpu` is available to this process".into()));
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(group)
+}
+
+/// Begins to serve objects to other executors.
+fn serve_peers(
+    place: &BindAddress,
+    store: &ObjectStore,
+    keys: &DataKeys,
+    limits: &Limits,
+) -> Result<PeerServer, ExecutorError> {
+    let listener = place.tcp().map_err(io("cannot listen for other executors"))?;
+    let links = (limits.link_in.clone(), limits.link_out.clone());
+    let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), links);
+    server.map_err(io("cannot serve other executors"))
+}
+
+/// The I/O coordinator's turns, if the configuration names one.
+fn storage_turns(config: &ExecutorConfig) -> Result<Option<Arc<dyn ReadOrder>>, ExecutorError> {
+    let Some(path) = &config.io else { return Ok(None) };
+    let failed = io(&format!("cannot use the I/O coordinator's access file {}", path.display()));
+    StorageTurns::start(path).map(Some).map_err(failed)
+}
+
+/// The executor's node of the cluster's file system, if it has one.
+fn files_node(
+    config: &ExecutorConfig,
+    store: &ObjectStore,
+    place: BindAddress,
+) -> Result<Option<ExecutorFilesNode>, ExecutorError> {
+    if !config.has_files {
+        // Every damaged object can be fetched again.
+        store.mark_irreplaceable([]);
+        return Ok(None);
+    }
+    make_inner_private(&config.files_folder())?;
+    let node = PreparedNode::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
+    Ok(Some(ExecutorFilesNode::new(node, store.clone(), config.limits.floor_bytes)))
+}
+
+/// Serves one session after the other, until the executor is to stop.
+async fn serve(
+    host: &SessionHost,
+    mut session: Session,
+    found: Vec<(ObjectId, u64)>,
+    stop: &mut StopSignal,
+) -> Result<(), ExecutorError> {
     let mut held = found;
     loop {
-        match host.serve(session, &held, &mut stop).await? {
-            SessionEnd::Stopped => break,
+        match host.serve(session, &held, stop).await? {
+            SessionEnd::Stopped => return Ok(()),
             SessionEnd::Lost(why) => tracing::warn!("{why}; reconnecting"),
         }
         held = host.runner.store.ids();
         session = tokio::select! {
             session = reconnect(&host.access, host.config.reconnect) => session?,
-            _ = stop.wait() => break,
+            _ = stop.wait() => return Ok(()),
         };
     }
+}
+
+/// Leaves neither processes nor sandboxes on the node.
+async fn leave(host: &SessionHost, guardian: Option<Guardian>) {
     // The threads of slots still remove their spare sandboxes; each has a reference to the runner until then.
     let deadline = Instant::now() + KILL_DEADLINE;
     while Arc::strong_count(&host.runner) > 1 && Instant::now() < deadline {
@@ -241,7 +301,6 @@ async fn live(
             group.remove_guardians();
         }
     }
-    Ok(())
 }
 
 fn io(what: &str) -> impl FnOnce(std::io::Error) -> ExecutorError + use<> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_node::Node;
-use eyas_session::{Access, Certified, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
+use eyas_session::{Access, Certified, FrameReader, OUTBOX_MESSAGES, Outbox, Session, SessionError, dial, outbox};
 use eyas_transfer::{Fetcher, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_wire::Role;
@@ -68,49 +68,18 @@ impl SessionHost {
         let (outbox, send) = outbox::<FromExecutor>(writer);
         let sending = tokio::spawn(send);
         let (at_once, later) = held.split_at(held.len().min(MAX_HELD_AT_ONCE));
-        let registration = Registration {
-            name: self.config.name.clone(),
-            host: self.config.host.clone(),
-            labels: self.config.labels.clone(),
-            accept: self.config.accept.clone(),
-            process: std::process::id(),
-            incarnation: self.runner.marker.clone(),
-            capacity: self.config.capacity.clone(),
-            store_bytes: self.config.limits.bytes,
-            transfer: TransferAddress {
-                address: self.server.addr(),
-                relay: self.access.relay().map(|relay| relay.outside),
-            },
-            files: self.files.as_ref().map(ExecutorFilesNode::announced),
-            origin: self.config.origin.as_ref().map(PoolNode::announced),
-            held: at_once.to_vec(),
-        };
         let registered = Moment::now();
         // The outbox is new and empty.
-        let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
-        let welcome = async {
-            loop {
-                let commands = self.take_own(reader.next().await?);
-                if !commands.is_empty() {
-                    return Ok(commands);
-                }
-            }
-        };
+        let _ = outbox.post(vec![FromExecutor::Register(Box::new(self.registration(at_once)))]);
         let first = tokio::select! {
-            first = timeout(WELCOME_DEADLINE, welcome) => first,
+            first = self.first_commands(&mut reader) => first,
             _ = stop.wait() => return Ok(SessionEnd::Stopped),
         };
-        let first = match first {
-            Ok(Ok(first)) => first,
-            Ok(Err(why)) => return Ok(SessionEnd::Lost(why)),
-            Err(_) => {
-                let (address, why) =
-                    (self.access.dispatcher.clone(), "the dispatcher did not answer in time".to_owned());
-                return Ok(SessionEnd::Lost(SessionError::Ended { address, why }));
-            }
+        let mut commands = match first {
+            Ok(first) => first.into_iter(),
+            Err(why) => return Ok(SessionEnd::Lost(why)),
         };
-        let mut first = first.into_iter();
-        let (executor, caching, heartbeat_us, lease_us, files) = match first.next() {
+        let (executor, caching, heartbeat_us, lease_us, files) = match commands.next() {
             Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files }) => {
                 (executor, caching, heartbeat_us, lease_us, files)
             }
@@ -129,9 +98,6 @@ impl SessionHost {
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
         let core = CoreHandle::new(self.node(caching), caching, self.runner.clone(), self.fetcher.clone(), lease);
-        let heartbeat = Duration::from_micros(heartbeat_us);
-        let mut ticks = interval(tick_every(heartbeat));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if let Some(node) = &self.files {
             // Before any object is evicted. From now on the core is told of every chunk that arrives.
             node.account_to(&core);
@@ -142,45 +108,8 @@ impl SessionHost {
             let (transfers, movers) = ((&self.peers, &self.server), &self.runner.movers);
             node.welcomed(place, &self.access, transfers, movers).await?;
         }
-        let receive = async {
-            core.lock().commands(first.collect());
-            while !core.lock().stopped {
-                match reader.next().await {
-                    Ok(commands) => core.lock().commands(self.take_own(commands)),
-                    Err(why) => return SessionEnd::Lost(why),
-                }
-            }
-            SessionEnd::Stopped
-        };
-        tokio::pin!(receive);
-        let mut retires_until = None;
-        let ended = loop {
-            let retired = async {
-                match retires_until {
-                    Some(until) => sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = core.due() => {
-                    let facts = core.lock().take_facts();
-                    if outbox.put(facts).await.is_err() {
-                        let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
-                        break SessionEnd::Lost(SessionError::Ended { address, why });
-                    }
-                }
-                ended = &mut receive => break ended,
-                _ = ticks.tick() => core.lock().tick(heartbeat),
-                _ = stop.wait(), if retires_until.is_none() => {
-                    if !core.lock().retire() {
-                        break SessionEnd::Stopped;
-                    }
-                    retires_until = Some(tokio::time::Instant::now() + RETIRE_DEADLINE);
-                }
-                () = retired => break SessionEnd::Stopped,
-            }
-        };
+        let receiving = self.receive(&core, &mut reader, commands.collect());
+        let ended = self.exchange(&core, receiving, &outbox, Duration::from_micros(heartbeat_us), stop).await;
         wind_down(&core, matches!(ended, SessionEnd::Stopped)).await;
         self.runner.tokens.forget_all();
         if matches!(ended, SessionEnd::Stopped) {
@@ -193,6 +122,97 @@ impl SessionHost {
             sending.abort();
         }
         Ok(ended)
+    }
+
+    fn registration(&self, held: &[(ObjectId, u64)]) -> Registration {
+        Registration {
+            name: self.config.name.clone(),
+            host: self.config.host.clone(),
+            labels: self.config.labels.clone(),
+            accept: self.config.accept.clone(),
+            process: std::process::id(),
+            incarnation: self.runner.marker.clone(),
+            capacity: self.config.capacity.clone(),
+            store_bytes: self.config.limits.bytes,
+            transfer: TransferAddress {
+                address: self.server.addr(),
+                relay: self.access.relay().map(|relay| relay.outside),
+            },
+            files: self.files.as_ref().map(ExecutorFilesNode::announced),
+            origin: self.config.origin.as_ref().map(PoolNode::announced),
+            held: held.to_vec(),
+        }
+    }
+
+    /// Waits for the answer to the registration, and the commands that come with it.
+    async fn first_commands(&self, reader: &mut FrameReader) -> Result<Vec<ToExecutor>, SessionError> {
+        let first = async {
+            loop {
+                let commands = self.take_own(reader.next().await?);
+                if !commands.is_empty() {
+                    return Ok(commands);
+                }
+            }
+        };
+        timeout(WELCOME_DEADLINE, first).await.unwrap_or_else(|_| {
+            let why = "the dispatcher did not answer in time".to_owned();
+            Err(SessionError::Ended { address: self.access.dispatcher.clone(), why })
+        })
+    }
+
+    /// Passes the dispatcher's commands to the core until the core stops or the connection ends.
+    async fn receive(&self, core: &CoreHandle, reader: &mut FrameReader, first: Vec<ToExecutor>) -> SessionEnd {
+        core.lock().commands(first);
+        while !core.lock().stopped {
+            match reader.next().await {
+                Ok(commands) => core.lock().commands(self.take_own(commands)),
+                Err(why) => return SessionEnd::Lost(why),
+            }
+        }
+        SessionEnd::Stopped
+    }
+
+    /// Receives commands and sends what the core reports, until the session ends. When it is told to stop, an executor
+    /// first lets others fetch the objects that no other one has.
+    async fn exchange(
+        &self,
+        core: &CoreHandle,
+        receiving: impl Future<Output = SessionEnd>,
+        outbox: &Outbox<FromExecutor>,
+        heartbeat: Duration,
+        stop: &mut StopSignal,
+    ) -> SessionEnd {
+        tokio::pin!(receiving);
+        let mut ticks = interval(tick_every(heartbeat));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut retires_until = None;
+        loop {
+            let retired = async {
+                match retires_until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = core.due() => {
+                    let facts = core.lock().take_facts();
+                    if outbox.put(facts).await.is_err() {
+                        let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
+                        return SessionEnd::Lost(SessionError::Ended { address, why });
+                    }
+                }
+                ended = &mut receiving => return ended,
+                _ = ticks.tick() => core.lock().tick(heartbeat),
+                _ = stop.wait(), if retires_until.is_none() => {
+                    if !core.lock().retire() {
+                        return SessionEnd::Stopped;
+                    }
+                    retires_until = Some(tokio::time::Instant::now() + RETIRE_DEADLINE);
+                }
+                () = retired => return SessionEnd::Stopped,
+            }
+        }
     }
 
     /// Adopts the keys, the trust and the nodes of the file system among the commands; returns the commands for the

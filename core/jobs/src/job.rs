@@ -128,12 +128,14 @@ pub struct TaskState {
     pub executor: Option<ExecutorId>,
     /// When it could first run, microseconds from the job's submission.
     pub ready_us: u64,
-    /// When it was assigned. After its end, the number of the journal entry with its result.
+    /// When it was assigned last, microseconds from the job's submission.
     pub assigned_us: u64,
+    /// Once it has ended: the number of the journal entry with its result.
+    entry: u64,
 }
 
 // There is one for each task.
-const _: () = assert!(size_of::<TaskState>() == 40);
+const _: () = assert!(size_of::<TaskState>() == 48);
 
 /// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
 #[derive(Debug)]
@@ -421,9 +423,9 @@ impl Job {
         let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us + outcome.suspended_us);
         let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
         let end = JobEnd { at_us, ready_us, output_bytes: output_bytes(&result.outcome), result };
-        let released = self.book(&end);
-        self.tasks[index as usize].assigned_us += self.pending.push(end);
-        released
+        let freed = self.book(&end);
+        self.tasks[index as usize].entry += self.pending.push(end);
+        freed
     }
 
     /// Books an end: live, or again when it is read from the journal.
@@ -462,7 +464,7 @@ impl Job {
         }
         self.cancelling.remove(&index);
         self.enter(index, phase);
-        self.tasks[index as usize].assigned_us = self.entries;
+        self.tasks[index as usize].entry = self.entries;
         // It may have been given up while it waited for others.
         self.unmet.remove(&index);
         let has_succeeded_before = self.tasks[index as usize].recomputed > 0;
@@ -470,41 +472,45 @@ impl Job {
             self.places.ended(index, &result.outcome, has_succeeded_before);
         }
         self.note_kept(index, &result.outcome);
-        let mut released = FreedTasks::default();
-        let dependents = self.dependents.get(&index);
-        // Tasks that read its outputs may still be added.
-        if dependents.is_some() || self.is_open {
-            // The files of a glob share one output index. They are inserted in reverse, so the first file is kept.
-            for delivered in result.outcome.outputs.iter().rev() {
-                let object = delivered.object.clone();
-                self.produced.insert((index, delivered.output), (object.id(), object));
-            }
-        }
-        if let Some(dependents) = dependents {
-            for dependent in dependents.clone() {
-                let Some(unmet) = self.unmet.get_mut(&dependent) else { continue };
-                if phase == Phase::Succeeded {
-                    unmet.remove(&index);
-                    if !unmet.is_empty() {
-                        continue;
-                    }
-                    self.unmet.remove(&dependent);
-                    // A task may succeed without an optional output.
-                    let item = self.spec.items.get(dependent);
-                    let complete = self.inputs(&item).all(|(_, object)| object.is_some());
-                    if complete { released.ready.push(dependent) } else { released.hopeless.push(dependent) }
-                } else {
-                    released.hopeless.push(dependent);
-                }
-            }
-        }
-        for ready in &released.ready {
+        let freed = self.free_dependents(index, phase, &result.outcome);
+        for ready in &freed.ready {
             self.enter(*ready, Phase::Waiting);
         }
         if self.counts.ended() == self.counts.total() && !self.is_open {
             self.ended_us = Some(at_us);
         }
-        released
+        freed
+    }
+
+    /// Passes the outputs of a task that has ended on to the tasks that read them. Returns those that wait for no other
+    /// task, and those that never can run.
+    fn free_dependents(&mut self, index: u32, phase: Phase, outcome: &Outcome) -> FreedTasks {
+        let mut freed = FreedTasks::default();
+        let dependents = self.dependents.get(&index).cloned();
+        // Tasks that read its outputs may still be added.
+        if dependents.is_some() || self.is_open {
+            // The files of a glob share one output index. They are inserted in reverse, so the first file is kept.
+            for delivered in outcome.outputs.iter().rev() {
+                let object = delivered.object.clone();
+                self.produced.insert((index, delivered.output), (object.id(), object));
+            }
+        }
+        for dependent in dependents.into_iter().flatten() {
+            let Some(unmet) = self.unmet.get_mut(&dependent) else { continue };
+            if phase != Phase::Succeeded {
+                freed.hopeless.push(dependent);
+                continue;
+            }
+            unmet.remove(&index);
+            if unmet.is_empty() {
+                self.unmet.remove(&dependent);
+                // A task may succeed without an optional output.
+                let item = self.spec.items.get(dependent);
+                let is_complete = self.inputs(&item).all(|(_, object)| object.is_some());
+                if is_complete { &mut freed.ready } else { &mut freed.hopeless }.push(dependent);
+            }
+        }
+        freed
     }
 
     /// The number of an entry that is going to be written.
@@ -558,7 +564,7 @@ impl Job {
     /// The journal entry with an ended task's result; it may not be written yet.
     pub fn entry_of(&self, index: u32) -> Option<u64> {
         let state = &self.tasks[index as usize];
-        state.phase.has_ended().then_some(state.assigned_us)
+        state.phase.has_ended().then_some(state.entry)
     }
 
     /// Tasks whose outputs a blocked task waits for.

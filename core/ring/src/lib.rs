@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod ballot;
+mod decision;
 mod event;
 mod fetch;
 mod folder_use;

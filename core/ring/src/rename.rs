@@ -22,11 +22,12 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileId, FileName, FileRecord, NodeId};
 
+use crate::decision::dropped;
 use crate::event::Refusal;
 use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::{AfterWrite, PendingName, PendingOperation, dropped};
+use crate::serve::{AfterWrite, PendingName, PendingOperation};
 
 /// A rename that waits for the leader of the old name.
 pub(crate) struct PendingRename {

@@ -8,9 +8,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId, Unsynced};
+use eyas_types::dfs::{FileName, NodeId};
 
-use crate::event::{Effect, FileAnswer, FileOperation, Refusal, Replaceable};
+use crate::decision::decide;
+use crate::event::{Effect, FileAnswer, FileOperation, Refusal};
 use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
@@ -133,105 +134,13 @@ impl RingNode {
                 self.start(name, PendingOperation::Leaving, waiting, step);
                 return;
             }
-            match self.decide(request, operation, stored.as_ref()) {
+            match decide(request, operation, stored.as_ref()) {
                 Ok((entry, then)) => {
                     let writing = self.writing(partition, entry, stored, then);
                     self.start(name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
                     return;
                 }
                 Err(answer) => self.answer(request, *answer, step),
-            }
-        }
-    }
-
-    /// The entry to write for a request, or the answer if nothing is to be written.
-    fn decide(
-        &self,
-        request: u64,
-        operation: FileOperation,
-        stored: Option<&Stored>,
-    ) -> Result<(NameEntry, AfterWrite), Box<Result<FileAnswer, Refusal>>> {
-        let file = stored.and_then(|stored| Some((stored.version, stored.entry.file()?)));
-        let answer = |answer| Err(Box::new(answer));
-        let done = |dropped| AfterWrite::Done { request: Some(request), dropped };
-        match (operation, file) {
-            (FileOperation::Stat { .. }, Some((version, record))) => {
-                answer(Ok(FileAnswer::Found { version, record: record.clone() }))
-            }
-            (FileOperation::Create { record, .. }, Some((version, present))) => {
-                // A folder gets no other content. A file may have had this id, and other content, before this request.
-                let is_created = present.is_as_written(&record) || present.kind.is_folder() && present.id == record.id;
-                answer(if is_created { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
-            }
-            (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
-                // This file was created and removed before; the request is late. A folder may come back to a name that
-                // it had.
-                Some(NameEntry::Removed { id, .. }) if *id == record.id && !record.kind.is_folder() => {
-                    answer(Err(Refusal::Changed))
-                }
-                _ => Ok((NameEntry::File(written(record, None)), done(BTreeMap::new()))),
-            },
-            (FileOperation::Replace { record, .. }, Some((version, present)))
-                if present.equals_but_for_disks(&record)
-                    // A client may say that the content is on the disks now.
-                    && (present.unsynced.is_none() || record.unsynced.is_some()) =>
-            {
-                answer(Ok(FileAnswer::Done { version }))
-            }
-            (FileOperation::Replace { version, record, .. }, Some((is, present))) if is == version => {
-                let record = written(record, Some(present));
-                let dropped = dropped(present, Some(&record));
-                Ok((NameEntry::File(record), done(dropped)))
-            }
-            (FileOperation::SetAttributes { attributes, .. }, Some((version, present)))
-                if present.attributes == attributes =>
-            {
-                answer(Ok(FileAnswer::Done { version }))
-            }
-            (FileOperation::SetAttributes { version, attributes, .. }, Some((is, present))) if is == version => {
-                Ok((NameEntry::File(FileRecord { attributes, ..present.clone() }), done(BTreeMap::new())))
-            }
-            (FileOperation::Remove { id, .. }, Some((_, present))) if present.id == id => {
-                Ok((NameEntry::Removed { id, is_gone: true }, done(dropped(present, None))))
-            }
-            (
-                FileOperation::Replace { .. } | FileOperation::SetAttributes { .. } | FileOperation::Remove { .. },
-                Some(_),
-            ) => answer(Err(Refusal::Changed)),
-            (FileOperation::Remove { id, .. }, None) => match stored {
-                Some(Stored { version, entry: NameEntry::Removed { id: removed, is_gone: true } })
-                    if *removed == id =>
-                {
-                    answer(Ok(FileAnswer::Done { version: *version }))
-                }
-                _ => answer(Err(Refusal::NotFound)),
-            },
-            (FileOperation::Rename { id, .. }, Some((version, present))) if present.id == id => {
-                answer(Ok(FileAnswer::Done { version }))
-            }
-            (FileOperation::Rename { from, version, id, over, .. }, Some((_, present))) => {
-                let may_be_replaced = match over {
-                    Replaceable::Nothing => false,
-                    Replaceable::File => !present.kind.is_folder(),
-                    Replaceable::Folder => present.kind.is_folder(),
-                };
-                match may_be_replaced {
-                    true => {
-                        let over = Some(present.clone());
-                        Ok((NameEntry::Arriving { from, version, id, over }, AfterWrite::Move { request }))
-                    }
-                    false => answer(Err(exists(present))),
-                }
-            }
-            (FileOperation::Rename { from, version, id, .. }, None) => {
-                Ok((NameEntry::Arriving { from, version, id, over: None }, AfterWrite::Move { request }))
-            }
-            (
-                FileOperation::Stat { .. } | FileOperation::Replace { .. } | FileOperation::SetAttributes { .. },
-                None,
-            ) => answer(Err(Refusal::NotFound)),
-            (FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. }, _) => {
-                unreachable!("they are of no name")
             }
         }
     }
@@ -430,29 +339,4 @@ impl PendingOperation {
             PendingOperation::PendingRename(_) | PendingOperation::Leaving => None,
         }
     }
-}
-
-fn exists(present: &FileRecord) -> Refusal {
-    Refusal::Exists { id: present.id, is_folder: present.kind.is_folder() }
-}
-
-/// The record that a client has sent, as it takes the place of the present one. The client knows whether all chunks are
-/// on the disks, and the leader the version to which the file may fall back.
-fn written(mut record: FileRecord, present: Option<&FileRecord>) -> FileRecord {
-    record.unsynced = record.unsynced.map(|_| Unsynced::default());
-    record.in_place_of(present)
-}
-
-/// The replicas of the chunks that a file has needed, and that its new record no longer needs.
-pub(crate) fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
-    let of = |chunk: &Chunk| {
-        let object = chunk.object;
-        chunk.replicas.iter().map(move |node| (*node, object)).collect::<Vec<_>>()
-    };
-    let kept: BTreeSet<(NodeId, ObjectId)> = new.iter().flat_map(|new| new.needed_chunks()).flat_map(of).collect();
-    let mut dropped = BTreeMap::<NodeId, BTreeSet<ObjectId>>::new();
-    for (node, object) in old.needed_chunks().flat_map(of).filter(|replica| !kept.contains(replica)) {
-        dropped.entry(node).or_default().insert(object);
-    }
-    dropped.into_iter().map(|(node, objects)| (node, objects.into_iter().collect())).collect()
 }

@@ -20,10 +20,11 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 
+use crate::decision::dropped;
 use crate::event::{Effect, FileChunks};
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::{AfterWrite, dropped};
+use crate::serve::AfterWrite;
 
 /// Maximum number of files that a leader has forced to the disks at a time. Further ones are found by a later scan.
 pub const MAX_SYNCING: usize = 4096;

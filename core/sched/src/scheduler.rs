@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use eyas_types::{Ended, ExecutorId, JobId, ObjectId, TaskId};
+use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Origin, TaskId};
 
 use crate::event::{Config, Effect, Event, Hint, PushId};
 use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
@@ -45,11 +45,7 @@ impl Scheduler {
         match event {
             Event::ExecutorJoined { executor, capacity, profile, held } => {
                 let key = self.state.join(executor, capacity, profile);
-                for (object, size_bytes) in &held {
-                    self.state.add_replica_of(executor, *object, *size_bytes);
-                }
-                self.state.executors.make_ready(key, PlacementLevel::Slot);
-                self.replication.joined(&mut self.state, key, &held, effects);
+                self.executor_joined(executor, key, &held, effects);
             }
             Event::ExecutorDraining { executor } => self.executor_draining(executor, effects),
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
@@ -64,10 +60,8 @@ impl Scheduler {
             Event::TasksWithdrawn { tasks } => tasks.iter().for_each(|task| self.task_withdrawn(*task)),
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
-                match (ended, self.state.executors.find(executor), ran_us) {
-                    (Ended::Interrupted, _, Some(ran_us)) => self.state.note_interrupted(task, ran_us),
-                    (_, Some(executor), Some(ran_us)) => self.state.learn_run_time(executor, task.job, ran_us),
-                    _ => {}
+                if let Some(ran_us) = ran_us {
+                    self.learn_run_time(executor, task, ended, ran_us);
                 }
                 self.task_ended(executor, task, ended, effects);
             }
@@ -83,12 +77,7 @@ impl Scheduler {
                 self.evicted(executor, object);
                 self.replication.evicted(&self.state, executor, object, effects);
             }
-            Event::Fetched { executor, object, from, took_us } => {
-                let executor = self.state.executors.find(executor);
-                if let (Some(executor), Some(object)) = (executor, self.state.catalog.find(object)) {
-                    self.state.learn_fetch(executor, object, from, took_us);
-                }
-            }
+            Event::Fetched { executor, object, from, took_us } => self.fetched(executor, object, from, took_us),
             Event::Keep { object, replicas, executor } => {
                 self.replication.keep(&self.state, object, replicas, executor, effects);
             }
@@ -230,7 +219,37 @@ impl Scheduler {
         &self.replication
     }
 
+    fn fetched(&mut self, executor: ExecutorId, object: ObjectId, from: Origin, took_us: u64) {
+        let executor = self.state.executors.find(executor);
+        if let (Some(executor), Some(object)) = (executor, self.state.catalog.find(object)) {
+            self.state.learn_fetch(executor, object, from, took_us);
+        }
+    }
+
+    /// Learns from the time that a task ran, whether it has ended or was interrupted.
+    fn learn_run_time(&mut self, executor: ExecutorId, task: TaskId, ended: Ended, ran_us: u64) {
+        if ended == Ended::Interrupted {
+            self.state.note_interrupted(task, ran_us);
+        } else if let Some(executor) = self.state.executors.find(executor) {
+            self.state.learn_run_time(executor, task.job, ran_us);
+        }
+    }
+
     // ---- executors
+
+    fn executor_joined(
+        &mut self,
+        id: ExecutorId,
+        executor: ExecutorKey,
+        held: &[(ObjectId, u64)],
+        effects: &mut Vec<Effect>,
+    ) {
+        for (object, size_bytes) in held {
+            self.state.add_replica_of(id, *object, *size_bytes);
+        }
+        self.state.executors.make_ready(executor, PlacementLevel::Slot);
+        self.replication.joined(&mut self.state, executor, held, effects);
+    }
 
     fn executor_draining(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
         let Some(executor) = self.state.executors.find(id) else { return };

@@ -224,19 +224,7 @@ impl DfsNode {
         let ring = eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
         let shell = NodeEffects { shared: shared.clone(), runtime: Handle::current() };
         let ring_thread = RingThread::new(ring, saved, database, shell, listens, tell_state);
-        let leaving = StopGossip(shared.clone());
-        let live = move || {
-            let _leaving = leaving;
-            if let Err(error) = ring_thread.run() {
-                tracing::error!("{error}; this node leaves the file system");
-            }
-        };
-        let lead = move || {
-            if let Err(error) = runs.run() {
-                tracing::error!("{error}; the runs that this node led are lost");
-            }
-        };
-        let threads = vec![thread("dfs-ring", live)?, thread("dfs-runs", lead)?];
+        let threads = vec![start_ring(ring_thread, StopGossip(shared.clone()))?, start_runs(runs)?];
         let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
         let acceptor = SessionAcceptor::new(&access, Role::Node);
         let listener = Listener::new(listener.map_err(failed("listen"))?, acceptor, "the file system's port");
@@ -476,6 +464,24 @@ async fn keep_told(shared: Arc<NodeShared>) {
         // What clients have left goes when room is needed.
         shared.gossip.tell_free(shared.room.free_bytes() + shared.chunks.left_bytes()).await;
     }
+}
+
+/// Starts the thread of the ring. The node's gossip ends with it.
+fn start_ring(ring: RingThread<NodeEffects>, gossip: StopGossip) -> Result<JoinHandle<()>, NodeError> {
+    thread("dfs-ring", move || {
+        let _gossip = gossip;
+        if let Err(error) = ring.run() {
+            tracing::error!("{error}; this node leaves the file system");
+        }
+    })
+}
+
+fn start_runs(runs: Runs) -> Result<JoinHandle<()>, NodeError> {
+    thread("dfs-runs", move || {
+        if let Err(error) = runs.run() {
+            tracing::error!("{error}; the runs that this node led are lost");
+        }
+    })
 }
 
 fn thread(name: &str, live: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, NodeError> {

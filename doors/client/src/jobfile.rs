@@ -241,23 +241,40 @@ impl TaskFields {
         let inputs = template.inputs.len();
         let place = Array { template: draft.template(template)?, declared, command, inputs, names };
         let first = draft.len() as u32;
+        self.add_tasks(draft, known, &place, items).await?;
+        if let Some(id) = &self.id {
+            let entry = (first, draft.len() as u32 - first, place.template);
+            if known.0.insert(id.clone(), entry).is_some() {
+                return Err(TaskFieldsError::SameId(id.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_tasks(
+        &self,
+        draft: &mut Draft,
+        known: &Known,
+        place: &Array,
+        items: Items,
+    ) -> Result<(), TaskFieldsError> {
         match items {
-            Items::One => self.add_task(draft, known, &place, Vec::new(), None).await?,
+            Items::One => self.add_task(draft, known, place, Vec::new(), None).await?,
             Items::Files(files) => {
                 draft.look_up(&files).await?;
                 for file in files {
                     let input = draft.input(&file).await?;
-                    self.add_task(draft, known, &place, vec![file], Some(input)).await?;
+                    self.add_task(draft, known, place, vec![file], Some(input)).await?;
                 }
             }
             Items::Blocks(blocks) => {
                 for (file, block) in blocks {
-                    self.add_task(draft, known, &place, vec![file], Some(block)).await?;
+                    self.add_task(draft, known, place, vec![file], Some(block)).await?;
                 }
             }
             Items::Lines(lines) => {
                 for line in lines {
-                    self.add_task(draft, known, &place, line.columns, None).await?;
+                    self.add_task(draft, known, place, line.columns, None).await?;
                 }
             }
             Items::Numbers(numbers)
@@ -268,14 +285,8 @@ impl TaskFields {
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
-                    self.add_task(draft, known, &place, vec![number.to_string().into()], None).await?;
+                    self.add_task(draft, known, place, vec![number.to_string().into()], None).await?;
                 }
-            }
-        }
-        if let Some(id) = &self.id {
-            let entry = (first, draft.len() as u32 - first, place.template);
-            if known.0.insert(id.clone(), entry).is_some() {
-                return Err(TaskFieldsError::SameId(id.clone()));
             }
         }
         Ok(())
@@ -479,36 +490,7 @@ impl TaskFields {
             InputFields::Named { path, name, range, records, broadcast } => {
                 (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
             }
-            InputFields::Output { task, output, index, name, into, range, records } => {
-                if name.is_some() && into.is_some() {
-                    return Err(TaskFieldsError::NameAndInto(task.clone()));
-                }
-                let part = part_of(range.as_deref(), records.as_deref())?;
-                let (first, count, template) =
-                    *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
-                let producer = &draft.templates[usize::from(template)];
-                let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
-                let place = producer.outputs.iter().position(is_it);
-                let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
-                    task: task.clone(),
-                    output: output.clone().unwrap_or_default(),
-                })?;
-                let indices = match index {
-                    Some(index) if *index >= count => {
-                        return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
-                    }
-                    Some(index) => first + index..first + index + 1,
-                    None => first..first + count,
-                };
-                let output = place as u16;
-                let from = |task| match part {
-                    None => InputFrom::Output { task, output },
-                    Some(part) => InputFrom::OutputPart { task, output, part },
-                };
-                let named = |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
-                inputs.extend(indices.map(|task| Input { from: from(task), name: named(task) }));
-                return Ok(());
-            }
+            InputFields::Output { .. } => return add_outputs(draft, known, fields, inputs),
         };
         let parsed = Template::parse(path);
         if parsed.has_value() && values.is_empty() {
@@ -558,6 +540,45 @@ impl TaskFields {
         }
         Ok(())
     }
+}
+
+/// Adds outputs of other tasks to the inputs of a task.
+fn add_outputs(
+    draft: &Draft,
+    known: &Known,
+    fields: &InputFields,
+    inputs: &mut Vec<Input>,
+) -> Result<(), TaskFieldsError> {
+    let InputFields::Output { task, output, index, name, into, range, records } = fields else {
+        unreachable!("other inputs are files")
+    };
+    if name.is_some() && into.is_some() {
+        return Err(TaskFieldsError::NameAndInto(task.clone()));
+    }
+    let part = part_of(range.as_deref(), records.as_deref())?;
+    let (first, count, template) = *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
+    let producer = &draft.templates[usize::from(template)];
+    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
+    let place = producer.outputs.iter().position(is_it);
+    let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
+        task: task.clone(),
+        output: output.clone().unwrap_or_default(),
+    })?;
+    let indices = match index {
+        Some(index) if *index >= count => {
+            return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
+        }
+        Some(index) => first + index..first + index + 1,
+        None => first..first + count,
+    };
+    let output = place as u16;
+    let from = |task| match part {
+        None => InputFrom::Output { task, output },
+        Some(part) => InputFrom::OutputPart { task, output, part },
+    };
+    let named = |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
+    inputs.extend(indices.map(|task| Input { from: from(task), name: named(task) }));
+    Ok(())
 }
 
 /// The part of a file that a task reads; `None` for the whole file.

@@ -227,40 +227,15 @@ impl WorkerProcess {
         loop {
             let left = oversight.enforce();
             let is_killed = oversight.killed().is_some();
-            while sent < request.len() && !is_killed {
-                match (&self.channel).write(&request[sent..]) {
-                    Ok(count) => sent += count,
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                    // It ends, as the descriptor of the process will tell.
-                    Err(_) => sent = request.len(),
-                }
+            if !is_killed {
+                sent += self.send(&request[sent..]);
             }
             let wanted = match sent < request.len() {
                 _ if is_killed => PollFlags::empty(),
                 true => PollFlags::IN | PollFlags::OUT,
                 false => PollFlags::IN,
             };
-            let [answers, woken, prints, prints_errors, ended] = {
-                let mut fds = [
-                    PollFd::new(&self.channel, wanted),
-                    oversight.wakes(),
-                    PollFd::new(&self.output.stdout.pipe, PollFlags::IN),
-                    PollFd::new(&self.output.stderr.pipe, PollFlags::IN),
-                    PollFd::new(&self.pidfd, PollFlags::IN),
-                ];
-                match poll(&mut fds, left.as_ref()) {
-                    Ok(_) => fds.each_ref().map(|fd| !fd.revents().is_empty()),
-                    Err(Errno::INTR) => continue,
-                    Err(e) => return Err(e.into()),
-                }
-            };
-            if prints {
-                self.output.stdout.read();
-            }
-            if prints_errors {
-                self.output.stderr.read();
-            }
+            let [answers, woken, ended] = self.poll(wanted, oversight, left.as_ref())?;
             if answers && !is_killed {
                 if !self.is_ready && matches!((&self.channel).read(&mut [0; 1]), Ok(1)) {
                     self.is_ready = true;
@@ -290,6 +265,51 @@ impl WorkerProcess {
                 }
             }
         }
+    }
+
+    /// Sends as much of a request as the socket takes now. Returns the number of bytes; all of them if the worker ends.
+    fn send(&self, request: &[u8]) -> usize {
+        let mut sent = 0;
+        while sent < request.len() {
+            match (&self.channel).write(&request[sent..]) {
+                Ok(count) => sent += count,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // It ends, as the descriptor of the process will tell.
+                Err(_) => return request.len(),
+            }
+        }
+        sent
+    }
+
+    /// Waits until something happens, or until this time has passed, and reads what the worker prints. Returns whether
+    /// its socket is as `wanted`, whether the overseer was woken, and whether the worker has ended.
+    fn poll(
+        &mut self,
+        wanted: PollFlags,
+        oversight: &Oversight<'_, '_>,
+        longest: Option<&Timespec>,
+    ) -> io::Result<[bool; 3]> {
+        let mut fds = [
+            PollFd::new(&self.channel, wanted),
+            oversight.wakes(),
+            PollFd::new(&self.pidfd, PollFlags::IN),
+            PollFd::new(&self.output.stdout.pipe, PollFlags::IN),
+            PollFd::new(&self.output.stderr.pipe, PollFlags::IN),
+        ];
+        match poll(&mut fds, longest) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok([false; 3]),
+            Err(e) => return Err(e.into()),
+        }
+        let [answers, woken, ended, prints, prints_errors] = fds.each_ref().map(|fd| !fd.revents().is_empty());
+        if prints {
+            self.output.stdout.read();
+        }
+        if prints_errors {
+            self.output.stderr.read();
+        }
+        Ok([answers, woken, ended])
     }
 
     /// Kills all processes of the worker, and tells how the first one ended.

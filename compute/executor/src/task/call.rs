@@ -141,31 +141,15 @@ impl TaskRunner {
                         failed(FailureKind::Output, format!("cannot use the folder of its outputs: {e}"))
                     })?);
                 }
-                match content {
-                    Ok(content) => (if has_failed { Status::Exited(1) } else { Status::Succeeded }, content, cpu_us),
-                    Err(bytes) => {
-                        let (bytes, limit) = (format_bytes(bytes), format_bytes(template.capture_bytes));
-                        let reason = format!(
-                            "its result has {bytes}, and {limit} can be sent: write large results to a file, and \
-                             return that"
-                        );
-                        (failed(FailureKind::Start, reason), Vec::new(), cpu_us)
-                    }
-                }
+                let (status, content) = answered(has_failed, content, template.capture_bytes);
+                (status, content, cpu_us)
             }
-            // A worker that ends by itself has not answered, whatever its exit code is.
             CallEnd::Died(end) => {
                 if sandbox.is_none() {
                     // It may have made the folder before it died.
                     let _ = std::fs::remove_dir_all(&folder);
                 }
-                match status_of(excess.map_or(end, ProcessEnd::OverMemory)) {
-                    Status::Succeeded => {
-                        let reason = "its worker has ended with exit code 0 during the call";
-                        (failed(FailureKind::Start, reason), Vec::new(), 0)
-                    }
-                    status => (status, Vec::new(), 0),
-                }
+                (died(excess.map_or(end, ProcessEnd::OverMemory)), Vec::new(), 0)
             }
         };
         let mut outcome = Outcome::of(status);
@@ -204,5 +188,28 @@ impl TaskRunner {
         let (group, ..) = limits.end_call(false);
         let (job, template) = (run.task.id().job, template.clone());
         Ok(Worker { job, template, gpus: run.gpus.clone(), cores: run.cores.clone(), process, group })
+    }
+}
+
+/// The status and the result of a call that was answered. `content` is the result, or its size in bytes if it is too
+/// large to be sent.
+fn answered(has_failed: bool, content: Result<Vec<u8>, u64>, capture_bytes: u64) -> (Status, Vec<u8>) {
+    match content {
+        Ok(content) => (if has_failed { Status::Exited(1) } else { Status::Succeeded }, content),
+        Err(bytes) => {
+            let (bytes, limit) = (format_bytes(bytes), format_bytes(capture_bytes));
+            let reason = format!(
+                "its result has {bytes}, and {limit} can be sent: write large results to a file, and return that"
+            );
+            (failed(FailureKind::Start, reason), Vec::new())
+        }
+    }
+}
+
+/// The status of a call whose worker has ended. Such a worker has not answered, whatever its exit code is.
+fn died(end: ProcessEnd) -> Status {
+    match status_of(end) {
+        Status::Succeeded => failed(FailureKind::Start, "its worker has ended with exit code 0 during the call"),
+        status => status,
     }
 }

@@ -124,8 +124,7 @@ impl Job {
         let task = |state: &super::TaskState| {
             let recomputed = state.recomputed;
             if state.phase.has_ended() {
-                let (phase, ready_us, entry) = (state.phase, state.ready_us, state.assigned_us);
-                TaskSnapshot { phase, recomputed, ready_us, entry }
+                TaskSnapshot { phase: state.phase, recomputed, ready_us: state.ready_us, entry: state.entry }
             } else {
                 TaskSnapshot { phase: Phase::Waiting, recomputed, ready_us: 0, entry: 0 }
             }
@@ -167,7 +166,7 @@ impl Job {
         }
         for (index, task) in snapshot.tasks.iter().enumerate() {
             let state = &mut job.tasks[index];
-            (state.recomputed, state.ready_us, state.assigned_us) = (task.recomputed, task.ready_us, task.entry);
+            (state.recomputed, state.ready_us, state.entry) = (task.recomputed, task.ready_us, task.entry);
             if task.phase.has_ended() {
                 job.unmet.remove(&(index as u32));
                 job.enter(index as u32, task.phase);

@@ -33,16 +33,16 @@ impl DfsClient {
         replication: u8,
     ) -> Result<Chunk, FilesError> {
         let OutgoingChunk { object, size_bytes, checksum, .. } = chunk;
-        let (mut full, mut full_now, mut failed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut failures = FailedNodes::default();
         let room_deadline = Instant::now() + ROOM_PATIENCE;
-        let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
+        let (deadline, mut pause) = (self.deadline(), PAUSE);
         let mut tries = 0;
         loop {
             let known = self.known();
             let may_take = |node: NodeId| {
                 let member = known.members.get(&node);
                 let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
-                has_room && ![&full, &full_now, &failed].iter().any(|nodes| nodes.contains(&node))
+                has_room && !failures.include(node)
             };
             let wanted = replica_targets(&known.ring, object, replication, None, may_take);
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
@@ -57,12 +57,12 @@ impl DfsClient {
                 if is_enough {
                     break;
                 }
-                let may_get_room = !full_now.is_empty() && Instant::now() < room_deadline;
-                if !may_get_room && (failed.is_empty() || Instant::now() >= deadline) {
-                    return Err(why.unwrap_or_else(|| no_room(size_bytes)));
+                let may_get_room = !failures.full_now.is_empty() && Instant::now() < room_deadline;
+                if !may_get_room && (failures.failed.is_empty() || Instant::now() >= deadline) {
+                    return Err(failures.last.unwrap_or_else(|| no_room(size_bytes)));
                 }
-                failed.clear();
-                full_now.clear();
+                failures.failed.clear();
+                failures.full_now.clear();
                 self.pause(&mut pause).await;
             }
             let stored = match (1..=SMALL_CHUNK_BYTES).contains(&chunk.content.len()) {
@@ -79,20 +79,10 @@ impl DfsClient {
             for (member, stored) in stored {
                 match stored {
                     Ok(()) => replicas.push(member),
-                    Err(error) => {
-                        tracing::info!(node = %member.node, "a node did not store a chunk: {error}");
-                        match error.kind {
-                            // No node permits it.
-                            FilesErrorKind::NotAllowed => return Err(error),
-                            FilesErrorKind::Full => full.insert(member.node),
-                            FilesErrorKind::FullNow => full_now.insert(member.node),
-                            _ => failed.insert(member.node),
-                        };
-                        why = Some(error);
-                    }
+                    Err(error) => failures.add(member.node, error)?,
                 }
             }
-            if !failed.is_empty() {
+            if !failures.failed.is_empty() {
                 // Other nodes will soon know that a node has died.
                 self.refresh(deadline).await?;
             }
@@ -224,6 +214,36 @@ pub(super) fn enough_replicas(replication: u8, nodes: usize) -> usize {
 
 pub(super) fn silent(member: &Member) -> FilesError {
     FilesError::unreachable(format!("node {} does not answer", member.node))
+}
+
+/// Nodes that have not stored a chunk.
+#[derive(Default)]
+struct FailedNodes {
+    full: BTreeSet<NodeId>,
+    /// Nodes that are full until they have deleted chunks that clients have left.
+    full_now: BTreeSet<NodeId>,
+    failed: BTreeSet<NodeId>,
+    /// The last failure.
+    last: Option<FilesError>,
+}
+
+impl FailedNodes {
+    fn include(&self, node: NodeId) -> bool {
+        [&self.full, &self.full_now, &self.failed].iter().any(|nodes| nodes.contains(&node))
+    }
+
+    /// Adds a node. Returns an error if no other node will store the chunk.
+    fn add(&mut self, node: NodeId, error: FilesError) -> Result<(), FilesError> {
+        tracing::info!(%node, "a node did not store a chunk: {error}");
+        match error.kind {
+            FilesErrorKind::NotAllowed => return Err(error),
+            FilesErrorKind::Full => self.full.insert(node),
+            FilesErrorKind::FullNow => self.full_now.insert(node),
+            _ => self.failed.insert(node),
+        };
+        self.last = Some(error);
+        Ok(())
+    }
 }
 
 fn no_room(bytes: u64) -> FilesError {

@@ -1,10 +1,10 @@
 //! `eyas job …`: manages submitted jobs.
 
 use clap::Subcommand;
-use eyas_client::ChangedInput;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, ObjectSpec};
+use eyas_client::{ChangedInput, Client};
 
 use crate::connect::{connect, job_of, unexpected};
 use crate::error::CliError;
@@ -83,10 +83,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
             print(&jobs, global)?;
         }
         JobCommand::Wait { jobs, reconnect } => {
-            let mut ids = Vec::new();
-            for which in jobs {
-                ids.push(job_of(&mut client, which).await?);
-            }
+            let ids = jobs_of(&mut client, jobs).await?;
             let (progress, interrupt) = (ProgressDisplay::begin(), Interrupt::listen());
             return waiting::wait_for_all(&mut client, &ids, reconnect, progress, interrupt, global).await;
         }
@@ -97,11 +94,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         JobCommand::Cancel { job } => {
             let job = job_of(&mut client, job).await?;
             let count = done(client.ask(FromClient::Cancel { job, task: None }).await?)?;
-            if global.json {
-                show::json("tasks", &count)?;
-            } else {
-                say!("cancelled {} of job {job}", format_count(count, "task"));
-            }
+            print_count("tasks", count, &format!("cancelled {} of job {job}", format_count(count, "task")), global)?;
         }
         JobCommand::Retry { job, current } => {
             let job = job_of(&mut client, job).await?;
@@ -112,38 +105,45 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
                 unchanged(job, &changed)?
             };
             let count = done(client.ask(FromClient::Retry { job, current }).await?)?;
-            if global.json {
-                show::json("tasks", &count)?;
-            } else {
-                say!("job {job} continues: {} to run again", format_count(count, "task"));
-            }
+            print_count(
+                "tasks",
+                count,
+                &format!("job {job} continues: {} to run again", format_count(count, "task")),
+                global,
+            )?;
         }
         JobCommand::Release { job } => {
             let job = job_of(&mut client, job).await?;
             let count = done(client.ask(FromClient::Release { job }).await?)?;
-            if global.json {
-                show::json("objects", &count)?;
-            } else {
-                say!("released {} of job {job}", format_count(count, "object"));
-            }
+            print_count("objects", count, &format!("released {} of job {job}", format_count(count, "object")), global)?;
         }
         JobCommand::Forget { jobs } => {
-            let mut ids = Vec::new();
-            for which in jobs {
-                ids.push(job_of(&mut client, which).await?);
-            }
+            let ids = jobs_of(&mut client, jobs).await?;
             for job in &ids {
                 done(client.ask(FromClient::Forget { job: *job }).await?)?;
             }
             let count = ids.len() as u64;
-            if global.json {
-                show::json("jobs", &count)?;
-            } else {
-                say!("forgot {}", format_count(count, "job"));
-            }
+            print_count("jobs", count, &format!("forgot {}", format_count(count, "job")), global)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn jobs_of(client: &mut Client, jobs: Vec<WhichJob>) -> Result<Vec<JobId>, CliError> {
+    let mut ids = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        ids.push(job_of(client, job).await?);
+    }
+    Ok(ids)
+}
+
+/// Prints how many things a command has changed: as JSON under this name, or as a sentence.
+fn print_count(name: &str, count: u64, sentence: &str, global: &GlobalArgs) -> Result<(), CliError> {
+    if global.json {
+        return show::json(name, &count);
+    }
+    say!("{sentence}");
+    Ok(())
 }
 
 /// An input as it is now.

@@ -96,7 +96,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         reduce,
         reducers,
         combine,
-        mut policy,
+        policy,
         alpha,
         tasks,
         term,
@@ -107,11 +107,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         input,
         program,
     } = args;
-    match (&mut policy, alpha) {
-        (_, None) => {}
-        (BlockPolicy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
-        (_, Some(_)) => return Err("--alpha applies only to --policy lean: leave one of the two options out".into()),
-    }
+    let policy = with_alpha(policy, alpha)?;
     let mut interrupt = Interrupt::listen();
     let access = global.cluster()?.access()?;
     let owner = owner.apply(&access)?;
@@ -160,6 +156,15 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         _ => say!("{}", summary(&view)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn with_alpha(mut policy: BlockPolicy, alpha: Option<Alpha>) -> Result<BlockPolicy, CliError> {
+    match (&mut policy, alpha) {
+        (_, None) => {}
+        (BlockPolicy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
+        (_, Some(_)) => return Err("--alpha applies only to --policy lean: leave one of the two options out".into()),
+    }
+    Ok(policy)
 }
 
 /// Connections to the dispatcher and the file system, and the files of the file system that match the patterns.

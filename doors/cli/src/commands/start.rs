@@ -294,23 +294,13 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         }
     };
     let allocation = Allocation::current().unwrap_or_default();
-    let of_request = args.request.as_ref().map(|(pool, number)| format!("{pool}-{number}"));
-    let name = args.name.or_else(|| allocation.name.clone());
-    let name = name.or_else(|| of_request.clone()).unwrap_or_else(host_name);
+    let name = args.name.clone().or_else(|| allocation.name.clone());
+    let name = name.or_else(|| of_request(&args)).unwrap_or_else(host_name);
     // What a node of a pool has stored is of no use once the node was given back.
-    let is_removed = ephemeral || of_request.is_some() && args.folder.is_none();
-    // All nodes of an allocation get the same command line, but each executor needs a folder of its own.
-    let inner = (!owned && allocation != Allocation::default()).then(|| name.replace('/', "-"));
-    let folder = match (args.folder, inner) {
-        (Some(folder), Some(inner)) => folder.join(inner),
-        (Some(folder), None) => folder,
-        (None, _) => {
-            let cluster = access.as_ref().map_or("", |access| &access.cluster);
-            let user = rustix::process::getuid().as_raw();
-            let request = of_request.map(|request| format!("-{request}")).unwrap_or_default();
-            temporary_folder().join(format!("eyas-{user}-{cluster}{request}-{}", name.replace('/', "-")))
-        }
-    };
+    let is_removed = ephemeral || args.request.is_some() && args.folder.is_none();
+    let is_in_allocation = !owned && allocation != Allocation::default();
+    let cluster_name = access.as_ref().map_or("", |access| &access.cluster);
+    let folder = executor_folder(&args, &name, is_in_allocation, cluster_name);
     if ephemeral {
         refuse_used(&folder, global.cluster()?.access_path())?;
     }
@@ -328,13 +318,66 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     }
     eyas_executor::raise_descriptor_limit();
     check_store_size(&args.node, &folder);
+    let data = data_mode(args.node.plain_data);
+    let gpus = gpus.await.unwrap_or_default();
+    let config = executor_config(args, name, folder.clone(), (&allocation, gpus), relay, &cluster)?;
+    let (switch, stop) = StopSignal::new();
+    let (give_access, given) = oneshot::channel();
+    let of_cluster = global.cluster()?;
+    tokio::spawn(async move {
+        if let Some(access) = access_now(access, &of_cluster, users.as_deref()).await {
+            // The executor may have failed to prepare its folder.
+            let _ = give_access.send(access.with_data(data));
+            interrupted(owned).await;
+        }
+        switch.press();
+        // The switch must live until the executor ends.
+        std::future::pending::<()>().await;
+    });
+    let ended = eyas_executor::run(config, given, stop).await;
+    if is_removed {
+        remove_folder(&folder).await;
+    }
+    if ephemeral {
+        // The dispatcher may have removed the cluster's folder just before this executor created its own folder in it.
+        // A folder that is not empty still belongs to another executor, and is not removed.
+        let _ = std::fs::remove_dir(cluster.folder());
+    }
+    Ok(ended?)
+}
+
+/// The name of an executor that a pool has requested.
+fn of_request(args: &ExecutorArgs) -> Option<String> {
+    args.request.as_ref().map(|(pool, number)| format!("{pool}-{number}"))
+}
+
+fn executor_folder(args: &ExecutorArgs, name: &str, is_in_allocation: bool, cluster: &str) -> PathBuf {
+    let own = name.replace('/', "-");
+    match &args.folder {
+        // All nodes of an allocation get the same command line, but each executor needs a folder of its own.
+        Some(folder) if is_in_allocation => folder.join(own),
+        Some(folder) => folder.clone(),
+        None => {
+            let user = rustix::process::getuid().as_raw();
+            let request = of_request(args).map(|request| format!("-{request}")).unwrap_or_default();
+            temporary_folder().join(format!("eyas-{user}-{cluster}{request}-{own}"))
+        }
+    }
+}
+
+fn executor_config(
+    args: ExecutorArgs,
+    name: String,
+    folder: PathBuf,
+    (allocation, gpus): (&Allocation, Gpus),
+    relay: Option<Relay>,
+    cluster: &Cluster,
+) -> Result<eyas_executor::ExecutorConfig, CliError> {
     let (part, share) = (args.part as usize, args.share as usize);
-    let gpus = gpus.await.unwrap_or_default().part(part, share);
-    let (capacity, gpus) = capacity(&args.node, args.share, &allocation, gpus)?;
+    let (capacity, gpus) = capacity(&args.node, args.share, allocation, gpus.part(part, share))?;
     let mut labels = with_site(labels(&args.node.label)?, relay);
     gpus.add_labels(&mut labels);
-    let cores = if args.node.pin { eyas_executor::part(&usable_cores(), part, share) } else { Vec::new() };
-    let config = eyas_executor::ExecutorConfig {
+    Ok(eyas_executor::ExecutorConfig {
         name,
         host: host_name(),
         labels,
@@ -342,7 +385,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         capacity,
         origin: args.request.map(|(pool, request)| PoolNode { pool, request, until: until(args.time_limit) }),
         gpus,
-        cores,
+        cores: if args.node.pin { eyas_executor::part(&usable_cores(), part, share) } else { Vec::new() },
         task_limits: LimitOptions { mode: args.node.limits, has_cpu_quota: args.node.cpu_quota },
         limits: StoreLimits {
             bytes: args.node.cache.unwrap_or(DEFAULT_CACHE_BYTES),
@@ -364,44 +407,24 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         emulation: args.node.emulate,
         // Executors of one cluster on one machine share the emulated limits; all of them have this access file.
         emulation_folder: cluster.folder().join(EMULATED),
-        folder: folder.clone(),
+        folder,
         io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
         eyas: own_path()?.into(),
         reconnect: args.reconnect.patience(),
         guardian: Some(vec![own_path()?, "guard".into()]),
+    })
+}
+
+/// The access to the cluster, once it is there; nothing if it cannot be used, which is said.
+async fn access_now(known: Option<Access>, cluster: &Cluster, users: Option<&Path>) -> Option<Access> {
+    let access = match known {
+        Some(access) => access,
+        None => access_after_input(cluster).await?,
     };
-    let (switch, stop) = StopSignal::new();
-    let (give_access, given) = oneshot::channel();
-    let (of_cluster, data) = (global.cluster()?, data_mode(args.node.plain_data));
-    tokio::spawn(async move {
-        let access = match access {
-            Some(access) => Some(access),
-            None => access_after_input(&of_cluster).await,
-        };
-        // What the map lacks for a key that has arrived just now is said, as for an access file that cannot be read.
-        let access = access.filter(|access| {
-            let owned = users.as_deref().map_or(Ok(()), |map| own_by_map(map, access).map(drop));
-            owned.inspect_err(|error| say!("{error}")).is_ok()
-        });
-        if let Some(access) = access {
-            // The executor may have failed to prepare its folder.
-            let _ = give_access.send(access.with_data(data));
-            interrupted(owned).await;
-        }
-        switch.press();
-        // The switch must live until the executor ends.
-        std::future::pending::<()>().await;
-    });
-    let ended = eyas_executor::run(config, given, stop).await;
-    if is_removed {
-        remove_folder(&folder).await;
-    }
-    if ephemeral {
-        // The dispatcher may have removed the cluster's folder just before this executor created its own folder in it.
-        // A folder that is not empty still belongs to another executor, and is not removed.
-        let _ = std::fs::remove_dir(cluster.folder());
-    }
-    Ok(ended?)
+    // What the map lacks for a key that has arrived just now is said, as for an access file that cannot be read.
+    let owned = users.map_or(Ok(()), |map| own_by_map(map, &access).map(drop));
+    owned.inspect_err(|error| say!("{error}")).ok()?;
+    Some(access)
 }
 
 /// The labels of an executor. Executors behind a relay are a site of their own unless their user says otherwise: one of

@@ -105,8 +105,7 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
     let mut noise = Noise(20);
     let (mut at_s, mut arrived_all, mut ended_all, mut waiting) = (0.0, 0.0, 0.0, 0.0_f64);
     let (mut replicas, mut executors) = (0.0_f64, 1.0_f64);
-    let (mut samples, mut reads, mut metrics) = (Vec::new(), Reads::default(), Metrics::default());
-    let (mut waiting_integral, mut busy_s, mut held_s, mut serial_s) = (0.0, 0.0, 0.0, 0.0);
+    let (mut samples, mut reads, mut sums) = (Vec::new(), Reads::default(), Sums::default());
     while ended_all < TASKS {
         at_s += INTERVAL_S;
         let arrived = (arrival_rate(at_s - INTERVAL_S) * INTERVAL_S).min(TASKS - arrived_all).round();
@@ -149,28 +148,13 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
             busy_milli,
         };
         reads += from;
-        waiting_integral += waiting * INTERVAL_S;
-        busy_s += busy_milli as f64 / 1e3 * INTERVAL_S;
-        held_s += here * 2.0 * INTERVAL_S;
-        serial_s += busy_milli as f64 / 1e3 * INTERVAL_S * 0.93;
+        sums.waiting_integral += waiting * INTERVAL_S;
+        sums.busy_s += busy_milli as f64 / 1e3 * INTERVAL_S;
+        sums.held_s += here * 2.0 * INTERVAL_S;
+        sums.serial_s += busy_milli as f64 / 1e3 * INTERVAL_S * 0.93;
         samples.push(sample);
     }
-    metrics.elapsed_us = (at_s * 1e6) as u64;
-    metrics.serial_us = (serial_s * 1e6) as u64;
-    metrics.speedup = serial_s / at_s;
-    metrics.efficiency = Some(metrics.speedup / (held_s / at_s));
-    metrics.held_cpu_us = Some((held_s * 1e6) as u64);
-    metrics.used_cpu_us = (serial_s * 0.88e6) as u64;
-    metrics.performance_index = Some(metrics.speedup / (held_s / 3600.0));
-    metrics.queue_us = waiting_integral / TASKS * 1e6;
-    metrics.execution_us = busy_s / TASKS * 1e6;
-    metrics.delivery_us = 2_400.0;
-    metrics.response_us = metrics.queue_us + metrics.execution_us + metrics.delivery_us;
-    metrics.slowdown = at_s / 1415.0;
-    let bytes = reads.bytes() as f64;
-    metrics.local_share = reads.local.bytes as f64 / bytes;
-    metrics.peer_share = reads.peer.bytes as f64 / bytes;
-    metrics.persistent_share = reads.persistent.bytes as f64 / bytes;
+    let metrics = sums.metrics(at_s, &reads);
     let tasks = TaskCounts { succeeded: TASKS as u64, ..TaskCounts::default() };
     let mut job = job(JobState::Succeeded, tasks, reads, metrics.elapsed_us);
     if !diffuse {
@@ -178,4 +162,38 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
     }
     let policy = if diffuse { "gcc" } else { "fa" };
     JobReport { job, policy: policy.into(), samples, metrics, failures: Vec::new(), pools: Vec::new() }
+}
+
+/// Integrals over a job's time.
+#[derive(Default)]
+struct Sums {
+    /// Tasks that wait, times seconds.
+    waiting_integral: f64,
+    /// Processor seconds: in use, held, and in use as one processor would need them.
+    busy_s: f64,
+    held_s: f64,
+    serial_s: f64,
+}
+
+impl Sums {
+    fn metrics(&self, at_s: f64, reads: &Reads) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.elapsed_us = (at_s * 1e6) as u64;
+        metrics.serial_us = (self.serial_s * 1e6) as u64;
+        metrics.speedup = self.serial_s / at_s;
+        metrics.efficiency = Some(metrics.speedup / (self.held_s / at_s));
+        metrics.held_cpu_us = Some((self.held_s * 1e6) as u64);
+        metrics.used_cpu_us = (self.serial_s * 0.88e6) as u64;
+        metrics.performance_index = Some(metrics.speedup / (self.held_s / 3600.0));
+        metrics.queue_us = self.waiting_integral / TASKS * 1e6;
+        metrics.execution_us = self.busy_s / TASKS * 1e6;
+        metrics.delivery_us = 2_400.0;
+        metrics.response_us = metrics.queue_us + metrics.execution_us + metrics.delivery_us;
+        metrics.slowdown = at_s / 1415.0;
+        let bytes = reads.bytes() as f64;
+        metrics.local_share = reads.local.bytes as f64 / bytes;
+        metrics.peer_share = reads.peer.bytes as f64 / bytes;
+        metrics.persistent_share = reads.persistent.bytes as f64 / bytes;
+        metrics
+    }
 }

@@ -230,14 +230,6 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
     let speedup = that.elapsed_us as f64 / this.elapsed_us as f64;
     let (index, base_index) = (speedup / known(this.held_cpu_us), 1.0 / known(that.held_cpu_us));
     let best = index.max(base_index);
-    let row = |name, [a, b]: [f64; 2], write: &dyn Fn(f64) -> String, more_is_better, meaning| Comparison {
-        name,
-        this: write(a),
-        baseline: write(b),
-        ratio: a / b,
-        more_is_better,
-        meaning,
-    };
     let cpu = |us: f64| if us.is_nan() { NOTHING.into() } else { processor_time(us as u64) };
     vec![
         row(
@@ -302,6 +294,16 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
         ),
         row("From files of the cluster", [this.files_share, that.files_share], &share, None, "Of input bytes"),
     ]
+}
+
+fn row(
+    name: &'static str,
+    [this, baseline]: [f64; 2],
+    write: &dyn Fn(f64) -> String,
+    more_is_better: Option<bool>,
+    meaning: &'static str,
+) -> Comparison {
+    Comparison { name, this: write(this), baseline: write(baseline), ratio: this / baseline, more_is_better, meaning }
 }
 
 #[cfg(test)]

@@ -4,8 +4,32 @@ use eyas_client::types::Name;
 
 use super::options::Words;
 
-/// The variables that the job gets from the submission, by `--export`.
-pub(super) fn exported(words: &Words) -> Vec<(String, Name)> {
+/// The environment of a job, as its template has it.
+pub(super) struct JobEnvironment {
+    pub variables: Vec<(String, Name)>,
+    /// Variables that a shell would drop, each with the variable that has its value.
+    pub dropped: Vec<(String, String)>,
+}
+
+impl JobEnvironment {
+    /// The environment that the job gets from the submission, by `--export`.
+    pub fn of(words: &Words) -> Self {
+        let (mut variables, mut held, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, value) in exported(words) {
+            if is_shell_name(&name) {
+                variables.push((name, value));
+            } else {
+                let holder = format!("EYAS_VARIABLE_{}", dropped.len() + 1);
+                held.push((holder.clone(), value));
+                dropped.push((name, holder));
+            }
+        }
+        variables.append(&mut held);
+        JobEnvironment { variables, dropped }
+    }
+}
+
+fn exported(words: &Words) -> Vec<(String, Name)> {
     let list = words.value("export").map_or_else(|| vec!["ALL".to_owned()], split_list);
     let has_all = list.iter().any(|word| word == "ALL");
     let mut variables = Vec::new();
@@ -44,7 +68,7 @@ fn split_list(list: &str) -> Vec<String> {
 
 /// Whether a shell knows a variable of this name. `dash`, which is `/bin/sh` of Debian, drops other variables, such as
 /// those in which `bash` exports functions (`BASH_FUNC_module%%`).
-pub(super) fn is_shell_name(name: &str) -> bool {
+fn is_shell_name(name: &str) -> bool {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     !name.is_empty() && name.chars().all(is_of_name) && !name.starts_with(|first: char| first.is_ascii_digit())
 }

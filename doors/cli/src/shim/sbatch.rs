@@ -13,7 +13,8 @@ use eyas_client::view::JobState;
 use eyas_client::{Client, Draft, name_of_user};
 
 use super::amounts::time_limit_us;
-use super::environment::{exported, is_shell_name};
+use super::environment::JobEnvironment;
+use super::options::Words;
 use super::records::{JobRecord, ShimFolder, now_unix_ms};
 use super::resources::resources;
 use super::script::{Runner, StagedLink, Warning, file_word, quoted, staged_links, with_variables};
@@ -26,6 +27,10 @@ use crate::print::out;
 
 /// Larger scripts and programs of jobs are files, because the kernel bounds arguments (128 KiB).
 const MAX_ARGUMENT_BYTES: usize = 120_000;
+/// What is said of a job without inputs.
+const NO_INPUTS: &str = "this job names no inputs, so eyas cannot cache what it reads. Name shared files in the \
+                         script, on lines `#EYAS --input PATH`; links that Nextflow makes to inputs are found (this is \
+                         said once)";
 /// With `--wait`, a lost dispatcher is dialled for this long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -84,7 +89,106 @@ async fn wait(client: &mut Client, record: &JobRecord, shim: &ShimFolder) -> Res
 /// Makes the task, the record and the files of a job.
 async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) -> Result<Prepared, CliError> {
     let JobRequest { words, script, script_path, arguments, inputs, unknown } = request;
-    for variable in &unknown {
+    tell_of_ignored(&words, &unknown, shim);
+    let (resources, tasks, cpus_per_task) = resources(&words)?;
+    let record = record_of(&words, script_path.as_deref(), &resources)?;
+    let warning = warning(&words, record.time_limit_us, shim)?;
+    let source = |link: &StagedLink| PathBuf::from(OsString::from_vec(script.encode(&link.source)));
+    let links = staged_links(&script.text).into_iter().filter(|link| is_file(&source(link)));
+    let links: Vec<StagedLink> = links.collect();
+
+    let mut draft = Draft::new(&record.name).on_cluster(&global.cluster()?);
+    let mut staged = Vec::new();
+    for source in inputs.iter().chain(links.iter().map(|link| &link.source)) {
+        staged.push(draft.input(&Name::from(&script.encode(source)[..])).await?);
+    }
+    if staged.is_empty() {
+        shim.say_once("uncached", NO_INPUTS);
+    }
+    let variables: Vec<String> = (1..=staged.len()).map(|number| format!("EYAS_INPUT_{number}")).collect();
+    let of_links: Vec<_> = links.iter().zip(variables[inputs.len()..].iter().map(String::as_str)).collect();
+    let text = with_variables(&script.text, of_links.iter().copied());
+    let script_bytes = script.encode(&text);
+    let environment = JobEnvironment::of(&words);
+
+    let file = |pattern: &str| file_word(pattern, &record.name, &record.user);
+    let end_path = shim.end_path(&record.token).to_string_lossy().into_owned();
+    let [program_path, script_path] = shim.script_paths(&record.token);
+    let script_file = script_path.to_string_lossy();
+    let mut runner = Runner {
+        variables: slurm_variables(&record, &current_folder()?, tasks, cpus_per_task),
+        folder: &record.folder,
+        input: words.value("input").map_or(Ok("/dev/null".into()), file)?,
+        output: file(output_pattern(&words))?,
+        error: words.value("error").map(file).transpose()?,
+        appends: words.value("open-mode").is_some_and(|mode| mode.starts_with('a')),
+        inputs: &variables,
+        links: of_links,
+        end: &end_path,
+        script: None,
+        dropped: &environment.dropped,
+        warning,
+    };
+    let is_small = runner.program().len().max(script_bytes.len()) <= MAX_ARGUMENT_BYTES;
+    runner.script = (!is_small).then_some(&*script_file);
+    let program = runner.program();
+    let mut command = match is_small {
+        true => words_of_shell(&["-c", &program, "sbatch"]),
+        false => words_of_shell(&[&program_path.to_string_lossy()]),
+    };
+    let mut files = Vec::new();
+    if is_small {
+        command.push(Template::literal(&script_bytes[..]));
+    } else {
+        files = vec![(program_path, program.into_bytes()), (script_path, script_bytes)];
+    }
+    command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));
+    let mut template = TaskTemplate::new(Program::Command(command));
+    template.folder = WorkingFolder::Sandbox;
+    template.env = variables_of(environment, &variables);
+    template.resources = resources;
+    template.timeout_us = record.time_limit_us;
+    let template = draft.template(template)?;
+    draft.task(TaskItem { template, values: Vec::new(), inputs: staged })?;
+    Ok(Prepared { draft, record, files })
+}
+
+fn current_folder() -> Result<String, CliError> {
+    let current = std::env::current_dir()?;
+    Ok(current.to_str().ok_or("the name of the current folder is not valid UTF-8")?.to_owned())
+}
+
+fn output_pattern(words: &Words) -> &str {
+    words.value("output").unwrap_or("slurm-%j.out")
+}
+
+/// The record of a job that is not submitted yet.
+fn record_of(words: &Words, script_path: Option<&Path>, resources: &Resources) -> Result<JobRecord, CliError> {
+    let current = PathBuf::from(current_folder()?);
+    let folder = words.value("chdir").map_or_else(|| current.clone(), |to| current.join(to));
+    let script_name = script_path.and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let own_name = if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
+    Ok(JobRecord {
+        job: JobId(0),
+        token: format!("{:x}-{:x}", now_unix_ms(), std::process::id()),
+        name: words.value("job-name").unwrap_or(own_name).to_owned(),
+        user: name_of_user(),
+        account: words.value("account").unwrap_or_default().to_owned(),
+        partition: words.value("partition").unwrap_or("eyas").to_owned(),
+        comment: words.value("comment").unwrap_or_default().to_owned(),
+        command: script_path.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
+        output: folder.join(output_pattern(words)).to_string_lossy().into_owned(),
+        folder: folder.to_string_lossy().into_owned(),
+        cpus: resources.cpus_milli / 1000,
+        memory_bytes: resources.memory_bytes,
+        time_limit_us: words.value("time").map_or(Ok(None), time_limit_us)?,
+        submitted_unix_ms: now_unix_ms(),
+        end: None,
+    })
+}
+
+fn tell_of_ignored(words: &Words, unknown: &[String], shim: &ShimFolder) {
+    for variable in unknown {
         let message = format!("the variable {variable} is ignored: eyas does not know its option (this is said once)");
         shim.say_once(variable, &message);
     }
@@ -94,138 +198,44 @@ async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) ->
             shim.say_once(option, &message);
         }
     }
-    let current = std::env::current_dir()?;
-    let current = current.to_str().ok_or("the name of the current folder is not valid UTF-8")?.to_owned();
-    let folder = words.value("chdir").map_or_else(|| PathBuf::from(&current), |to| Path::new(&current).join(to));
-    let folder = folder.to_string_lossy().into_owned();
-    let script_name = script_path.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-    let own_name = if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
-    let name = words.value("job-name").unwrap_or(own_name).to_owned();
-    let (resources, tasks, cpus_per_task) = resources(&words)?;
-    let time_limit_us = words.value("time").map_or(Ok(None), time_limit_us)?;
+}
+
+/// The signal before the time limit, and the time limit, seconds.
+fn warning(words: &Words, time_limit_us: Option<u64>, shim: &ShimFolder) -> Result<Option<(Warning, u64)>, CliError> {
     let warning = words.value("signal").map(Warning::read).transpose()?;
-    let warning = warning.zip(time_limit_us.map(|us| us / 1_000_000));
-    if words.has("signal") && warning.is_none() {
+    if warning.is_some() && time_limit_us.is_none() {
         shim.say_once("signal", "--signal of sbatch is ignored in jobs without --time (this is said once)");
     }
-    let source = |link: &StagedLink| PathBuf::from(OsString::from_vec(script.encode(&link.source)));
-    let links = staged_links(&script.text).into_iter().filter(|link| is_file(&source(link)));
-    let links: Vec<StagedLink> = links.collect();
+    Ok(warning.zip(time_limit_us.map(|us| us / 1_000_000)))
+}
 
-    let mut draft = Draft::new(&name).on_cluster(&global.cluster()?);
-    let mut staged = Vec::new();
-    for source in inputs.iter().chain(links.iter().map(|link| &link.source)) {
-        staged.push(draft.input(&Name::from(&script.encode(source)[..])).await?);
-    }
-    if staged.is_empty() {
-        shim.say_once(
-            "uncached",
-            "this job names no inputs, so eyas cannot cache what it reads. Name shared files in the script, on lines \
-             `#EYAS --input PATH`; links that Nextflow makes to inputs are found (this is said once)",
-        );
-    }
-    let variables: Vec<String> = (1..=staged.len()).map(|number| format!("EYAS_INPUT_{number}")).collect();
-    let of_links: Vec<_> = links.iter().zip(variables[inputs.len()..].iter().map(String::as_str)).collect();
-    let text = with_variables(&script.text, of_links.iter().copied());
-    let script_bytes = script.encode(&text);
-    let (mut plain, mut dropped, mut held) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, value) in exported(&words) {
-        if is_shell_name(&name) {
-            plain.push((name, value));
-        } else {
-            let holder = format!("EYAS_VARIABLE_{}", dropped.len() + 1);
-            held.push((holder.clone(), value));
-            dropped.push((name, holder));
-        }
-    }
+/// A command that runs the shell.
+fn words_of_shell(words: &[&str]) -> Vec<Template> {
+    std::iter::once("/bin/sh").chain(words.iter().copied()).map(Template::literal).collect()
+}
 
-    let user = name_of_user();
-    let file = |option: &str| words.value(option).map(|pattern| file_word(pattern, &name, &user)).transpose();
-    let output = words.value("output").unwrap_or("slurm-%j.out");
-    let token = format!("{:x}-{:x}", now_unix_ms(), std::process::id());
-    let partition = words.value("partition").unwrap_or("eyas").to_owned();
-    let end_path = shim.end_path(&token).to_string_lossy().into_owned();
-    let mut runner = Runner {
-        variables: slurm_variables(&name, &user, &partition, &current, &resources, tasks, cpus_per_task),
-        folder: &folder,
-        input: file("input")?.unwrap_or("/dev/null".into()),
-        output: file_word(output, &name, &user)?,
-        error: file("error")?,
-        appends: words.value("open-mode").is_some_and(|mode| mode.starts_with('a')),
-        inputs: &variables,
-        links: of_links,
-        end: &end_path,
-        script: None,
-        dropped: &dropped,
-        warning,
-    };
-    let program = runner.program();
-    let (mut command, mut files) = (Vec::new(), Vec::new());
-    if program.len().max(script_bytes.len()) <= MAX_ARGUMENT_BYTES {
-        command.extend(["/bin/sh", "-c", &program, "sbatch"].map(Template::literal));
-        command.push(Template::literal(&script_bytes[..]));
-    } else {
-        let [program_path, script_path] = shim.script_paths(&token);
-        let script_file = script_path.to_string_lossy().into_owned();
-        runner.script = Some(&script_file);
-        command.extend(["/bin/sh", &program_path.to_string_lossy()].map(Template::literal));
-        files = vec![(program_path, runner.program().into_bytes()), (script_path, script_bytes)];
-    }
-    command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));
-    let mut template = TaskTemplate::new(Program::Command(command));
-    template.folder = WorkingFolder::Sandbox;
-    template.env = plain.into_iter().chain(held).map(|(name, value)| (name, Template::literal(value))).collect();
-    let of_inputs = variables.iter().enumerate();
-    template
-        .env
-        .extend(of_inputs.map(|(index, name)| (name.clone(), Template::parse(format!("{{input:{}}}", index + 1)))));
-    template.resources = resources.clone();
-    template.timeout_us = time_limit_us;
-    let template = draft.template(template)?;
-    draft.task(TaskItem { template, values: Vec::new(), inputs: staged })?;
-    let record = JobRecord {
-        job: JobId(0),
-        token,
-        name,
-        user,
-        account: words.value("account").unwrap_or_default().to_owned(),
-        partition,
-        comment: words.value("comment").unwrap_or_default().to_owned(),
-        command: script_path.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
-        output: Path::new(&folder).join(output).to_string_lossy().into_owned(),
-        folder,
-        cpus: resources.cpus_milli / 1000,
-        memory_bytes: resources.memory_bytes,
-        time_limit_us,
-        submitted_unix_ms: now_unix_ms(),
-        end: None,
-    };
-    Ok(Prepared { draft, record, files })
+/// The environment of a task: that of the job, and the paths of the inputs.
+fn variables_of(environment: JobEnvironment, inputs: &[String]) -> Vec<(String, Template)> {
+    let of_job = environment.variables.into_iter().map(|(name, value)| (name, Template::literal(value)));
+    let path = |number: usize| Template::parse(format!("{{input:{number}}}"));
+    of_job.chain((1..).zip(inputs).map(|(number, name)| (name.clone(), path(number)))).collect()
 }
 
 /// The variables that Slurm sets in jobs, with their values as words of a shell.
-fn slurm_variables(
-    name: &str,
-    user: &str,
-    partition: &str,
-    current: &str,
-    resources: &Resources,
-    tasks: u32,
-    cpus_per_task: u32,
-) -> Vec<(&'static str, String)> {
+fn slurm_variables(job: &JobRecord, submitted_in: &str, tasks: u32, cpus_per_task: u32) -> Vec<(&'static str, String)> {
     [
         ("SLURM_JOB_ID", "$EYAS_JOB_ID".to_owned()),
         ("SLURM_JOBID", "$EYAS_JOB_ID".to_owned()),
         ("SLURMD_NODENAME", "$(hostname)".to_owned()),
         ("SLURM_JOB_NODELIST", "$SLURMD_NODENAME".to_owned()),
         ("SLURM_NODELIST", "$SLURMD_NODENAME".to_owned()),
-        ("SLURM_JOB_NAME", quoted(name)),
-        ("SLURM_JOB_USER", quoted(user)),
-        ("SLURM_JOB_PARTITION", quoted(partition)),
-        ("SLURM_SUBMIT_DIR", quoted(current)),
+        ("SLURM_JOB_NAME", quoted(&job.name)),
+        ("SLURM_JOB_USER", quoted(&job.user)),
+        ("SLURM_JOB_PARTITION", quoted(&job.partition)),
+        ("SLURM_SUBMIT_DIR", quoted(submitted_in)),
         ("SLURM_CPUS_PER_TASK", cpus_per_task.to_string()),
-        ("SLURM_CPUS_ON_NODE", (resources.cpus_milli / 1000).to_string()),
-        ("SLURM_JOB_CPUS_PER_NODE", (resources.cpus_milli / 1000).to_string()),
+        ("SLURM_CPUS_ON_NODE", job.cpus.to_string()),
+        ("SLURM_JOB_CPUS_PER_NODE", job.cpus.to_string()),
         ("SLURM_NTASKS", tasks.to_string()),
         ("SLURM_NPROCS", tasks.to_string()),
         ("SLURM_TASKS_PER_NODE", tasks.to_string()),
@@ -234,7 +244,7 @@ fn slurm_variables(
         ("SLURM_NODEID", "0".to_owned()),
         ("SLURM_PROCID", "0".to_owned()),
         ("SLURM_LOCALID", "0".to_owned()),
-        ("SLURM_MEM_PER_NODE", (resources.memory_bytes >> 20).to_string()),
+        ("SLURM_MEM_PER_NODE", (job.memory_bytes >> 20).to_string()),
     ]
     .into_iter()
     .filter(|(name, word)| *name != "SLURM_MEM_PER_NODE" || word != "0")
