@@ -146,7 +146,15 @@ async fn submit(session: &mut Session, scale: Scale, tasks: u32) -> JobId {
     let inputs = (0..scale.inputs).map(|object| Input { from: InputFrom::Object(object), name: None }).collect();
     let templates = vec![TaskTemplate { inputs, ..TaskTemplate::new(Program::Noop) }];
     let (name, broadcast, distribution) = ("inputs".into(), Vec::new(), Distribution::default());
-    let submit = FromClient::Submit { name, templates, reuse: false, broadcast, distribution, tasks: tasks.into() };
+    let submit = FromClient::Submit {
+        name,
+        user: String::new(),
+        templates,
+        reuse: false,
+        broadcast,
+        distribution,
+        tasks: tasks.into(),
+    };
     writer.send(&[submit]).await.expect("it reads");
     let objects: Vec<_> = (0..scale.inputs).map(object).collect();
     for part in objects.chunks(SUBMISSION_PART) {

@@ -84,8 +84,15 @@ async fn submit(session: &mut Session, scale: Scale) -> JobId {
     let writer = &mut session.writer;
     let templates = vec![TaskTemplate::new(Program::Noop)];
     let (name, broadcast, distribution) = ("memory".into(), Vec::new(), Distribution::default());
-    let submit =
-        FromClient::Submit { name, templates, reuse: false, broadcast, distribution, tasks: scale.tasks.into() };
+    let submit = FromClient::Submit {
+        name,
+        user: String::new(),
+        templates,
+        reuse: false,
+        broadcast,
+        distribution,
+        tasks: scale.tasks.into(),
+    };
     writer.send(&[submit]).await.expect("it reads");
     let objects: Vec<_> = (0..scale.objects).map(object).collect();
     for part in objects.chunks(SUBMISSION_PART) {

@@ -1,7 +1,10 @@
 //! State of a job, and its course over time. The decider of jobs keeps them, and clients show them.
 
+use alloc::string::String;
+
 use serde::{Deserialize, Serialize};
 
+use crate::access::KeyId;
 use crate::outcome::Reads;
 
 /// State of a job.
@@ -17,6 +20,18 @@ pub enum JobState {
     /// The job was cancelled, and no task failed.
     Cancelled,
 }
+
+/// Who has submitted a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobOwner {
+    /// Name of the user, as the user's process gave it.
+    pub user: String,
+    /// Number of the key with which that process was connected.
+    pub key: Option<KeyId>,
+}
+
+/// Longest name of a user, bytes.
+pub const MAX_USER_BYTES: usize = 256;
 
 /// Numbers of a job's tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,6 +26,8 @@ pub enum FromClient {
     Submit {
         /// The job's name for people.
         name: String,
+        /// The name of the user.
+        user: String,
         /// The templates of the job's tasks.
         templates: Vec<TaskTemplate>,
         /// Whether earlier results are reused.
@@ -199,6 +201,8 @@ pub enum FromClient {
     Attach {
         /// The job's name for people.
         name: String,
+        /// The name of the user.
+        user: String,
     },
     /// Further templates of the attached job.
     Templates(Vec<TaskTemplate>),

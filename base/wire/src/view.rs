@@ -7,7 +7,7 @@ pub mod pool;
 
 use std::net::SocketAddr;
 
-pub use eyas_types::course::{JobState, Metrics, Sample, TaskCounts};
+pub use eyas_types::course::{JobOwner, JobState, Metrics, Sample, TaskCounts};
 use eyas_types::matching::Labels;
 use eyas_types::{Estimate, ExecutorId, JobId, Name, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ pub struct JobView {
     pub job: JobId,
     /// Name of the job.
     pub name: String,
+    /// Who has submitted it.
+    pub owner: JobOwner,
     /// Running, or how the job ended.
     pub state: JobState,
     /// Numbers of tasks by state.

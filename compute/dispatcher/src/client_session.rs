@@ -69,7 +69,7 @@ impl Client {
                 let results = if self.is_local { WatchedResults::WithPlaces } else { WatchedResults::Whole };
                 self.watch(job, results, from, inbox).await
             }
-            FromClient::Attach { name } => match self.service.attach(name).await {
+            FromClient::Attach { name, user } => match self.service.attach(name, user).await {
                 Ok(job) => self.serve_attached(job, inbox).await,
                 Err(why) => self.send(Err(why)).await,
             },

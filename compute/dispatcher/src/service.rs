@@ -16,6 +16,7 @@ use std::time::Duration;
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_pools::{PoolsAnswer, PoolsError};
 use eyas_types::access::{KeyId, KeyRole};
+use eyas_types::course::MAX_USER_BYTES;
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
 use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
@@ -65,6 +66,9 @@ pub enum ServiceError {
     /// The job could not be checked.
     #[error("the job could not be checked; see the dispatcher's log")]
     Unchecked,
+    /// The name of a user is too long.
+    #[error("the name of the user has more than {MAX_USER_BYTES} bytes: shorten it")]
+    LongUserName,
     /// A kept output that the job reads is no longer there.
     #[error("`{0}` was released or replaced while the job was submitted: submit the job again")]
     NotKept(Name),
@@ -184,11 +188,11 @@ pub trait Service: Send + Sync {
     /// If the job needs what the cluster does not do, or reads what is no longer kept.
     fn submit(&self, job: CheckedJob) -> impl Future<Output = Answer<JobId>> + Send;
 
-    /// Begins a job without tasks that lives as long as its handle. It is in no journal.
+    /// Begins a job of a user, without tasks, that lives as long as its handle. It is in no journal.
     ///
     /// # Errors
-    /// None but those of every call.
-    fn attach(&self, name: String) -> impl Future<Output = Answer<AttachedJob>> + Send;
+    /// `LongUserName`.
+    fn attach(&self, name: String, user: String) -> impl Future<Output = Answer<AttachedJob>> + Send;
 
     /// All jobs, the oldest first.
     ///

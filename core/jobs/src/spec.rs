@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use eyas_types::course::JobOwner;
 use eyas_types::dfs::FileNameProblem;
 use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
@@ -37,6 +38,8 @@ pub const MAX_CHUNKS: usize = 1_000_000;
 pub struct JobSpec {
     /// For people.
     pub name: String,
+    /// Who has submitted it.
+    pub owner: JobOwner,
     /// What tasks are made from.
     pub templates: Vec<TaskTemplate>,
     /// Objects that inputs name by their places.

@@ -148,8 +148,11 @@ fn every_answer_has_a_form_for_programs() {
     cluster.write("job.toml", "name = \"sky\"\n[[task]]\ncommand = [\"cat\"]\neach = \"input\"\n");
     assert_eq!(cluster.ask(&["submit", "job.toml"], "job"), 1);
     cluster.run(&["job", "wait", "1"]).exits(0);
-    assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().unwrap().len(), 1);
+    for words in [&["job", "list"][..], &["job", "list", "--mine"]] {
+        assert_eq!(cluster.ask(words, "jobs").as_array().unwrap().len(), 1);
+    }
     let job = cluster.job("1");
+    assert_eq!(job["owner"]["user"], eyas_client::name_of_user());
     assert_eq!((&job["name"], &job["state"], &job["executors"]), (&"sky".into(), &"succeeded".into(), &2.into()));
     let task = cluster.task("1.0");
     assert!(task["item"] == "input" && task["tries"] == 1 && task["reads"]["persistent"]["bytes"] == 4, "{task}");

@@ -27,7 +27,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
 /// The schema of a type whose text in the code does not tell it; `None` for types that are defined in the sources.
 fn leaf(kind: &str) -> Option<Value> {
     Some(match kind {
-        "u8" | "u16" | "u32" | "u64" | "usize" | "JobId" => json!({ "type": "integer", "minimum": 0 }),
+        "u8" | "u16" | "u32" | "u64" | "usize" | "JobId" | "KeyId" => json!({ "type": "integer", "minimum": 0 }),
         "i32" | "i64" => json!({ "type": "integer" }),
         "f32" | "f64" => json!({ "type": "number" }),
         "bool" => json!({ "type": "boolean" }),

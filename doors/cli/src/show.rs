@@ -1,11 +1,11 @@
 //! Answers of the dispatcher as tables and sentences, or as JSON.
 
-use eyas_client::WatchEvent;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
 use eyas_client::view::{
     EventView, ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView,
 };
+use eyas_client::{WatchEvent, name_of_user};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -96,23 +96,18 @@ pub(crate) fn state(state: JobState) -> &'static str {
 }
 
 pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), CliError> {
-    let mut table = Table::new(&[
-        "JOB",
-        "NAME",
-        "STATE",
-        "TASKS",
-        "WAITING",
-        "ASSIGNED",
-        "SUCCEEDED",
-        "FAILED",
-        "CANCELLED",
-        "TIME",
-    ]);
+    let user = name_of_user();
+    // Most clusters belong to one user.
+    let have_owners = jobs.iter().any(|job| job.owner.user != user);
+    let mut headings = vec!["JOB", "NAME"];
+    headings.extend(have_owners.then_some("OWNER"));
+    headings.extend(["STATE", "TASKS", "WAITING", "ASSIGNED", "SUCCEEDED", "FAILED", "CANCELLED", "TIME"]);
+    let mut table = Table::new(&headings);
     for job in jobs {
         let tasks = &job.tasks;
-        table.row(vec![
-            job.job.to_string(),
-            shortened(&job.name, MAX_NAME_CHARS),
+        let mut row = vec![job.job.to_string(), shortened(&job.name, MAX_NAME_CHARS)];
+        row.extend(have_owners.then(|| shortened(&job.owner.user, MAX_NAME_CHARS)));
+        row.extend([
             state(job.state).into(),
             tasks.total().to_string(),
             (tasks.waiting + tasks.blocked).to_string(),
@@ -122,6 +117,7 @@ pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), CliError> {
             tasks.cancelled.to_string(),
             format_duration_us(job.elapsed_us),
         ]);
+        table.row(row);
     }
     table.print()?;
     for job in jobs {

@@ -10,6 +10,7 @@ use eyas_wire::view::JobView;
 use crate::client::{Client, ClientError};
 use crate::clusters::Cluster;
 use crate::draft::{Draft, DraftError};
+use crate::users::name_of_user;
 
 /// The sending half: adds to the job.
 pub struct AttachedSender {
@@ -46,7 +47,7 @@ impl Client {
     /// # Errors
     /// If the dispatcher refuses the job, or the connection ends.
     pub async fn attach(mut self, name: String) -> Result<(JobId, AttachedSender, AttachedReceiver), ClientError> {
-        let ToClient::Attached { job } = self.ask(FromClient::Attach { name }).await? else {
+        let ToClient::Attached { job } = self.ask(FromClient::Attach { name, user: name_of_user() }).await? else {
             return Err(ClientError::Unexpected);
         };
         let (Session { reader, writer, .. }, received) = self.into_session();

@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
 use crate::output_file::{OutputFileError, OutputReader};
+use crate::users::name_of_user;
 
 /// First wait before the client dials a lost dispatcher again. Each further wait is twice as long.
 const REDIAL_FIRST: Duration = Duration::from_millis(100);
@@ -266,6 +267,7 @@ impl Client {
         let writer = &mut self.session.writer;
         let begin = FromClient::Submit {
             name: std::mem::take(name),
+            user: name_of_user(),
             templates: std::mem::take(templates),
             reuse: *reuse,
             broadcast,
@@ -480,7 +482,7 @@ mod tests {
     use eyas_session::{Listener, SessionAcceptor};
     use eyas_types::{Name, Outcome, Reads, Status};
     use eyas_wire::client::{OutputFile, ResultsHere};
-    use eyas_wire::view::{JobState, TaskCounts};
+    use eyas_wire::view::{JobOwner, JobState, TaskCounts};
     use tokio::net::TcpListener;
 
     fn results(indices: std::ops::Range<u32>) -> ToClient {
@@ -500,6 +502,7 @@ mod tests {
         ToClient::Over(Box::new(JobView {
             job: JobId(1),
             name: "job".into(),
+            owner: JobOwner::default(),
             state: JobState::Succeeded,
             tasks: TaskCounts::default(),
             retried: 0,

@@ -55,6 +55,7 @@ impl<'a> Views<'a> {
         JobView {
             job: summary.job,
             name: summary.name.clone(),
+            owner: summary.owner.clone(),
             state: summary.state,
             tasks: summary.counts,
             retried: summary.retried,
@@ -83,6 +84,7 @@ impl<'a> Views<'a> {
         let mut view = JobView {
             job: job.id,
             name: job.spec.name.clone(),
+            owner: job.spec.owner.clone(),
             state: job.state(),
             tasks: job.counts,
             retried: job.retried,

@@ -3,6 +3,7 @@
 
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::SessionError;
+use eyas_types::course::JobOwner;
 use eyas_wire::client::{FromClient, ToClient};
 
 use super::inbox::Inbox;
@@ -24,8 +25,9 @@ impl SubmissionInParts {
     /// Takes a part of a submission. It is answered when the submission ends.
     pub async fn take(&mut self, part: FromClient, service: &Caller, inbox: &mut Inbox) -> Result<(), SessionError> {
         match part {
-            FromClient::Submit { name, templates, reuse, broadcast, distribution, tasks } => {
-                let spec = JobSpec { name, templates, reuse, broadcast, distribution, ..JobSpec::default() };
+            FromClient::Submit { name, user, templates, reuse, broadcast, distribution, tasks } => {
+                let owner = JobOwner { user, ..JobOwner::default() };
+                let spec = JobSpec { name, owner, templates, reuse, broadcast, distribution, ..JobSpec::default() };
                 *self = match service.may_submit() {
                     Ok(()) => SubmissionInParts::Begun(Box::new(spec)),
                     Err(why) => SubmissionInParts::Wrong(why),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
+use eyas_types::course::JobOwner;
 use eyas_types::{JobId, TaskResult, units};
 
 use super::DispatcherCore;
@@ -81,12 +82,12 @@ impl AttachedClients {
 
 impl DispatcherCore {
     /// Begins an attached job.
-    pub(crate) fn attach(&mut self, name: String, deliveries: DeliveryQueue) -> Answer<JobId> {
+    pub(crate) fn attach(&mut self, name: String, owner: JobOwner, deliveries: DeliveryQueue) -> Answer<JobId> {
         if self.stopping_us.is_some() {
             return Err(ServiceError::Stopping);
         }
         let job = self.jobs.next_job();
-        let spec = JobSpec { name, is_attached: true, ..JobSpec::default() };
+        let spec = JobSpec { name, owner, is_attached: true, ..JobSpec::default() };
         self.tell_jobs(jobs::Event::Attached { spec: Box::new(spec) });
         self.attached.clients.insert(job, Some(deliveries));
         if let Some(job) = self.jobs.get(job) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use eyas_pools::{PoolsAnswer, PoolsHandle};
 use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_types::course::{JobOwner, MAX_USER_BYTES};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
 use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
@@ -111,6 +112,18 @@ impl Caller {
         Ok(&self.dispatcher)
     }
 
+    /// The owner of jobs that this caller submits for a user.
+    fn owner(&self, user: String) -> Answer<JobOwner> {
+        if user.len() > MAX_USER_BYTES {
+            return Err(ServiceError::LongUserName);
+        }
+        let key = match self.holder {
+            Principal::Key(key, _) => Some(key),
+            Principal::Job(_) | Principal::Dispatcher => None,
+        };
+        Ok(JobOwner { user, key })
+    }
+
     /// Has the keys do what needs the disk.
     async fn with_keys<T: Send + 'static>(
         &self,
@@ -137,16 +150,19 @@ impl Service for Caller {
         self.permit(RequiredRight::Submit).map(drop)
     }
 
-    async fn submit(&self, job: CheckedJob) -> Answer<JobId> {
-        self.permit(RequiredRight::Submit)?.ask_durably(|core| core.submit(job)).await
+    async fn submit(&self, mut job: CheckedJob) -> Answer<JobId> {
+        let dispatcher = self.permit(RequiredRight::Submit)?;
+        job.0.owner = self.owner(std::mem::take(&mut job.0.owner.user))?;
+        dispatcher.ask_durably(|core| core.submit(job)).await
     }
 
-    async fn attach(&self, name: String) -> Answer<AttachedJob> {
+    async fn attach(&self, name: String, user: String) -> Answer<AttachedJob> {
         let dispatcher = self.permit(RequiredRight::Submit)?;
+        let owner = self.owner(user)?;
         let (queue, deliveries) = deliveries();
         let handle = dispatcher.clone();
         // A caller that goes away meanwhile drops the job's handle, and so ends the job.
-        dispatcher.ask(|core| Ok(AttachedJob::new(core.attach(name, queue)?, handle, deliveries))).await
+        dispatcher.ask(|core| Ok(AttachedJob::new(core.attach(name, owner, queue)?, handle, deliveries))).await
     }
 
     async fn jobs(&self) -> Answer<Vec<JobView>> {

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::course::{JobState, TaskCounts};
+use eyas_types::course::{JobOwner, JobState, TaskCounts};
 use eyas_types::{JobId, ObjectId, ObjectSpec, PlaceId, Reads, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,8 @@ pub struct JobSummary {
     pub job: JobId,
     /// Its name.
     pub name: String,
+    /// Who has submitted it.
+    pub owner: JobOwner,
     /// How it ended.
     pub state: JobState,
     /// Its tasks, by how they ended.
@@ -206,6 +208,7 @@ impl Job {
         JobSummary {
             job: self.id,
             name: self.spec.name.clone(),
+            owner: self.spec.owner.clone(),
             state: self.state(),
             counts: self.counts,
             retried: self.retried,

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, ObjectSpec};
-use eyas_client::{ChangedInput, Client};
+use eyas_client::{ChangedInput, Client, name_of_user};
 
 use crate::connect::{connect, job_of, unexpected};
 use crate::error::CliError;
@@ -21,8 +21,12 @@ const MAX_NAMES: usize = 5;
 
 #[derive(Subcommand)]
 pub(crate) enum JobCommand {
-    /// List all jobs
-    List,
+    /// List all jobs, the oldest first
+    List {
+        /// List only jobs that this user has submitted
+        #[arg(long)]
+        mine: bool,
+    },
     /// Show one job
     Show {
         /// The job's id, or `last` for the job that was submitted last
@@ -72,8 +76,12 @@ pub(crate) enum JobCommand {
 pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     match command {
-        JobCommand::List => {
-            let ToClient::Jobs(jobs) = client.ask(FromClient::Jobs { job: None }).await? else { return unexpected() };
+        JobCommand::List { mine } => {
+            let ToClient::Jobs(mut jobs) = client.ask(FromClient::Jobs { job: None }).await? else {
+                return unexpected();
+            };
+            let user = name_of_user();
+            jobs.retain(|job| !mine || job.owner.user == user);
             print(&jobs, global)?;
         }
         JobCommand::Show { job } => {

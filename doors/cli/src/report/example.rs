@@ -3,7 +3,7 @@
 
 use eyas_types::outcome::{Amount, Reads};
 use eyas_types::{JobId, TaskId};
-use eyas_wire::view::{FailureView, JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
+use eyas_wire::view::{FailureView, JobOwner, JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
 
 const TASKS: f64 = 250_000.0;
 const INPUT_BYTES: u64 = 10_000_000;
@@ -70,6 +70,7 @@ fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> Job
     JobView {
         job: JobId(7),
         name: "mi-250k-10MB-10ms".into(),
+        owner: JobOwner::default(),
         state,
         tasks,
         retried: 0,

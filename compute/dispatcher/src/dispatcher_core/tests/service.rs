@@ -1,6 +1,7 @@
 //! The service, called in this process.
 
 use eyas_types::Name;
+use eyas_types::course::{JobOwner, MAX_USER_BYTES};
 use eyas_wire::client::PushRequest;
 use eyas_wire::pool::PoolsRequest;
 
@@ -20,6 +21,29 @@ async fn a_job_runs_without_a_connection() {
     assert_eq!(assigned, Some(task(job, 0)), "{messages:?}");
     dispatcher.end(executor, task(job, 0), wrote(3));
     assert_eq!(dispatcher.view(job).state, JobState::Succeeded);
+}
+
+#[tokio::test]
+async fn a_job_has_the_user_and_the_key_that_submitted_it() {
+    let mut dispatcher = Dispatcher::start();
+    dispatcher.service = dispatcher.handle.for_holder(Principal::Key(KeyId(4), KeyRole::Submit));
+    let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+    // A client names the user. It cannot name the key.
+    spec.owner = JobOwner { user: "ann".into(), key: Some(KeyId(1)) };
+    spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }]).unwrap();
+    let job = dispatcher.submit_spec(spec.clone());
+    let owner = JobOwner { user: "ann".into(), key: Some(KeyId(4)) };
+    assert_eq!(dispatcher.view(job).owner, owner);
+    dispatcher.restart();
+    assert_eq!(dispatcher.view(job).owner, owner);
+    dispatcher.ask(async |service| service.cancel(job, None).await).unwrap();
+    dispatcher.restart();
+    assert_eq!(dispatcher.ask(async |service| service.jobs().await).unwrap()[0].owner, owner);
+    let attached = dispatcher.ask(async |service| service.attach("mine".into(), "bob".into()).await).unwrap();
+    assert_eq!(dispatcher.view(attached.id()).owner.user, "bob");
+    spec.owner.user = "x".repeat(MAX_USER_BYTES + 1);
+    let job = CheckedJob::check(Box::new(spec)).unwrap();
+    assert!(matches!(dispatcher.ask(async |service| service.submit(job).await), Err(ServiceError::LongUserName)));
 }
 
 /// All that a watch tells, up to the next state of the job.
@@ -130,7 +154,8 @@ async fn a_caller_may_do_what_its_key_permits() {
             job(job), tasks(job, query), failures(job, Vec::new()), result(first), explain(first), report(job),
             trace(job, 0), inputs(job, 0), kept(job, 0..1, Vec::new()), watch(job, WatchedResults::None, 0),
             jobs(), executors(), addresses(), catalog(None, Name::from("x")),
-            attach("a".into()), push(push()), cancel(job, Some(9)), retry(job, Vec::new()), release(job), forget(job),
+            attach("a".into(), "ann".into()), push(push()), cancel(job, Some(9)), retry(job, Vec::new()),
+            release(job), forget(job),
             files_nodes(), forget_files(), stop_executor("n9".into()),
         );
         let is_denied = |answer: Answer<()>| matches!(answer, Err(ServiceError::NotAllowed(_)));
@@ -153,7 +178,7 @@ async fn a_caller_may_do_what_its_key_permits() {
 async fn an_attached_job_lives_as_long_as_its_handle() {
     let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(1);
-    let mut job = dispatcher.ask(async |service| service.attach("mine".into()).await).unwrap();
+    let mut job = dispatcher.ask(async |service| service.attach("mine".into(), "ann".into()).await).unwrap();
     let id = job.id();
     job.add_templates(vec![TaskTemplate::new(Program::Noop)]).await.unwrap();
     let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };

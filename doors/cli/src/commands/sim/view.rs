@@ -1,7 +1,7 @@
 //! A simulated run as the report of a job, so that both have the same page, CSV and JSON.
 
 use eyas_client::types::{JobId, Reads};
-use eyas_client::view::{JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
+use eyas_client::view::{JobOwner, JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
 use eyas_sim::cluster::{Policies, SimCluster};
 use eyas_sim::outcome::RunOutcome;
 use eyas_sim::scenario::Scenario;
@@ -25,6 +25,7 @@ pub(super) fn report(
     let job = JobView {
         job: JobId(1),
         name: scenario.name.clone(),
+        owner: JobOwner::default(),
         state: if outcome.done == tasks { JobState::Succeeded } else { JobState::Failed },
         tasks: counts,
         retried: outcome.retried,

@@ -217,7 +217,7 @@ fn executor_line(executor: &ExecutorView, rates: Option<&Rates>) -> ExecutorRow 
 pub(crate) mod tests {
     use eyas_client::types::Resources;
     use eyas_client::types::outcome::Amount;
-    use eyas_client::view::TaskCounts;
+    use eyas_client::view::{JobOwner, TaskCounts};
 
     use super::*;
 
@@ -227,6 +227,7 @@ pub(crate) mod tests {
         JobView {
             job: JobId(id),
             name: name.into(),
+            owner: JobOwner::default(),
             state,
             tasks: TaskCounts { waiting: total - succeeded - assigned, assigned, succeeded, ..TaskCounts::default() },
             retried: 0,
