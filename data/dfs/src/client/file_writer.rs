@@ -115,8 +115,8 @@ impl FileWriter {
     /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that should have it then.
     ///
     /// # Errors
-    /// `Local` after a change that has failed. As [`write`](DfsClient::write), [`publish`](crate::HiddenFile::publish), [`append`](DfsClient::append) and
-    /// [`rewrite`](DfsClient::rewrite).
+    /// `Local` after a change that has failed. As [`write`](DfsClient::write), [`append`](DfsClient::append),
+    /// [`publish`](crate::HiddenFile::publish) and [`rewrite`](DfsClient::rewrite).
     pub async fn finish(self) -> Result<(), FilesError> {
         match self.0 {
             Kind::Sequence(writer) => writer.finish().await,
