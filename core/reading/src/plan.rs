@@ -30,7 +30,7 @@ pub struct ReadLimits {
     /// Most chunks that are opened before they are read. Of a file that is read on, it is one at first, and one more
     /// with each chunk.
     pub ahead_chunks: usize,
-    /// Most bytes of these chunks; but one chunk is opened ahead whatever its size, unless this is 0.
+    /// Most bytes of these chunks; but the next chunk is opened ahead whatever its size, unless this is 0.
     pub ahead_bytes: u64,
 }
 
@@ -156,11 +156,11 @@ impl ReadPlan {
 
     /// How many chunks from `next` on are opened before they are read.
     fn count_ahead(&self, map: &ChunkMap, next: usize) -> usize {
-        let mut bytes = 0_u64;
+        let (mut bytes, most) = (0_u64, self.limits.ahead_bytes);
         let fits = |place: &usize| {
             let chunk = map.chunk(*place);
             bytes = bytes.saturating_add(chunk.end - chunk.start);
-            bytes <= self.limits.ahead_bytes
+            bytes <= most || (*place == next && most > 0)
         };
         (next..map.count()).take(self.window.min(self.limits.ahead_chunks)).take_while(fits).count()
     }
@@ -266,7 +266,8 @@ mod tests {
         let few = ReadLimits { ahead_chunks: 2, ..LIMITS };
         assert_eq!(ahead(few, 1), [1, 2, 2, 2, 2, 2, 2]);
         assert_eq!(ahead(LIMITS, 10), [1, 2, 3, 3, 3, 3, 2]);
-        assert_eq!(ahead(LIMITS, 36), [0; 7]);
+        assert_eq!(ahead(LIMITS, 36), [1, 1, 1, 1, 1, 1, 1], "one, whatever its size");
+        assert_eq!(ahead(ReadLimits { ahead_bytes: 0, ..LIMITS }, 10), [0; 7]);
     }
 
     #[test]

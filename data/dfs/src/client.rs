@@ -292,8 +292,16 @@ impl DfsClient {
         }
     }
 
-    /// Where the chunks of a file are, in order, as far as this client knows which nodes are alive.
-    pub fn places(&self, file: &File) -> Vec<BlockPlace> {
+    /// Where the chunks of a file are, in order. If a node that has one is not known to be alive, the nodes are asked
+    /// once which are; if none answers, the places are those that this client knows.
+    pub async fn places(&self, file: &File) -> Vec<BlockPlace> {
+        let members = self.known().members;
+        let mut holders = file.record.chunks.iter().flat_map(|chunk| &chunk.replicas);
+        if !holders.all(|node| members.contains_key(node))
+            && let Err(error) = self.refresh(Instant::now()).await
+        {
+            tracing::debug!("no node says which nodes are alive: {error}");
+        }
         places::places_of(&file.record, &self.known().members, self.near())
     }
 

@@ -67,7 +67,7 @@ fn links_owners_and_quotas_answer_with_statuses() {
 fn files_are_changed_at_an_offset_and_their_places_are_known() {
     let cluster = cluster(1);
     let chunks = "0+1024 in block 0 on a node\n1024+1024 in block 1 on a node\n2048+952 in block 2 on a node\n";
-    let in_c = format!("hello world!\nJello\n{chunks}3 replicas\n");
+    let in_c = format!("hello world!\nJello\nCello\n{chunks}3 replicas\n");
     for (name, expected) in [("changes.c", &*in_c), ("changes.cpp", "aBCdef00\n0 8 0 11\n")] {
         let program = own_program(&cluster, name);
         assert_eq!(cluster.finish(cluster.program(&program, &[])).exits(0).stdout, expected, "{name}");

@@ -1098,8 +1098,9 @@ eyas_status eyas_append(eyas_client *client,
 /**
  * Begins to change a file at any offset. If there is none and `creates` is 1, a new file is begun. All changes appear
  * at once when the writer is closed with `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client
- * has changed the file since. Only chunks with changed bytes are stored again. `eyas_write()` goes on where the last
- * write has ended, at first at the beginning. On success, `*writer` is a handle as that of `eyas_create()`.
+ * has changed the file since. Only chunks with changed bytes are stored again, all of them by `eyas_writer_close()`,
+ * which so takes long for many changes. `eyas_write()` goes on where the last write has ended, at first at the
+ * beginning. On success, `*writer` is a handle as that of `eyas_create()`.
  */
 eyas_status eyas_edit(eyas_client *client,
                       const char *path,
@@ -1116,7 +1117,7 @@ eyas_status eyas_write(eyas_writer *writer,
 
 /**
  * Writes bytes at an offset, with a writer of `eyas_edit()`. Bytes between the end of the file and the offset become
- * zeros.
+ * zeros. After a failure, nothing of all changes will appear, and the writer has to be closed.
  */
 eyas_status eyas_write_at(eyas_writer *writer,
                           uint64_t offset,
@@ -1124,18 +1125,20 @@ eyas_status eyas_write_at(eyas_writer *writer,
                           size_t length);
 
 /**
- * Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`.
+ * Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`. After a failure, nothing of
+ * all changes will appear, and the writer has to be closed.
  */
 eyas_status eyas_writer_set_size(eyas_writer *writer, uint64_t size_bytes);
 
 /**
  * Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the
- * file is on the disks of a quorum of the nodes that should have it.
+ * file is on the disks of a quorum of the nodes that should have it. After `EYAS_STATUS_TIMED_OUT`, the writer is not
+ * closed yet, and the work goes on: call this again to wait for it, or `eyas_writer_discard()` to end it.
  */
 eyas_status eyas_writer_close(eyas_writer *writer);
 
 /**
- * Closes the writer. Nothing that was written appears.
+ * Closes the writer. Nothing that was written appears, unless `eyas_writer_close()` has begun to make it appear.
  */
 eyas_status eyas_writer_discard(eyas_writer *writer);
 

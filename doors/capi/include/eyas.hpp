@@ -206,7 +206,14 @@ public:
         check(eyas_writer_set_size(handle_.get(), size_bytes));
         return *this;
     }
-    void publish() { check(eyas_writer_close(handle_.release())); }
+    /* If this takes too long, it can be called again. */
+    void publish()
+    {
+        eyas_status closed = eyas_writer_close(handle_.get());
+        if (closed != EYAS_STATUS_TIMED_OUT)
+            handle_.release();
+        check(closed);
+    }
 
 private:
     handle<eyas_writer, eyas_writer_discard> handle_;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eyas_client::files::{DfsClient, FilesError};
+use eyas_client::files::{Background, DfsClient, FilesError};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::{Client, ClientError, Cluster};
 use eyas_session::Access;
@@ -122,6 +122,12 @@ impl ClientState {
         };
         let ended = without_pipe_signal(|| self.runtime().block_on(async { timeout(limit, work).await }));
         ended.map_err(late)?.map_err(Into::into)
+    }
+
+    /// Begins work in the threads of the client.
+    pub fn begin<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Background<T> {
+        let _runtime = self.runtime().enter();
+        Background::spawn(work)
     }
 
     /// Waits for work on the files of the cluster, up to the timeout of the client.

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn eyas_places_open(
         let name = unsafe { file_name(path) }?;
         let looked_up = async |files: DfsClient| {
             let file = files.stat(&name).await?;
-            Ok::<_, FilesError>(files.places(&file))
+            Ok::<_, FilesError>(files.places(&file).await)
         };
         let found = client.on_files(&format!("looking up {name}"), looked_up)?;
         let rest: Vec<_> = found.into_iter().flat_map(replicas).collect();

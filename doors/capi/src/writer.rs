@@ -1,9 +1,9 @@
 //! Writing files of the cluster. Nothing appears before the writer is closed.
 
 use std::ffi::{c_char, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use eyas_client::files::{DfsClient, FileWriter, FilesError, WriteOptions};
+use eyas_client::files::{Background, DfsClient, FileWriter, FilesError, WriteOptions};
 use eyas_client::types::dfs::{FileName, Format, RecordFormat};
 
 use crate::client::{ClientOwner, EyasClient};
@@ -27,8 +27,15 @@ impl Handle for EyasWriter {
 pub struct OpenWriter {
     client: ClientOwner,
     name: FileName,
-    /// `None` if a write has failed.
-    open: Mutex<Option<FileWriter>>,
+    state: Mutex<WriterState>,
+}
+
+enum WriterState {
+    Open(FileWriter),
+    /// What was written is being published.
+    Closing(Background<Result<(), FilesError>>),
+    /// A write has failed, or the writer is closed.
+    Over,
 }
 
 /// Options of a new file.
@@ -113,8 +120,9 @@ pub unsafe extern "C" fn eyas_append(
 
 /// Begins to change a file at any offset. If there is none and `creates` is 1, a new file is begun. All changes appear
 /// at once when the writer is closed with `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client
-/// has changed the file since. Only chunks with changed bytes are stored again. `eyas_write()` goes on where the last
-/// write has ended, at first at the beginning. On success, `*writer` is a handle as that of `eyas_create()`.
+/// has changed the file since. Only chunks with changed bytes are stored again, all of them by `eyas_writer_close()`,
+/// which so takes long for many changes. `eyas_write()` goes on where the last write has ended, at first at the
+/// beginning. On success, `*writer` is a handle as that of `eyas_create()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_edit(
     client: *mut EyasClient,
@@ -139,8 +147,8 @@ fn begin(
     name: FileName,
     open: impl AsyncFnOnce(DfsClient) -> Result<FileWriter, FilesError>,
 ) -> Result<*mut EyasWriter, CallError> {
-    let open = Mutex::new(Some(client.on_files(&format!("opening {name}"), open)?));
-    Ok(handles::open(OpenWriter { client, name, open }))
+    let state = Mutex::new(WriterState::Open(client.on_files(&format!("opening {name}"), open)?));
+    Ok(handles::open(OpenWriter { client, name, state }))
 }
 
 /// Writes bytes at the end of what was written before. The status may be that of an earlier write that has failed
@@ -151,17 +159,17 @@ pub unsafe extern "C" fn eyas_write(writer: *mut EyasWriter, bytes: *const c_voi
         let writer = handles::get(writer)?;
         // SAFETY: the caller passes as many bytes as it says.
         let bytes = unsafe { pointers::bytes(bytes, length, "the content") }?;
-        let mut state = writer.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = state.as_mut().ok_or_else(|| writer.failed_before())?;
+        let mut state = writer.lock();
+        let open = writer.open(&mut state)?;
         match open.collect(bytes) {
             [] => Ok(()),
-            rest => writer.client.wait(&writer.what(), open.write(rest)).inspect_err(|_| *state = None),
+            rest => writer.client.wait(&writer.what(), open.write(rest)).inspect_err(|_| *state = WriterState::Over),
         }
     })
 }
 
 /// Writes bytes at an offset, with a writer of `eyas_edit()`. Bytes between the end of the file and the offset become
-/// zeros.
+/// zeros. After a failure, nothing of all changes will appear, and the writer has to be closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_write_at(
     writer: *mut EyasWriter,
@@ -177,25 +185,28 @@ pub unsafe extern "C" fn eyas_write_at(
     })
 }
 
-/// Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`.
+/// Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`. After a failure, nothing of
+/// all changes will appear, and the writer has to be closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_writer_set_size(writer: *mut EyasWriter, size_bytes: u64) -> EyasStatus {
     call(|| handles::get(writer)?.change(|open| open.set_size(size_bytes)))
 }
 
 /// Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the
-/// file is on the disks of a quorum of the nodes that should have it.
+/// file is on the disks of a quorum of the nodes that should have it. After `EYAS_STATUS_TIMED_OUT`, the writer is not
+/// closed yet, and the work goes on: call this again to wait for it, or `eyas_writer_discard()` to end it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_writer_close(writer: *mut EyasWriter) -> EyasStatus {
     call(|| {
-        let writer = handles::close(writer)?;
-        let mut state = writer.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = state.take().ok_or_else(|| writer.failed_before())?;
-        writer.client.wait(&writer.what(), open.finish())
+        let closed = handles::get(writer)?.publish();
+        if !closed.as_ref().is_err_and(|error| error.status == EyasStatus::TimedOut) {
+            handles::close(writer)?;
+        }
+        closed
     })
 }
 
-/// Closes the writer. Nothing that was written appears.
+/// Closes the writer. Nothing that was written appears, unless `eyas_writer_close()` has begun to make it appear.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_writer_discard(writer: *mut EyasWriter) -> EyasStatus {
     call(|| handles::close(writer).map(drop))
@@ -203,9 +214,39 @@ pub extern "C" fn eyas_writer_discard(writer: *mut EyasWriter) -> EyasStatus {
 
 impl OpenWriter {
     fn change(&self, change: impl FnOnce(&mut FileWriter) -> Result<(), FilesError>) -> Result<(), CallError> {
-        let mut state = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = state.as_mut().ok_or_else(|| self.failed_before())?;
-        Ok(change(open)?)
+        Ok(change(self.open(&mut self.lock())?)?)
+    }
+
+    /// The file, if it can be written to.
+    fn open<'a>(&self, state: &'a mut WriterState) -> Result<&'a mut FileWriter, CallError> {
+        match state {
+            WriterState::Open(open) => Ok(open),
+            WriterState::Closing(_) => {
+                let message = format!("{} is being closed: close the writer again, or discard it", self.name);
+                Err(CallError::invalid(message))
+            }
+            WriterState::Over => Err(self.failed_before()),
+        }
+    }
+
+    /// Makes what was written appear. If this takes too long, the work goes on, and the next call waits for it.
+    fn publish(&self) -> Result<(), CallError> {
+        let mut state = self.lock();
+        let mut publishing = match std::mem::replace(&mut *state, WriterState::Over) {
+            WriterState::Open(open) => self.client.begin(open.finish()),
+            WriterState::Closing(publishing) => publishing,
+            WriterState::Over => return Err(self.failed_before()),
+        };
+        let published = self.client.wait(&self.what(), publishing.done());
+        if published.as_ref().is_err_and(|error| error.status == EyasStatus::TimedOut) {
+            *state = WriterState::Closing(publishing);
+        }
+        published
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
+        // Each change of the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The name of the work in messages.

@@ -264,6 +264,8 @@ class EyasFileSystem(AbstractFileSystem):
                 )
             return FileWriter(self, path, mode, self._ask("append", path), found["size"], autocommit)
         if mode in ("r+b", "rb+"):
+            if (format, chunk_bytes, replicas) != (None, None, None):
+                raise ValueError("a file that is changed keeps its format, chunk_bytes and replicas: give none of them")
             editor = FileEditor(self, path, self._ask("edit", path), autocommit)
             if not autocommit:
                 self.transaction.files.append(editor)

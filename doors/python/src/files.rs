@@ -163,12 +163,12 @@ impl FilesSession {
     /// Where the chunks of a file are: offset, size, number of the block, and the nodes with their hosts.
     fn places(&self, py: Python<'_>, path: &str) -> PyResult<Vec<Place>> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
-        let file = self.0.wait(py, files.stat(&name))?;
+        let find = async { Ok(files.places(&files.stat(&name).await?).await) };
+        let places = self.0.wait(py, find)?;
         let holders = |place: &BlockPlace| {
             let holder = |holder: &BlockHolder| (holder.node.to_string(), holder.host().map(|host| host.to_string()));
             place.holders.iter().map(holder).collect()
         };
-        let places = files.places(&file);
         Ok(places.iter().map(|place| (place.offset, place.size_bytes, place.block, holders(place))).collect())
     }
 

@@ -164,9 +164,49 @@ def test_parts_of_a_file_are_changed(fs):
     with pytest.raises(ZeroDivisionError), fs.open("/changed.bin", "r+b") as file:
         file.write(b"partial")
         raise ZeroDivisionError
+    assert fs.cat_file("/changed.bin") == content[:5]
     with fs.transaction, fs.open("/changed.bin", "r+b") as file:
         file.write(b"X")
     assert fs.cat_file("/changed.bin") == b"X" + content[1:5]
+    with fs.open("/changed.bin", "r+b") as file, pytest.raises(OSError) as raised:
+        file.truncate(-1)
+    assert raised.value.errno == errno.EINVAL
+
+
+def test_discarded_changes(fs):
+    for name in "ab":
+        fs.pipe_file(f"/discarded/{name}", b"content")
+    with pytest.raises(ZeroDivisionError), fs.transaction:
+        opened = [fs.open(f"/discarded/{name}", "r+b") for name in "ab"]
+        for file in opened:
+            assert file.read(1) == b"c"
+            file.write(b"X")
+        raise ZeroDivisionError
+    assert all(file.closed for file in opened)
+    assert [fs.cat_file(f"/discarded/{name}") for name in "ab"] == [b"content"] * 2
+    with fs.open("/discarded/a", "r+b") as file:
+        file.drop()
+        file.write(b"X")
+        assert (file.seek(0, 2), file.read()) == (0, b"")
+    with fs.transaction:
+        with pytest.raises(ZeroDivisionError), fs.open("/discarded/a", "r+b") as file:
+            file.write(b"X")
+            raise ZeroDivisionError
+        with fs.open("/discarded/b", "r+b") as file:
+            file.write(b"X")
+    assert [fs.cat_file(f"/discarded/{name}") for name in "ab"] == [b"content", b"Xontent"]
+
+
+def test_a_change_that_fails(fs):
+    fs.pipe_file("/failed.bin", b"content")
+    file = fs.open("/failed.bin", "r+b")
+    file.write(b"X")
+    file.seek(1 << 62)
+    file.write(b"too far")
+    with pytest.raises(OSError) as raised:
+        file.close()
+    assert raised.value.errno in (errno.EINVAL, errno.EIO) and file.closed
+    assert fs.cat_file("/failed.bin") == b"content"
 
 
 def test_places_of_blocks(fs):
@@ -377,6 +417,7 @@ def test_a_child_of_a_fork_connects_for_itself(fs, large):
         (lambda fs: fs.open("/folder/file", "r+"), ValueError),
         (lambda fs: fs.open("/folder/file", "w+b"), ValueError),
         (lambda fs: fs.open("/nothing.bin", "r+b"), FileNotFoundError),
+        (lambda fs: fs.open("/folder/file", "r+b", replicas=2), ValueError),
         (lambda fs: fs.open("/folder/file", "wb", format="poems"), ValueError),
         (lambda fs: fs.open("eyas://folder/file"), ValueError),
         (lambda fs: fs.open("/a/../b", "wb"), OSError),

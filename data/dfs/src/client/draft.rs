@@ -44,6 +44,8 @@ pub struct ContentDraft {
     /// The bytes that differ from the published version.
     changed: RangeSet,
     is_dirty: bool,
+    /// Whether the scratch file may have bytes beyond the end: those of a write that has failed.
+    is_torn: bool,
     /// Whether no byte of an earlier version is in the content: it was created or truncated here.
     is_whole: bool,
     /// Whether all bytes were written one after the other, from the first to the last.
@@ -80,6 +82,7 @@ impl ContentDraft {
         ContentDraft {
             scratch: Scratch::new(scratch_folder),
             is_dirty: base.is_none(),
+            is_torn: false,
             is_whole: base.is_none(),
             is_sequential: base.is_none(),
             is_appended: base.is_some(),
@@ -138,14 +141,23 @@ impl ContentDraft {
         self.is_appended
     }
 
-    /// Writes bytes, which a program has appended if `appends` is set.
+    /// Writes bytes, which a program has appended if `appends` is set. If that fails, some of those within the size may
+    /// be written.
     pub fn write(&mut self, offset: u64, data: &[u8], appends: bool) -> io::Result<()> {
+        self.mend()?;
         if offset != self.size_bytes {
             self.is_rewritten();
         }
         self.is_appended &= appends;
-        self.scratch.write(offset, data)?;
         let end = offset + data.len() as u64;
+        if let Err(error) = self.scratch.write(offset, data) {
+            // Bytes that were present before may have been replaced.
+            let within = offset.min(self.size_bytes)..end.min(self.size_bytes);
+            self.is_dirty |= !within.is_empty();
+            self.changed.insert(within);
+            self.is_torn = true;
+            return Err(error);
+        }
         if let Some(early) = &self.early {
             early.wrote(end);
         }
@@ -162,13 +174,14 @@ impl ContentDraft {
         if size_bytes == self.size_bytes {
             return Ok(());
         }
+        self.mend()?;
         self.is_rewritten();
         if size_bytes < self.size_bytes {
+            self.scratch.truncate(size_bytes)?;
             self.base_bytes = self.base_bytes.min(size_bytes);
             self.is_whole |= size_bytes == 0;
             self.present.truncate(size_bytes);
             self.changed.truncate(size_bytes);
-            self.scratch.truncate(size_bytes)?;
             self.is_sequential = size_bytes == 0;
         } else {
             self.changed.insert(self.size_bytes..size_bytes);
@@ -189,6 +202,15 @@ impl ContentDraft {
         self.present.insert(range.start..end);
         self.changed.insert(range.start..end);
         self.is_dirty = true;
+        Ok(())
+    }
+
+    /// Drops what a write that has failed may have left beyond the end: it must not appear when the content grows.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.is_torn {
+            self.scratch.truncate(self.size_bytes)?;
+            self.is_torn = false;
+        }
         Ok(())
     }
 
@@ -253,6 +275,11 @@ impl ContentDraft {
             return Ok(Vec::new());
         }
         self.scratch.bytes().read(range.start, (end - range.start) as usize)
+    }
+
+    /// Fills the buffer with the bytes from `offset`, which must be present and within the size.
+    pub fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.scratch.bytes().read_into(offset, buffer)
     }
 
     /// Takes the content that is published now. Later changes belong to the next publication.
@@ -328,4 +355,43 @@ pub fn holes(record: &FileRecord) -> impl Iterator<Item = Range<u64>> {
         end += chunk.size_bytes;
         chunk.is_hole().then_some(start..end)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_ring::{RecordVersion, Round};
+    use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind};
+
+    use super::*;
+
+    /// A draft whose bytes are in a file.
+    fn draft_in(folder: &str, base: Option<Arc<File>>) -> ContentDraft {
+        let mut draft = ContentDraft::new(Path::new(folder), base);
+        draft.write(0, &[1; 100_000], false).unwrap();
+        draft
+    }
+
+    #[test]
+    fn bytes_of_a_write_that_has_failed_do_not_appear_beyond_the_end() {
+        // Files of a file system in memory may have this size, so the first bytes are written.
+        let (folder, most) = ("/dev/shm", i64::MAX as u64);
+        let mut draft = draft_in(folder, None);
+        draft.write(most - 5, &[2; 10], false).unwrap_err();
+        assert_eq!(draft.size_bytes(), 100_000);
+        draft.set_size(most).unwrap();
+        assert_eq!(draft.read(most - 5..most).unwrap(), [0; 5]);
+    }
+
+    #[test]
+    fn a_size_that_cannot_be_set_changes_nothing() {
+        let chunks = vec![Chunk::hole(u64::MAX, 0)];
+        let record = FileRecord::without_content(FileId(1), FileKind::File, Attributes::default());
+        let record = FileRecord { chunks, ..record };
+        let version = RecordVersion { round: Round::default(), sequence: 1 };
+        let base = File { name: "/a".parse().unwrap(), record, version };
+        let mut draft = draft_in("/tmp", Some(Arc::new(base)));
+        draft.set_size(u64::MAX - 1).unwrap_err();
+        assert_eq!(draft.size_bytes(), u64::MAX);
+        assert_eq!(draft.missing(u64::MAX - 2..u64::MAX), [u64::MAX - 2..u64::MAX]);
+    }
 }

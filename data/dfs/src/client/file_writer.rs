@@ -68,8 +68,8 @@ impl FileWriter {
     /// beginning of the file.
     ///
     /// # Errors
-    /// That of an earlier write that has failed since; then nothing will appear. `Local`, as
-    /// [`write_at`](FileWriter::write_at).
+    /// That of an earlier write that has failed since; then nothing will appear. Of changes, as
+    /// [`write_at`](FileWriter::write_at), which this waits for on the thread that polls it.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), FilesError> {
         match &mut self.0 {
             Kind::Sequence(writer) => writer.write(bytes).await,
@@ -82,7 +82,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// `Invalid` if the writer was not begun with [`edit`](FileWriter::edit), or if the file would be too large;
-    /// `Local` if the temporary file cannot be written.
+    /// `Local` if the temporary file cannot be written, and after any change that has failed: nothing will appear then.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FilesError> {
         self.editing()?.write_at(offset, bytes)
     }
@@ -104,7 +104,7 @@ impl FileWriter {
     }
 
     /// Fills the buffer with the bytes from `offset`, with the changes, as far as the file has them. Returns their
-    /// number.
+    /// number. Changes are read on the thread that polls this, which may wait for the disk with the temporary files.
     ///
     /// # Errors
     /// As [`write_at`](FileWriter::write_at), and as [`read`](crate::FileReader::read).
@@ -115,8 +115,8 @@ impl FileWriter {
     /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that should have it then.
     ///
     /// # Errors
-    /// As [`write`](DfsClient::write), [`publish`](crate::HiddenFile::publish), [`append`](DfsClient::append) and
-    /// [`rewrite`](DfsClient::rewrite).
+    /// `Local` after a change that has failed. As [`write`](DfsClient::write), [`append`](DfsClient::append),
+    /// [`publish`](crate::HiddenFile::publish) and [`rewrite`](DfsClient::rewrite).
     pub async fn finish(self) -> Result<(), FilesError> {
         match self.0 {
             Kind::Sequence(writer) => writer.finish().await,

@@ -46,6 +46,13 @@ struct ReadProgress {
     ahead: Vec<(usize, Background<()>)>,
 }
 
+/// A part of a chunk that a program reads.
+struct WantedPart {
+    part: ChunkPart,
+    /// The chunk, if it was open or being opened before the read.
+    open: Option<CachedChunk>,
+}
+
 /// Whether the thread of a reader may wait for the disks of this machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MayWait {
@@ -175,16 +182,19 @@ impl FileReader {
         }
         let wanted = self.map.range(offset, buffer.len() as u64);
         let size_bytes = (wanted.end - wanted.start) as usize;
-        let continues = self.begin(wanted.clone());
-        let parts: Vec<ChunkPart> = self.map.parts(wanted).collect();
+        // Open chunks are held: those that are opened ahead may take their places in the cache.
+        let hold = |part: ChunkPart| WantedPart { open: self.cache.get(self.chunk(part.place).object), part };
+        let parts: Vec<WantedPart> = self.map.parts(wanted.clone()).map(hold).collect();
+        let continues = self.begin(wanted);
         let mut rest = &mut buffer[..size_bytes];
         for run in parts.chunk_by(|one, next| self.is_direct(one) && self.is_direct(next)) {
-            let run_bytes: u64 = run.iter().map(ChunkPart::size_bytes).sum();
+            let run_bytes: u64 = run.iter().map(|wanted| wanted.part.size_bytes()).sum();
             let (into, later) = std::mem::take(&mut rest).split_at_mut(run_bytes as usize);
             rest = later;
+            let first = run[0].part.place;
             match run {
-                [part] if !self.is_direct(part) => self.read_part(part, into, continues, may_wait).await?,
-                _ => self.read_chunks(run[0].place..run[0].place + run.len(), into, may_wait).await?,
+                [wanted] if !self.is_direct(wanted) => self.read_part(wanted, into, continues, may_wait).await?,
+                _ => self.read_chunks(first..first + run.len(), into, may_wait).await?,
             }
         }
         Ok(size_bytes)
@@ -195,9 +205,9 @@ impl FileReader {
     }
 
     /// Whether a part goes directly to where it is wanted: a whole chunk that is not being opened.
-    fn is_direct(&self, part: &ChunkPart) -> bool {
-        let chunk = self.chunk(part.place);
-        part.size_bytes() == chunk.size_bytes && (chunk.is_hole() || self.cache.get(chunk.object).is_none())
+    fn is_direct(&self, wanted: &WantedPart) -> bool {
+        let chunk = self.chunk(wanted.part.place);
+        wanted.part.size_bytes() == chunk.size_bytes && (chunk.is_hole() || wanted.open.is_none())
     }
 
     /// Notes a read, and begins to open what the plan wants ahead. Returns whether the read continues the one before.
@@ -209,10 +219,12 @@ impl FileReader {
         let first = self.map.place(begin).unwrap_or(0);
         // Those that the read is about to use are not given up.
         progress.ahead.retain(|(place, _)| (first..ahead.end).contains(place));
-        for place in ahead {
+        for place in first..ahead.end {
             let chunk = self.chunk(place);
+            // This counts as a use, also of those that are not read yet: chunks that were read before go first.
+            let is_cached = self.cache.get(chunk.object).is_some();
             let is_begun = progress.ahead.iter().any(|(begun, _)| *begun == place);
-            if is_begun || chunk.is_hole() || self.cache.get(chunk.object).is_some() {
+            if is_cached || is_begun || chunk.is_hole() || !ahead.contains(&place) {
                 continue;
             }
             let from_afar = progress.plan.is_whole_from_afar(chunk.size_bytes);
@@ -226,7 +238,7 @@ impl FileReader {
     /// Reads a part of a chunk.
     async fn read_part(
         &self,
-        part: &ChunkPart,
+        WantedPart { part, open }: &WantedPart,
         into: &mut [u8],
         continues: bool,
         may_wait: MayWait,
@@ -236,7 +248,7 @@ impl FileReader {
             into.fill(0);
             return Ok(());
         }
-        let opening = match self.cache.get(chunk.object) {
+        let opening = match open.clone().or_else(|| self.cache.get(chunk.object)) {
             None => {
                 let is_near = self.files.is_near(chunk).await;
                 let (part_bytes, chunk_bytes) = (part.size_bytes(), chunk.size_bytes);

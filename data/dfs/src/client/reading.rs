@@ -41,7 +41,8 @@ impl Reading {
         Reading { files, file, plan: Sequence::new(map, range), begun: VecDeque::new(), near_bytes: 0 }
     }
 
-    /// The bytes of the next part, also if they are a hole; `None` at the end.
+    /// The bytes of the next part, also if they are a hole; `None` at the end. The future may be dropped and the method
+    /// called again.
     ///
     /// # Errors
     /// `Lost` if no replica of a chunk can be read.
@@ -52,7 +53,7 @@ impl Reading {
         }))
     }
 
-    /// The next part; `None` at the end.
+    /// The next part; `None` at the end. The future may be dropped and the method called again.
     ///
     /// # Errors
     /// `Lost` if no replica of a chunk can be read.
@@ -68,17 +69,17 @@ impl Reading {
                 }
             });
         }
-        let next = self.begun.pop_front();
-        self.plan.taken();
-        match next {
-            None => Ok(None),
-            Some(BegunPart::Hole(bytes)) => Ok(Some(FilePart::Hole(bytes))),
-            Some(BegunPart::Fetched(mut fetched)) => {
-                let ReadPart { content, is_near } = fetched.done().await?;
+        let next = match self.begun.front_mut() {
+            None => return Ok(None),
+            Some(BegunPart::Hole(bytes)) => Ok(FilePart::Hole(*bytes)),
+            Some(BegunPart::Fetched(fetched)) => fetched.done().await.map(|ReadPart { content, is_near }| {
                 self.near_bytes += if is_near { content.len() as u64 } else { 0 };
-                Ok(Some(FilePart::Bytes(content)))
-            }
-        }
+                FilePart::Bytes(content)
+            }),
+        };
+        self.begun.pop_front();
+        self.plan.taken();
+        next.map(Some)
     }
 
     /// Number of bytes that the node on this machine has delivered.

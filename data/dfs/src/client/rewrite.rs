@@ -197,6 +197,7 @@ impl DfsClient {
         drop(self.charge(&file.name, None, more).await?);
         let is_durable = change.is_durable;
         let options = WriteOptions { format, chunk_bytes, replication, is_durable, ..WriteOptions::of(format) };
+        let is_early = change.stored.is_some();
         let (chunks, format) = match self.take_stored(change, replication).await? {
             Some(stored) => stored,
             None => {
@@ -219,12 +220,21 @@ impl DfsClient {
             let unsynced = file.record.unsynced_chunks().filter(|chunk| kept.contains(&chunk.object));
             self.sync_chunks(replication, &unsynced.collect::<Vec<_>>()).await?;
         }
+        let new = if is_early { Vec::new() } else { new_objects(file, &chunks) };
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..attributes };
         let unsynced = (!is_durable).then(Unsynced::default);
         let record = FileRecord { format, attributes, chunks, unsynced, ..file.record.clone() };
         sent.add(record.clone());
-        self.replace(file.clone(), record).await
+        let mut is_unsure = false;
+        let replaced = self.replace_once(file.clone(), record, &mut is_unsure).await;
+        let is_refused = |error: &FilesError| {
+            matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound | FilesErrorKind::Quota)
+        };
+        if !is_unsure && replaced.as_ref().is_err_and(is_refused) {
+            self.discard(new).await;
+        }
+        replaced
     }
 
     /// Stores the content of a file while it is still being written, to be given to
@@ -263,6 +273,7 @@ impl DfsClient {
         Ok(Some((chunks.clone(), *format)))
     }
 
+    /// Stores the changed parts. Several of them go to the disks of the nodes together.
     async fn store_parts(
         &self,
         file: &File,
@@ -270,16 +281,29 @@ impl DfsClient {
         change: Change<'_>,
         options: WriteOptions,
     ) -> Result<Vec<Chunk>, FilesError> {
+        let syncs = options.is_durable && parts.iter().filter(|part| matches!(part, Part::Stored(_))).count() > 1;
+        let options = WriteOptions { is_durable: options.is_durable && !syncs, ..options };
         let mut chunks = Vec::with_capacity(parts.len());
-        for part in parts {
-            match part {
-                Part::Kept(place) => chunks.push(file.record.chunks[*place].clone()),
-                Part::Stored(range) => {
-                    chunks.extend(self.store_part(&file.name, range.clone(), chunks.len(), change, options).await?);
+        let stored = async {
+            for part in parts {
+                match part {
+                    Part::Kept(place) => chunks.push(file.record.chunks[*place].clone()),
+                    Part::Stored(range) => {
+                        chunks.extend(self.store_part(&file.name, range.clone(), chunks.len(), change, options).await?);
+                    }
                 }
             }
+            let new: BTreeSet<ObjectId> = new_objects(file, &chunks).into_iter().filter(|_| syncs).collect();
+            let new = chunks.iter().filter(|chunk| new.contains(&chunk.object));
+            self.sync_chunks(options.replication, &new.collect::<Vec<_>>()).await
+        };
+        match stored.await {
+            Ok(()) => Ok(chunks),
+            Err(error) => {
+                self.discard(new_objects(file, &chunks)).await;
+                Err(error)
+            }
         }
-        Ok(chunks)
     }
 
     /// Stores the whole content, without records if it does not have this format.
@@ -323,13 +347,20 @@ impl DfsClient {
     }
 }
 
+/// The objects of chunks that the file does not have.
+fn new_objects(file: &File, chunks: &[Chunk]) -> Vec<ObjectId> {
+    let present: BTreeSet<ObjectId> = file.record.chunks.iter().map(|chunk| chunk.object).collect();
+    let is_new = |chunk: &&Chunk| !chunk.is_hole() && !present.contains(&chunk.object);
+    chunks.iter().filter(is_new).map(|chunk| chunk.object).collect()
+}
+
 /// A cutter of content that may be changed again, so that a change of one byte stores little anew: also a file that is
 /// one record has chunks of this size.
 fn cutter(format: Format, chunk_bytes: u64, offset: u64) -> Cutter {
     Cutter::resume(if format == Format::Whole { Format::BYTES } else { format }, chunk_bytes, offset)
 }
 
-fn without_records(options: WriteOptions) -> WriteOptions {
+pub(super) fn without_records(options: WriteOptions) -> WriteOptions {
     WriteOptions { format: options.format.with(options.format.without_records()), ..options }
 }
 

@@ -196,11 +196,22 @@ impl DfsClient {
 
     /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
     /// the meantime.
-    pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
+    pub(super) async fn replace(&self, file: File, record: FileRecord) -> Result<File, FilesError> {
+        self.replace_once(file, record, &mut false).await
+    }
+
+    /// The same. Sets `is_unsure` if an answer was lost: the content may have been replaced although this fails.
+    pub(super) async fn replace_once(
+        &self,
+        mut file: File,
+        mut record: FileRecord,
+        is_unsure: &mut bool,
+    ) -> Result<File, FilesError> {
         let charge = self.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record)).await?;
         loop {
             let (name, version) = (file.name.clone(), file.version);
-            let changed = match self.operate(FileOperation::Replace { name, version, record: record.clone() }).await {
+            let replace = FileOperation::Replace { name, version, record: record.clone() };
+            let changed = match self.operate_once(replace, is_unsure).await {
                 Ok(FileAnswer::Done { version }) => {
                     charge.keep();
                     return Ok(File { record, version, ..file });

@@ -1,9 +1,11 @@
 //! Writers that change files at any offset, and the places of chunks.
 
-use eyas_dfs::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
-use eyas_types::dfs::{Format, RecordFormat};
+use std::time::Duration;
 
-use crate::cluster::{Cluster, SMALL, content_of, lines, name};
+use eyas_dfs::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
+use eyas_types::dfs::{Format, PROBED_BYTES, RecordFormat};
+
+use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name};
 
 /// Chunks of 64 KiB without records.
 const BYTES: WriteOptions = WriteOptions { format: RecordFormat { format: Format::BYTES, is_guessed: false }, ..SMALL };
@@ -72,6 +74,88 @@ async fn of_two_that_change_a_version_the_second_one_learns_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_changes_of_which_one_has_failed_nothing_appears() {
+    let cluster = Cluster::of(1).await;
+    let files = cluster.files().await;
+    files.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
+    let mut writer = edit(&files, "/a").await;
+    writer.write_at(0, b"C").unwrap();
+    assert_eq!(writer.set_size(u64::MAX).unwrap_err().kind, FilesErrorKind::Invalid);
+    assert_eq!(writer.write_at(1, b"O").unwrap_err().kind, FilesErrorKind::Local);
+    assert_eq!(writer.read(0, &mut [0]).await.unwrap_err().kind, FilesErrorKind::Local);
+    let error = writer.finish().await.unwrap_err();
+    assert!(error.message.contains("an earlier change of /a has failed"), "{error}");
+    assert_eq!(content_of(&files, "/a").await, b"content");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_file_whose_end_does_not_have_the_format_that_was_guessed_has_no_records() {
+    let cluster = Cluster::of(1).await;
+    let files = cluster.files().await;
+    let mut content = b"@read\nACGT\n+\nIIII\n".repeat(2 * PROBED_BYTES / 19);
+    content.extend_from_slice(b"@read\nACGT\n-\nI\n");
+    let options = WriteOptions { format: RecordFormat::of_name("/reads.fastq"), ..SMALL };
+    let mut writer = FileWriter::edit(files.clone(), name("/reads.fastq"), Some(options)).await.unwrap();
+    writer.write_at(0, &content).unwrap();
+    writer.finish().await.unwrap();
+    let written = files.stat(&name("/reads.fastq")).await.unwrap();
+    assert!(written.record.format.accepts_any_chunks(), "{:?}", written.record.format);
+    assert!(content_of(&files, "/reads.fastq").await == content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_of_changes_that_came_too_late_are_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let source = std::io::Cursor::new(lines(400_000));
+    files.write(&name("/a"), source, BYTES, |_| {}).await.unwrap();
+    let [mut one, mut other, mut last] = [edit(&files, "/a").await, edit(&files, "/a").await, edit(&files, "/a").await];
+    one.write_at(390_000, b"one").unwrap();
+    [0, 150_000].iter().for_each(|offset| other.write_at(*offset, b"other").unwrap());
+    // The rest of the last chunk, of which it changes a part, is gone when it stores that part.
+    [0, 150_000, 390_000].iter().for_each(|offset| last.write_at(*offset, b"last").unwrap());
+    one.finish().await.unwrap();
+    let live: u64 = files.stat(&name("/a")).await.unwrap().record.chunks.iter().map(|chunk| chunk.size_bytes).sum();
+    let is_clean = || cluster.nodes.iter().all(|node| node.store.total_bytes() == live);
+    eventually("the first change has replaced a chunk", async || is_clean()).await;
+    for late in [other, last] {
+        assert_eq!(late.finish().await.unwrap_err().kind, FilesErrorKind::Changed);
+        eventually("no chunk of a change that came too late is left", async || is_clean()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_places_of_blocks_on_nodes_that_joined_later_are_known() {
+    let mut cluster = Cluster::of(1).await;
+    let early = cluster.files().await;
+    cluster.join(false).await;
+    cluster.settles().await;
+    let file = cluster.files().await.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
+    let places = early.places(&file).await;
+    assert_eq!(places[0].holders.len(), 2);
+    assert!(places[0].holders.iter().all(|holder| holder.address.is_some()), "{places:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_was_not_waited_for_is_not_lost() {
+    let cluster = Cluster::of(1).await;
+    let files = cluster.files_far().await;
+    let written = lines(400_000);
+    let file = files.write(&name("/a"), std::io::Cursor::new(written.clone()), BYTES, |_| {}).await.unwrap();
+    let (mut reading, mut content) = (files.read(&file), Vec::new());
+    loop {
+        match tokio::time::timeout(Duration::ZERO, reading.next()).await {
+            Err(_) => tokio::task::yield_now().await,
+            Ok(part) => match part.unwrap() {
+                Some(part) => content.extend(part),
+                None => break,
+            },
+        }
+    }
+    assert!(content == written);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_places_of_blocks_are_known() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files_near(1).await;
@@ -81,7 +165,7 @@ async fn the_places_of_blocks_are_known() {
         let options = WriteOptions { format: format.into(), ..SMALL };
         let source = std::io::Cursor::new(lines(150_000));
         let file = files.write(&name(&path), source, options, |_| {}).await.unwrap();
-        let places = files.places(&file);
+        let places = files.places(&file).await;
         assert_eq!(places.iter().map(|place| place.block).collect::<Vec<_>>(), blocks);
         let mut offset = 0;
         for (place, chunk) in places.iter().zip(&file.record.chunks) {

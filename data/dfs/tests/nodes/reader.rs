@@ -3,9 +3,10 @@
 use std::fs;
 use std::sync::Arc;
 
-use eyas_dfs::{ChunkCache, DfsClient, FileReader};
+use eyas_dfs::{ChunkCache, DfsClient, FileReader, WriteOptions};
+use eyas_types::dfs::Format;
 
-use crate::cluster::{Cluster, eventually, lines, name, write};
+use crate::cluster::{Cluster, SMALL, eventually, lines, name, write};
 use crate::{overwrite, replicas};
 
 /// Size of the chunks, about.
@@ -73,6 +74,31 @@ async fn a_reader_that_reads_on_finds_the_next_chunk_open() {
         eventually("the next chunk is open", async || reader.try_read_local(offset, &mut buffer) == Some(100)).await;
         assert_eq!(buffer, content[offset as usize..offset as usize + 100]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_other_machines_fetches_each_chunk_once() {
+    let cluster = Cluster::of(1).await;
+    let options = WriteOptions { format: Format::BYTES.into(), chunk_bytes: 2 << 20, ..SMALL };
+    let mut content = lines(48 << 20);
+    content.truncate(48 << 20);
+    let files = cluster.files_far().await;
+    files.write(&name("/a"), std::io::Cursor::new(content.clone()), options, |_| {}).await.unwrap();
+    let (reader, sent) = (open(&files).await, cluster.served_bytes());
+    // Reads that begin in one chunk and end in the next one are among them.
+    let mut buffer = vec![0; 300_000];
+    let mut offset = 0;
+    loop {
+        let read = reader.read(offset as u64, &mut buffer).await.unwrap();
+        assert!(buffer[..read] == content[offset..offset + read], "from {offset}");
+        offset += read;
+        if read < buffer.len() {
+            break;
+        }
+    }
+    let served = cluster.served_bytes() - sent;
+    // The first read is only requested.
+    assert!(served <= (content.len() + buffer.len() + 100_000) as u64, "{served} bytes of {}", content.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

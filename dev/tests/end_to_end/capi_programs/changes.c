@@ -58,6 +58,24 @@ int main(void)
     EXPECT(eyas_writer_close(other), EYAS_STATUS_CHANGED);
     print(client, "/new.txt");
 
+    /* After a change that has failed, none of them appears. */
+    FINE(eyas_edit(client, "/new.txt", 0, &writer));
+    FINE(eyas_write_at(writer, 0, "x", 1));
+    EXPECT(eyas_writer_set_size(writer, UINT64_MAX), EYAS_STATUS_INVALID);
+    EXPECT(eyas_write_at(writer, 0, "x", 1), EYAS_STATUS_LOCAL);
+    EXPECT(eyas_writer_close(writer), EYAS_STATUS_LOCAL);
+
+    /* A writer that is not closed in time can be closed again. */
+    FINE(eyas_edit(client, "/new.txt", 0, &writer));
+    FINE(eyas_write_at(writer, 0, "C", 1));
+    FINE(eyas_client_set_timeout(client, 0));
+    EXPECT(eyas_writer_close(writer), EYAS_STATUS_TIMED_OUT);
+    EXPECT(eyas_write_at(writer, 0, "x", 1), EYAS_STATUS_INVALID);
+    FINE(eyas_client_set_timeout(client, 60000));
+    FINE(eyas_writer_close(writer));
+    EXPECT(eyas_writer_close(writer), EYAS_STATUS_BAD_HANDLE);
+    print(client, "/new.txt");
+
     /* What was written from its beginning on has no offsets. */
     FINE(eyas_create(client, "/chunks", &options, sizeof options, &writer));
     EXPECT(eyas_write_at(writer, 0, "x", 1), EYAS_STATUS_INVALID);

@@ -103,7 +103,7 @@ impl DfsSession {
             DfsCommand::Chown { owner, names, recursive } => self.change_owner(owner, &names, recursive).await?,
             DfsCommand::Show { name } => {
                 let file = self.files.stat(&name).await?;
-                views::chunks(&file, &self.files.places(&file), self.json)?;
+                views::chunks(&file, &self.files.places(&file).await, self.json)?;
             }
             DfsCommand::Append { source, name } => self.append(&source, &name).await?,
             DfsCommand::Set { records, names } => self.set_records(&names, records).await?,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import warnings
 from types import TracebackType
@@ -41,7 +42,7 @@ class _RawReader(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         if whence not in (0, 1, 2):
             raise ValueError(f"whence is {whence}: it must be 0, 1 or 2")
-        position = (0, self._position, self._opened.size)[whence] + offset
+        position = (self._size() if whence == 2 else self._position if whence == 1 else 0) + offset
         if position < 0:
             # Of both classes, `OSError` and `ValueError`, as files of Python raise one or the other.
             raise io.UnsupportedOperation(f"a file has no position {position}")
@@ -55,9 +56,12 @@ class _RawReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         assert isinstance(self._opened, OpenedFile)
-        content = self._opened.read_at(self._position, max(0, self._opened.size - self._position))
+        content = self._opened.read_at(self._position, max(0, self._size() - self._position))
         self._position += len(content)
         return content
+
+    def _size(self) -> int:
+        return self._opened.size
 
 
 class FileReader(io.BufferedReader):
@@ -133,9 +137,10 @@ class FileWriter(io.BufferedWriter):
         self.close()
 
     def commit(self) -> None:
-        """At the end of a transaction: publish the file."""
+        """At the end of a transaction: publish the file, unless it was discarded."""
         self.close()
-        self._raw_writer.written.publish()
+        if not self._raw_writer.is_discarded:
+            self._raw_writer.written.publish()
 
     def drop(self) -> None:
         """Drop what was written, and all that is written until the file is closed."""
@@ -174,14 +179,22 @@ class _RawEditor(_RawReader):
 
     def truncate(self, size: int | None = None) -> int:
         size = self._position if size is None else size
+        if size < 0:
+            raise OSError(errno.EINVAL, f"a file cannot have {size} bytes")
         if not self.is_discarded:
             self.written.set_size(size)
         return size
 
+    def readinto(self, buffer: Any) -> int:
+        return 0 if self.is_discarded else super().readinto(buffer)
+
     def readall(self) -> bytes:
-        content = bytearray(max(0, self._opened.size - self._position))
+        content = bytearray(max(0, self._size() - self._position))
         count = self.readinto(content)
         return bytes(content[:count])
+
+    def _size(self) -> int:
+        return 0 if self.is_discarded else super()._size()
 
     def close(self) -> None:
         if not self.closed:
@@ -193,7 +206,7 @@ class _RawEditor(_RawReader):
 class FileEditor(io.BufferedRandom):
     """A file that is changed at any offset. All changes appear when it is closed, or at the end of the transaction."""
 
-    def __init__(self, fs: EyasFileSystem, path: str, edited: WrittenFile, autocommit: bool) -> None:
+    def __init__(self, fs: AbstractFileSystem, path: str, edited: WrittenFile, autocommit: bool) -> None:
         """Change the file at ``path``."""
         self._raw_writer = _RawEditor(edited, autocommit)
         super().__init__(self._raw_writer, _READ_BYTES)
@@ -208,9 +221,10 @@ class FileEditor(io.BufferedRandom):
         self.close()
 
     def commit(self) -> None:
-        """At the end of a transaction: publish the changes."""
+        """At the end of a transaction: publish the changes, unless they were discarded."""
         self.close()
-        self._raw_writer.written.publish()
+        if not self._raw_writer.is_discarded:
+            self._raw_writer.written.publish()
 
     def drop(self) -> None:
         """Drop what was changed, and all that is changed until the file is closed."""

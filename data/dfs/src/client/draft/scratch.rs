@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 /// Largest draft in memory, bytes.
 const MAX_IN_MEMORY: usize = 64 << 10;
@@ -49,7 +50,23 @@ impl Scratch {
     /// A file without a name in a folder.
     pub fn file_in(folder: &Path) -> io::Result<ScratchFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?.into())
+        match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(file.into()),
+            // Not every file system and kernel can do it.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Scratch::unlinked_in(folder),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// A file in a folder that loses its name at once.
+    fn unlinked_in(folder: &Path) -> io::Result<ScratchFile> {
+        let mut number = [0; 16];
+        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
+        let path = folder.join(format!(".eyas-{:032x}", u128::from_le_bytes(number)));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+        std::fs::remove_file(&path)?;
+        Ok(file.into())
     }
 
     /// Writes bytes at an offset.
@@ -108,16 +125,22 @@ impl ScratchBytes {
     /// Reads bytes; those after the last one are zeros.
     pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut read = vec![0; length];
+        self.read_into(offset, &mut read)?;
+        Ok(read)
+    }
+
+    /// Fills the buffer with the bytes from `offset`; those after the last one are zeros.
+    pub fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
         match self {
             ScratchBytes::Memory(CountedBytes(bytes)) => {
                 let from = bytes.get(offset as usize..).unwrap_or_default();
-                let length = from.len().min(length);
-                read[..length].copy_from_slice(&from[..length]);
+                filled = from.len().min(buffer.len());
+                buffer[..filled].copy_from_slice(&from[..filled]);
             }
             ScratchBytes::File(file) => {
-                let mut filled = 0;
-                while filled < length {
-                    match file.read_at(&mut read[filled..], offset + filled as u64) {
+                while filled < buffer.len() {
+                    match file.read_at(&mut buffer[filled..], offset + filled as u64) {
                         Ok(0) => break,
                         Ok(count) => filled += count,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -126,7 +149,8 @@ impl ScratchBytes {
                 }
             }
         }
-        Ok(read)
+        buffer[filled..].fill(0);
+        Ok(())
     }
 
     /// Whether no byte of a range was written, as far as that is known.
@@ -175,6 +199,8 @@ impl Drop for CountedBytes {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -202,6 +228,16 @@ mod tests {
             assert_eq!(scratch.bytes().read(22, 4).unwrap(), model[22..26]);
             assert_eq!(scratch.bytes().read(50, 2).unwrap(), [0, 0]);
         }
+    }
+
+    #[test]
+    fn where_files_must_have_a_name_it_is_taken_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Scratch::unlinked_in(folder.path()).unwrap();
+        file.write_all_at(b"content", 10).unwrap();
+        let metadata = file.metadata().unwrap();
+        assert_eq!((metadata.len(), metadata.nlink(), metadata.mode() & 0o777), (17, 0, 0o600));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

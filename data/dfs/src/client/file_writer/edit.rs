@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::client::draft::{ContentDraft, DraftContent};
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::rewrite::{Change, NewContent, SentRecords};
+use crate::client::rewrite::{Change, NewContent, SentRecords, without_records};
 use crate::client::write::now_ns;
 use crate::client::{DfsClient, FileReader, WriteOptions};
 
@@ -22,6 +22,8 @@ pub(super) struct FileEdit {
     options: WriteOptions,
     /// Where the last write has ended.
     position: u64,
+    /// Whether a change has failed, so that nothing appears.
+    has_failed: bool,
 }
 
 impl FileEdit {
@@ -39,7 +41,7 @@ impl FileEdit {
             (None, creates) => creates.ok_or_else(|| FilesError::not_found(&name))?,
         };
         let draft = ContentDraft::new(&std::env::temp_dir(), base.as_ref().map(|base| base.file().clone()));
-        Ok(FileEdit { files, name, base, draft, options, position: 0 })
+        Ok(FileEdit { files, name, base, draft, options, position: 0, has_failed: false })
     }
 
     pub fn position(&self) -> u64 {
@@ -51,35 +53,62 @@ impl FileEdit {
     }
 
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FilesError> {
-        let end = self.fits(offset.checked_add(bytes.len() as u64))?;
-        if !bytes.is_empty() {
-            self.draft.write(offset, bytes, false).map_err(|error| self.not_kept(&error))?;
-        }
-        self.position = end;
-        Ok(())
+        self.change(|edit| {
+            let end = edit.fits(offset.checked_add(bytes.len() as u64))?;
+            if !bytes.is_empty() {
+                edit.draft.write(offset, bytes, false).map_err(|error| edit.not_kept(&error))?;
+            }
+            edit.position = end;
+            Ok(())
+        })
     }
 
     pub fn set_size(&mut self, size_bytes: u64) -> Result<(), FilesError> {
-        let size_bytes = self.fits(Some(size_bytes))?;
-        self.draft.set_size(size_bytes).map_err(|error| self.not_kept(&error))
+        self.change(|edit| {
+            let size_bytes = edit.fits(Some(size_bytes))?;
+            edit.draft.set_size(size_bytes).map_err(|error| edit.not_kept(&error))
+        })
     }
 
-    pub async fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, FilesError> {
+    /// Notes if a change fails: it may be done in part.
+    fn change(&mut self, change: impl FnOnce(&mut Self) -> Result<(), FilesError>) -> Result<(), FilesError> {
+        self.check()?;
+        let changed = change(self);
+        self.has_failed = changed.is_err();
+        changed
+    }
+
+    /// Refuses everything after a change that has failed.
+    fn check(&self) -> Result<(), FilesError> {
+        if !self.has_failed {
+            return Ok(());
+        }
+        let message = format!("an earlier change of {} has failed: nothing of its changes appears", self.name);
+        Err(FilesError::new(FilesErrorKind::Local, message))
+    }
+
+    /// Bytes of the base go to the buffer, and are not kept.
+    pub async fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, FilesError> {
+        self.check()?;
         let end = offset.saturating_add(buffer.len() as u64).min(self.draft.size_bytes());
         if offset >= end {
             return Ok(0);
         }
+        let (mut rest, mut at) = (&mut buffer[..(end - offset) as usize], offset);
         for Range { start, end } in self.draft.missing(offset..end) {
             let Some(base) = &self.base else { break };
-            let content = base.read_at(start, end - start).await?;
-            self.draft.fetched(start, &content).map_err(|error| self.not_kept(&error))?;
+            let (own, later) = rest.split_at_mut((start - at) as usize);
+            let (of_base, later) = later.split_at_mut((end - start) as usize);
+            self.draft.read_into(at, own).map_err(|error| self.not_kept(&error))?;
+            base.read(start, of_base).await?;
+            (rest, at) = (later, end);
         }
-        let read = self.draft.read(offset..end).map_err(|error| self.not_kept(&error))?;
-        buffer[..read.len()].copy_from_slice(&read);
-        Ok(read.len())
+        self.draft.read_into(at, rest).map_err(|error| self.not_kept(&error))?;
+        Ok((end - offset) as usize)
     }
 
     pub async fn finish(mut self) -> Result<(), FilesError> {
+        self.check()?;
         if !self.draft.is_dirty() {
             return Ok(());
         }
@@ -93,7 +122,14 @@ impl FileEdit {
                 false => options.format,
             };
             let options = WriteOptions { format, ..*options };
-            return files.write(name, content.reader(0..size_bytes), options, |_| {}).await.map(drop);
+            let write = async |options| files.write(name, content.reader(0..size_bytes), options, |_| {}).await;
+            return match write(options).await {
+                // Only the beginning has the format that was guessed by it.
+                Err(error) if error.kind == FilesErrorKind::WrongFormat && format.is_guessed => {
+                    write(without_records(options)).await.map(drop)
+                }
+                written => written.map(drop),
+            };
         };
         let format = content.format(name).await.map_err(|error| self.not_kept(&error))?;
         let now_ns = now_ns();

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, NodeId};
@@ -66,13 +66,25 @@ pub(crate) struct NearStores {
 
 /// A chunk in a store on this machine.
 pub(crate) struct NearChunk {
-    /// The state of the file when it matched the checksum; `None` if it did not, or cannot be read.
-    checked: OnceLock<Option<FileState>>,
+    /// The last result of a check.
+    check: Mutex<Check>,
     checks: Arc<SharedChecks>,
     /// Number of parts that were read before the chunk was checked.
     parts: AtomicU32,
     /// Their bytes.
     bytes: AtomicU64,
+}
+
+/// The result of a check of the file of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Check {
+    /// It was not checked.
+    #[default]
+    None,
+    /// It matched its checksum in this state.
+    Good(FileState),
+    /// It did not, or cannot be read.
+    Bad,
 }
 
 /// What differs after a program has written to a file of a store.
@@ -94,31 +106,31 @@ pub(crate) struct CheckedFile {
 
 impl NearChunk {
     fn new(checks: Arc<SharedChecks>) -> Self {
-        NearChunk { checked: OnceLock::new(), checks, parts: AtomicU32::new(0), bytes: AtomicU64::new(0) }
+        NearChunk { check: Mutex::default(), checks, parts: AtomicU32::new(0), bytes: AtomicU64::new(0) }
     }
 
     /// Whether the file of the chunk matched its checksum, in this state.
     pub fn is_checked(&self, chunk: &Chunk, state: FileState) -> bool {
-        self.checked.get() == Some(&Some(state)) || self.checks.have(state, chunk.checksum)
+        *lock(&self.check) == Check::Good(state) || self.checks.have(state, chunk.checksum)
     }
 
     /// The file of the chunk matches its checksum in this state.
     pub fn set_checked(&self, chunk: &Chunk, state: FileState) {
-        // It is set already if the file was checked in another state.
-        let _ = self.checked.set(Some(state));
+        *lock(&self.check) = Check::Good(state);
         self.checks.add(state, chunk.checksum);
     }
 
-    /// The file of the chunk does not match its checksum, or cannot be read.
+    /// The file of the chunk does not match its checksum, or cannot be read. It may have been good before.
     pub fn set_bad(&self) {
-        let _ = self.checked.set(None);
+        *lock(&self.check) = Check::Bad;
     }
 
     /// Whether the file was checked; `None` if it is bad.
     pub fn was_checked(&self) -> Option<bool> {
-        match self.checked.get() {
-            None => Some(false),
-            Some(state) => state.is_some().then_some(true),
+        match *lock(&self.check) {
+            Check::None => Some(false),
+            Check::Good(_) => Some(true),
+            Check::Bad => None,
         }
     }
 
@@ -271,7 +283,7 @@ fn read_cached(file: &File, into: &mut [u8], offset: u64) -> Option<()> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No update of the maps behind these locks panics half-way.
+    // No update of the values behind these locks panics half-way.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -288,6 +300,21 @@ mod tests {
         assert_eq!(StoreFolder { device: seen.device + 1, ..seen.clone() }.here(), None);
         assert_eq!(StoreFolder { boot: String::new(), ..seen.clone() }.here(), None);
         assert_eq!(StoreFolder { path: folder.path().join("other"), ..seen }.here(), None);
+    }
+
+    #[test]
+    fn a_good_chunk_may_become_bad_and_good_again() {
+        let near = NearStores::default();
+        let known = near.chunk(ObjectId([7; 16]));
+        let chunk = Chunk { object: ObjectId([7; 16]), size_bytes: 5, checksum: 1, replicas: Vec::new() };
+        let state = |inode| FileState { device: 1, inode, size_bytes: 5, modified_s: 0, modified_ns: 0 };
+        assert_eq!(known.was_checked(), Some(false));
+        known.set_checked(&chunk, state(1));
+        assert_eq!(known.was_checked(), Some(true));
+        known.set_bad();
+        assert_eq!(known.was_checked(), None, "its parts are requested");
+        known.set_checked(&chunk, state(2));
+        assert_eq!((known.was_checked(), known.is_checked(&chunk, state(2))), (Some(true), true));
     }
 
     #[test]

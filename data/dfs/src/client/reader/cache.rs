@@ -72,9 +72,9 @@ struct Entry {
 }
 
 impl ChunkCache {
-    /// The cache of one reader.
+    /// The cache of one reader: for the chunks that it reads ahead, and the one that it reads.
     pub(super) fn of_reader() -> Arc<Self> {
-        ChunkCache::with(CacheLimits { memory_bytes: 24 << 20, files: 128, is_shared: false })
+        ChunkCache::with(CacheLimits { memory_bytes: 32 << 20, files: 128, is_shared: false })
     }
 
     /// A cache for many readers, such as those of a mount. Files that were written to since they were checked are not
