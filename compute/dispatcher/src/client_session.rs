@@ -195,6 +195,8 @@ impl Client {
                 }
             };
             match event {
+                // A client that has been told of the end may send its next request at once.
+                Ok(Some(event @ JobWatchEvent::Over(_))) => return self.send(Ok(message_of(event))).await,
                 Ok(Some(event)) => self.send(Ok(message_of(event))).await?,
                 Ok(None) => return Ok(()),
                 Err(why) => return self.send(Err(why)).await,

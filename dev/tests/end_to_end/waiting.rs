@@ -3,7 +3,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
+use eyas_client::types::{Program, TaskItem, TaskTemplate};
+use eyas_client::view::JobState;
+use eyas_client::{Client, Draft};
+use eyas_session::Access;
 use rustix::process::Signal;
 
 use crate::support::{Cluster, Home, can_use, eyas, signal, wait_for, wait_until};
@@ -231,4 +236,23 @@ fn the_live_view_takes_keys_and_leaves_the_terminal_as_it_was() {
     signal(view.0, Signal::TERM);
     read_until(&mut shown, "restored 130");
     child.wait().expect("our own child");
+}
+
+#[test]
+fn one_connection_submits_and_watches_one_job_after_the_other() {
+    let cluster = Cluster::start(&[&[]]);
+    let access = Access::load(&cluster.path("home/clusters/test/access.toml")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::connect(&access).await.unwrap();
+        for number in 1..=50 {
+            let mut draft = Draft::new("one");
+            let template = draft.template(TaskTemplate::new(Program::Noop)).unwrap();
+            draft.task(TaskItem { template, values: Vec::new(), inputs: Vec::new() }).unwrap();
+            // The first request after the end of a watch is no part of the watch.
+            let job = client.submit(draft).await.unwrap();
+            let view = client.watch(job, true, Duration::ZERO, |_| {}).await.unwrap();
+            assert_eq!((job.0, view.state), (number, JobState::Succeeded));
+        }
+    });
 }
