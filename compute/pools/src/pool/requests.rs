@@ -369,8 +369,8 @@ impl Pool {
         self.requests = self.folder.load_requests();
         for (number, request) in &mut self.requests {
             request.waits_since_us = Some(now_us);
-            if matches!(request.phase, RequestPhase::Pending | RequestPhase::Running) {
-                // Its nodes connect again, and join anew.
+            if request.phase != RequestPhase::Ended {
+                // Its nodes connect again, and join anew; also before the batch system has answered the submission.
                 let joined = std::mem::take(&mut request.joined);
                 self.counts.nodes_granted = self.counts.nodes_granted.saturating_sub(joined.into());
             }

@@ -396,6 +396,20 @@ fn a_request_of_unknown_outcome_is_looked_for_until_it_is_found() {
 }
 
 #[test]
+fn a_node_that_joined_before_its_submission_was_answered_is_waited_for_after_a_restart() {
+    let mut world = World::new(1);
+    assert_eq!(submissions(&world.report(0, &[])), [0]);
+    let plan = world.unanswered(0);
+    world.report(0, &[&node(0, 0)]);
+    world.restart();
+    assert_eq!(submissions(&world.report(0, &[])), [0_u64; 0], "its node comes back");
+    assert_eq!(submissions(&world.report(0, &[&node(7, 0)])), [0_u64; 0]);
+    world.looked_for(&plan, Some("7"));
+    let view = world.view();
+    assert!(view.nodes == 1 && view.requested == 0 && view.nodes_granted == 1, "{view:?}");
+}
+
+#[test]
 fn a_request_that_the_batch_system_does_not_have_has_failed_and_starts_no_node_later() {
     let mut world = World::new(1);
     world.report(0, &[]);
