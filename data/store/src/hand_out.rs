@@ -1,25 +1,25 @@
 //! Hand-out: an object leaves the store and becomes an ordinary file, without copying.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use eyas_types::{FileMode, ObjectId};
-use rustix::fs::{AtFlags, CWD, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::index::{OBJECTS, file_name};
 use crate::objects::ObjectStore;
-use crate::storage::{is_stream, output_mode};
+use crate::storage::{is_stream, output_mode, stream};
 
 impl ObjectStore {
     /// Turns an object that has no other user into the file `dest`, in an existing folder on the file system of the
     /// store. The file gets `mode`, less the umask of this process, and the current time. An existing file is replaced
-    /// if `replaces` is set; the new one is open to no user to whom the old one was closed. A device or a pipe is
-    /// written to. Afterwards the store does not have the object, even if this fails. An object
-    /// that is not verified yet is read once. Blocks.
+    /// if `replaces` is set; the new one is open to no user to whom the old one was closed. A device, a pipe or
+    /// an open file of a process, such as `/dev/stdout`, is written to. Afterwards the store does not have the object,
+    /// even if this fails. An object that is not verified yet is read once. Blocks.
     ///
     /// # Errors
     /// `NotHere`; `Full` or `Io` for failures of the disk, or if `dest` exists and is not to be replaced.
@@ -29,7 +29,7 @@ impl ObjectStore {
         let name = file_name(id, entry.size_bytes, entry.checksum);
         if is_stream(dest) {
             let mut object = self.open_object(id)?.file;
-            let written = File::options().write(true).open(dest).and_then(|mut to| io::copy(&mut object, &mut to));
+            let written = stream::open(dest, OFlags::NOCTTY).and_then(|mut to| io::copy(&mut object, &mut to));
             self.drop_damaged(id, entry);
             return written.map(drop).map_err(failed);
         }

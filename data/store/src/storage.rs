@@ -7,7 +7,7 @@ mod cluster;
 mod file;
 mod remote;
 mod sink;
-mod stream;
+pub(crate) mod stream;
 
 pub use cluster::{ClusterFile, ClusterFiles, ContentPart, FileParts, FoundFile, StoredContent};
 pub use file::{output_mode, remove_copies};

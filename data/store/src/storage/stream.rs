@@ -1,4 +1,4 @@
-//! Devices and pipes as destinations of outputs: they are written to, and not replaced.
+//! Devices, pipes and open files of processes as destinations of outputs: they are written to, and not replaced.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,16 +14,41 @@ use rustix::io::Errno;
 use super::CHUNK_BYTES;
 use crate::error::{StorageError, StorageErrorKind};
 
-/// Whether `path` leads to a device or a pipe. Such a file is written to, and not replaced.
+/// Links that lead to a destination.
+const MAX_LINKS: usize = 40;
+
+/// Whether `path` leads to a device, a pipe or an open file of a process. Such a file is written to, and not replaced.
 pub(crate) fn is_stream(path: &Path) -> bool {
     let kind = fs::metadata(path).map(|there| there.file_type());
-    kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device() || kind.is_fifo())
+    kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || is_open_file(path))
+}
+
+/// Whether `path` leads to an open file of a process, as `/dev/stdout` does.
+fn is_open_file(path: &Path) -> bool {
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let Ok(folder) = fs::canonicalize(folder) else { return false };
+        if folder.starts_with("/proc") && folder.ends_with("fd") {
+            return true;
+        }
+        let Ok(target) = fs::read_link(folder.join(name)) else { return false };
+        path = folder.join(target);
+    }
+    false
+}
+
+/// Opens such a file. What a regular file has stays.
+pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    File::options().append(true).custom_flags(flags.bits() as i32).open(path)
 }
 
 /// Time between two looks whether an output that waits for the reader of its pipe is still wanted.
 const READER_CHECK_MS: i64 = 100;
 
-/// Writes an output into a device or a pipe. Waits for the reader of the pipe as long as the output `is_wanted`.
+/// Writes an output into a device, a pipe or an open file. Waits for the reader of a pipe as long as the output
+/// `is_wanted`.
 pub(super) fn write(
     from: &Path,
     path: &Path,
@@ -37,10 +62,9 @@ pub(super) fn write(
         false => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
     };
     let mut source = File::open(from).map_err(unreadable)?;
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let mut stream = loop {
         pause()?;
-        match File::options().write(true).custom_flags(flags).open(path) {
+        match open(path, OFlags::NONBLOCK | OFlags::NOCTTY) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
                 std::thread::sleep(Duration::from_millis(READER_CHECK_MS as u64));
             }
@@ -72,4 +96,29 @@ pub(super) fn write(
     // What was written cannot be read again, so it has no version.
     let version = Version::Modified { mtime_ns: 0, size_bytes };
     Ok(ObjectSpec { source: url.clone(), version, mode: FileMode::READABLE })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn an_open_file_of_a_process_is_written_to_behind_all_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let [printed, link, plain] = ["printed", "link", "plain"].map(|name| folder.path().join(name));
+        fs::write(&printed, "before ").unwrap();
+        let file = File::options().append(true).open(&printed).unwrap();
+        symlink("/proc/self/fd", folder.path().join("fd")).unwrap();
+        symlink(format!("fd/{}", file.as_raw_fd()), &link).unwrap();
+        symlink("printed", &plain).unwrap();
+        assert!(is_stream(&link) && !is_stream(&plain) && !is_stream(&printed));
+        open(&link, OFlags::NOCTTY).unwrap().write_all(b"output").unwrap();
+        assert_eq!(fs::read_to_string(&printed).unwrap(), "before output");
+        let circle = folder.path().join("circle");
+        symlink("circle", &circle).unwrap();
+        assert!(!is_stream(&circle) && !is_stream(Path::new("nowhere")) && is_stream(Path::new("/dev/null")));
+    }
 }
