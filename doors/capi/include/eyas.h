@@ -1128,7 +1128,8 @@ eyas_status eyas_write_at(eyas_writer *writer,
  * Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`. After a failure, nothing of
  * all changes will appear, and the writer has to be closed.
  */
-eyas_status eyas_writer_set_size(eyas_writer *writer, uint64_t size_bytes);
+eyas_status eyas_writer_set_size(eyas_writer *writer,
+                                 uint64_t size_bytes);
 
 /**
  * Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the

@@ -284,8 +284,8 @@ pub(crate) fn failure(task: &str, failure: &FailureView) -> String {
 /// The message about captured output that was cut off.
 pub(crate) fn cut(bytes: u64) -> String {
     format!(
-        "{bytes} bytes of output were cut off: the output exceeds --max-output or --capture of `eyas run`, or the \
-         dispatcher's limit for captured output; let tasks write large output to files"
+        "{bytes} bytes of output were cut off: the output exceeds --max-output or --capture of `eyas run`, `capture` \
+         in the job file, or the dispatcher's limit for captured output; let tasks write large output to files"
     )
 }
 
