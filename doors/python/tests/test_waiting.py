@@ -192,6 +192,18 @@ def test_calls_that_wait_for_calls_of_their_own_give_their_processors_to_them(re
         assert waits.result(LONG_S) == 2**depth
 
 
+def end_block_before_calls():
+    """Wait for a call of this call's own at the end of its executor's block."""
+    with eyas.connect() as executor:
+        call = executor.submit(abs, -1)
+    return call.result(0)
+
+
+def test_the_end_of_a_block_gives_the_processors_of_a_call_to_the_calls_that_it_waits_for():
+    with eyas.local(max_workers=1) as executor:
+        assert executor.submit(end_block_before_calls).result(LONG_S) == 1
+
+
 def wait_without_giving_way(seconds):
     """Wait for a call of this call's own in a way that gives its processors to no other."""
     state._ASK_S = 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import contextlib
 import functools
 import itertools
 import os
@@ -460,7 +461,9 @@ class Executor(SeenExecutor):
             state.session.cancel_waiting()
         state.shut()
         if wait and threading.current_thread() is not self._receiver:
-            join(self._receiver)
+            # In a call, the calls that it waits for may need its processors.
+            with worker.released() if state.pending or deferred else contextlib.nullcontext():
+                join(self._receiver)
 
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
         """Wait for all calls; after an interrupt, cancel them before."""
