@@ -21,7 +21,7 @@ pub enum JobState {
     Cancelled,
 }
 
-/// Who has submitted a job.
+/// The owner of a job: who submitted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOwner {
     /// Name of the user, as the user's process gave it.

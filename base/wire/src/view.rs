@@ -22,7 +22,7 @@ pub struct JobView {
     pub job: JobId,
     /// Name of the job.
     pub name: String,
-    /// Who has submitted it.
+    /// The owner: who submitted it.
     pub owner: JobOwner,
     /// Running, or how the job ended.
     pub state: JobState,

@@ -136,7 +136,7 @@ impl Client {
             | Ask::Attach { .. }
             | Ask::Push(_)
             | Ask::Events { .. }
-            | Ask::Keys(_) => ToClient::Refused("the request has more answers than one".into()),
+            | Ask::Keys(_) => unreachable!("requests with several answers are served elsewhere"),
         })
     }
 
@@ -189,14 +189,9 @@ impl Client {
         loop {
             let event = tokio::select! {
                 event = watch.next() => event,
-                said = inbox.next() => {
-                    said?;
-                    continue;
-                }
+                gone = inbox.client_leaves() => return Err(gone),
             };
             match event {
-                // A client that has been told of the end may send its next request at once.
-                Ok(Some(event @ JobWatchEvent::Over(_))) => return self.send(Ok(message_of(event))).await,
                 Ok(Some(event)) => self.send(Ok(message_of(event))).await?,
                 Ok(None) => return Ok(()),
                 Err(why) => return self.send(Err(why)).await,
@@ -219,9 +214,7 @@ impl Client {
                         return Ok(());
                     }
                 }
-                said = inbox.next() => {
-                    said?;
-                }
+                gone = inbox.client_leaves() => return Err(gone),
             }
         }
     }
@@ -284,9 +277,7 @@ impl Client {
                 changed = view.changed() => if changed.is_err() {
                     return self.send(Err(ServiceError::Stopping)).await;
                 },
-                said = inbox.next() => {
-                    said?;
-                }
+                gone = inbox.client_leaves() => return Err(gone),
             }
         }
     }

@@ -197,7 +197,7 @@ pub trait Service: Send + Sync {
     /// All jobs, the oldest first.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn jobs(&self) -> impl Future<Output = Answer<Vec<JobView>>> + Send;
 
     /// One job.
@@ -263,7 +263,7 @@ pub trait Service: Send + Sync {
     /// Progress and results of a job until its end. Results are numbered; the first `from` of them are left out.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn watch(&self, job: JobId, results: WatchedResults, from: u64) -> impl Future<Output = Answer<JobWatch>> + Send;
 
     /// Cancels a task, or all tasks that have not ended. Returns how many that were.
@@ -296,19 +296,19 @@ pub trait Service: Send + Sync {
     /// The executors.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn executors(&self) -> impl Future<Output = Answer<Vec<ExecutorView>>> + Send;
 
     /// Addresses to which a relay may connect.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn addresses(&self) -> impl Future<Output = Answer<Vec<SocketAddr>>> + Send;
 
     /// Objects that executors hold: one, or those of a source.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn catalog(&self, object: Option<ObjectId>, source: Name) -> impl Future<Output = Answer<Vec<ObjectView>>> + Send;
 
     /// Has executors fetch objects ahead of demand. The push goes on while its state is received, or to its end if the
@@ -339,7 +339,7 @@ pub trait Service: Send + Sync {
     /// Stops the executors, then the dispatcher.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn stop(&self) -> impl Future<Output = Answer<StoppingCluster>> + Send;
 
     /// What happens in the cluster, after a position; without one, all events that are remembered.
@@ -353,7 +353,7 @@ pub trait Service: Send + Sync {
     /// The cluster's keys, without their secrets.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// The errors of every call.
     fn keys(&self) -> impl Future<Output = Answer<Vec<KeyView>>> + Send;
 
     /// An access file with the current key of a role.

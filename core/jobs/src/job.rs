@@ -482,8 +482,8 @@ impl Job {
         freed
     }
 
-    /// Passes the outputs of a task that has ended on to the tasks that read them. Returns those that wait for no other
-    /// task, and those that never can run.
+    /// Gives the outputs of an ended task to the tasks that read them. Returns the tasks that wait for no other one,
+    /// and those that never can run.
     fn free_dependents(&mut self, index: u32, phase: Phase, outcome: &Outcome) -> FreedTasks {
         let mut freed = FreedTasks::default();
         let dependents = self.dependents.get(&index).cloned();

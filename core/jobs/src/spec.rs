@@ -38,7 +38,7 @@ pub const MAX_CHUNKS: usize = 1_000_000;
 pub struct JobSpec {
     /// For people.
     pub name: String,
-    /// Who has submitted it.
+    /// The owner: who submitted it.
     pub owner: JobOwner,
     /// What tasks are made from.
     pub templates: Vec<TaskTemplate>,

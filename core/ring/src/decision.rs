@@ -1,4 +1,4 @@
-//! What a request does to the entry of its name, once the leader knows that entry.
+//! Decides what a request does to the entry of its name. The leader knows that entry.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -32,7 +32,7 @@ pub struct OpenWriter {
 
 enum WriterState {
     Open(FileWriter),
-    /// What was written is being published.
+    /// The file is being published.
     Closing(Background<Result<(), FilesError>>),
     /// A write has failed, or the writer is closed.
     Over,

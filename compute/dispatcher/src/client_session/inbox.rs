@@ -6,7 +6,7 @@ use eyas_session::{FrameReader, SessionError};
 use eyas_wire::client::FromClient;
 use tokio::sync::mpsc;
 
-/// Requests that are read while another request is served: enough to see a withdrawal.
+/// Requests that are read while another request is served: enough to see a withdrawal, and that the client leaves.
 const MAX_READ_AHEAD: usize = 4;
 
 /// The requests of a client that wait.
@@ -53,6 +53,17 @@ impl Inbox {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the client has gone away, and returns how the connection has ended. Requests that come meanwhile are
+    /// served later. Cancelling this future loses nothing.
+    pub async fn client_leaves(&mut self) -> SessionError {
+        while self.waiting.len() < MAX_READ_AHEAD {
+            if let Err(gone) = self.read().await {
+                return gone;
+            }
+        }
+        std::future::pending().await
     }
 
     async fn read(&mut self) -> Result<(), SessionError> {

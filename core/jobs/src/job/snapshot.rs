@@ -62,7 +62,7 @@ pub struct JobSummary {
     pub job: JobId,
     /// Its name.
     pub name: String,
-    /// Who has submitted it.
+    /// The owner: who submitted it.
     pub owner: JobOwner,
     /// How it ended.
     pub state: JobState,

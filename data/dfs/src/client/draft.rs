@@ -44,7 +44,7 @@ pub struct ContentDraft {
     /// The bytes that differ from the published version.
     changed: RangeSet,
     is_dirty: bool,
-    /// Whether the scratch file may have bytes beyond the end: those of a write that has failed.
+    /// Whether a write that has failed may have left bytes beyond the end in the scratch file.
     is_torn: bool,
     /// Whether no byte of an earlier version is in the content: it was created or truncated here.
     is_whole: bool,

@@ -182,7 +182,7 @@ impl FileReader {
         }
         let wanted = self.map.range(offset, buffer.len() as u64);
         let size_bytes = (wanted.end - wanted.start) as usize;
-        // Open chunks are held: those that are opened ahead may take their places in the cache.
+        // Holds the chunks that are open: the cache may drop them for chunks that are opened ahead.
         let hold = |part: ChunkPart| WantedPart { open: self.cache.get(self.chunk(part.place).object), part };
         let parts: Vec<WantedPart> = self.map.parts(wanted.clone()).map(hold).collect();
         let continues = self.begin(wanted);

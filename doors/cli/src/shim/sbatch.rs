@@ -27,7 +27,7 @@ use crate::print::out;
 
 /// Larger scripts and programs of jobs are files, because the kernel bounds arguments (128 KiB).
 const MAX_ARGUMENT_BYTES: usize = 120_000;
-/// What is said of a job without inputs.
+/// The message about a job without inputs.
 const NO_INPUTS: &str = "this job names no inputs, so eyas cannot cache what it reads. Name shared files in the \
                          script, on lines `#EYAS --input PATH`; links that Nextflow makes to inputs are found (this is \
                          said once)";
