@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 
 use eyas_dev::bench::{Owned, eyas, home, is_tiny, resident_bytes, wait_for};
 use eyas_session::{Access, Session, dial};
-use eyas_types::{
-    Distribution, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value,
-    Version,
-};
+use eyas_types::{Input, InputFrom, Program, TaskId, TaskItem, TaskTemplate, Value};
 use eyas_wire::Role;
-use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
+use eyas_wire::client::{FromClient, ToClient};
+use submission::{path, submit};
+
+#[path = "dispatch/submission.rs"]
+mod submission;
 
 const TARGET_TASK_BYTES: f64 = 300.0;
 
@@ -62,7 +63,9 @@ async fn measure(scale: Scale) {
     let process = dispatcher.0.id();
     let before = resident_bytes(process, "VmRSS");
     let started = Instant::now();
-    let job = submit(&mut session, scale).await;
+    let template = TaskTemplate::new(Program::Noop);
+    let job =
+        submit(&mut session, "memory", template, scale.objects, scale.tasks, |task| item(task % scale.objects)).await;
     let accepted_s = started.elapsed().as_secs_f64();
     wait_until_queued(&mut session, TaskId { job, index: scale.tasks - 1 }).await;
     let queued_s = started.elapsed().as_secs_f64();
@@ -78,45 +81,6 @@ async fn measure(scale: Scale) {
     println!("at most, while it was submitted   {:.0} bytes", per_task(peak));
     println!("accepted after {accepted_s:.2} s, in the queue after {queued_s:.2} s");
     println!("\nlimit: {TARGET_TASK_BYTES} bytes");
-}
-
-async fn submit(session: &mut Session, scale: Scale) -> JobId {
-    let writer = &mut session.writer;
-    let templates = vec![TaskTemplate::new(Program::Noop)];
-    let (name, broadcast, distribution) = ("memory".into(), Vec::new(), Distribution::default());
-    let submit = FromClient::Submit {
-        name,
-        user: String::new(),
-        templates,
-        reuse: false,
-        broadcast,
-        distribution,
-        tasks: scale.tasks.into(),
-    };
-    writer.send(&[submit]).await.expect("it reads");
-    let objects: Vec<_> = (0..scale.objects).map(object).collect();
-    for part in objects.chunks(SUBMISSION_PART) {
-        writer.send(&[FromClient::Objects(part.to_vec())]).await.expect("it reads");
-    }
-    let tasks: Vec<_> = (0..scale.tasks).collect();
-    for part in tasks.chunks(SUBMISSION_PART) {
-        let items = part.iter().map(|task| item(task % scale.objects)).collect();
-        writer.send(&[FromClient::Items(items)]).await.expect("it reads");
-    }
-    writer.send(&[FromClient::Commit]).await.expect("it reads");
-    match &session.reader.next::<ToClient>().await.expect("an answer")[..] {
-        [ToClient::Accepted { job }] => *job,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn path(object: u32) -> String {
-    format!("/data/survey/run-{:03}/frame-{object:08}.fits", object / 1000)
-}
-
-fn object(number: u32) -> ObjectSpec {
-    let version = Version::Modified { mtime_ns: 1_600_000_000_000_000_000, size_bytes: 2_000_000 };
-    ObjectSpec { source: format!("file://{}", path(number)).into(), version, mode: FileMode::READABLE }
 }
 
 fn item(object: u32) -> TaskItem {

@@ -9,8 +9,8 @@ mod dispatch;
 #[path = "../benches/files.rs"]
 mod files;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
-#[path = "../benches/inputs.rs"]
-mod inputs;
+#[path = "../benches/large_jobs.rs"]
+mod large_jobs;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/leases.rs"]
 mod leases;
@@ -32,8 +32,8 @@ fn files_runs() {
 }
 
 #[test]
-fn inputs_runs() {
-    inputs::run(inputs::TINY);
+fn large_jobs_runs() {
+    large_jobs::run(large_jobs::TINY);
 }
 
 #[test]

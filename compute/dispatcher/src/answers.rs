@@ -77,7 +77,7 @@ impl DispatcherCore {
             return Err(ServiceError::WasReleased(job));
         }
         let count = self.job(job)?.retryable();
-        self.recall(job)?;
+        self.recall(job);
         if count > 0 {
             let what = format!("runs {} again", units::format_count(count, "task"));
             self.add_job_event(job, "job-retried", &what);
@@ -92,7 +92,7 @@ impl DispatcherCore {
             return Err(ServiceError::StillReads(job));
         }
         let count = self.job(job)?.kept_count();
-        self.recall(job)?;
+        self.recall(job);
         self.tell_jobs(jobs::Event::Release { job });
         Ok(count)
     }
@@ -108,8 +108,7 @@ impl DispatcherCore {
 
     /// A job that is in memory, or was loaded for this call.
     pub(crate) fn job(&self, id: JobId) -> Answer<&Job> {
-        let loaded = || self.loaded.as_ref().filter(|job| job.id == id);
-        self.jobs.get(id).or_else(loaded).ok_or(ServiceError::NoSuchJob(id))
+        self.jobs.get(id).or_else(|| self.loaded(id)).ok_or(ServiceError::NoSuchJob(id))
     }
 
     fn check_ended(&self, id: JobId) -> Answer<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_dispatch::Exchange;
-use eyas_jobs::{self as jobs, Entry, Job, Jobs};
+use eyas_jobs::{self as jobs, Entry, Jobs, Replay};
 use eyas_pools::PoolOrder;
 use eyas_sched::{Event, ExecutorProfile, Scheduler};
 use eyas_session::Outbox;
@@ -101,7 +101,7 @@ pub(crate) struct DispatcherCore {
     /// When `tick` was called last, microseconds since 1970.
     ticked_us: u64,
     /// The archived job that was read last, to answer further requests about it.
-    pub(crate) loaded: Option<Job>,
+    pub(super) loaded: Option<Replay>,
     /// The file for differences between memory and journal; `None` outside of tests.
     pub(crate) check_journal: Option<PathBuf>,
 }
@@ -248,8 +248,7 @@ impl DispatcherCore {
 
     /// Adds something about a job that is in memory, or was loaded for this call.
     pub(crate) fn add_job_event(&mut self, id: JobId, kind: &'static str, what: &str) {
-        let loaded = || self.loaded.as_ref().filter(|job| job.id == id);
-        if let Some(job) = self.jobs.get(id).or_else(loaded) {
+        if let Some(job) = self.jobs.get(id).or_else(|| self.loaded(id)) {
             self.add_event(NewEvent::of_job(id, &job.spec.name, kind, what));
         }
     }

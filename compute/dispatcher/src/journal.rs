@@ -4,8 +4,10 @@
 //!
 //! | table | has, of each job |
 //! | --- | --- |
-//! | `jobs` | the job as it was submitted |
-//! | `chunks` | the chunks of its objects that are files of the cluster with several chunks |
+//! | `jobs` | when it was submitted, and the number of its stored job |
+//! | `stored` | by that number, the job as it was submitted |
+//! | `chunks` | likewise, the chunks of its objects that are files of the cluster with several chunks |
+//! | `current` | other versions of its objects, which tasks read since a retry |
 //! | `snapshots` | its state when the last snapshot was taken, which replaces the entries before it |
 //! | `entries` | what happened to it since then, other than results |
 //! | `results` | the results of its tasks; they stay, so that they can be read at any time |
@@ -20,6 +22,7 @@ mod mark;
 mod output;
 mod read;
 mod recent;
+mod storing;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -33,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eyas_jobs::{Entry, JobSummary, JournalRecord, Replay};
+use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
 use eyas_wire::client::OutputFile;
@@ -46,21 +49,27 @@ use self::mark::{Mark, MarkError};
 use self::output::OutputFiles;
 pub(crate) use self::output::OutputRange;
 use self::recent::RecentEntries;
+pub(crate) use self::storing::StoredJob;
+use self::storing::{ToStore, remove_unsubmitted};
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
 use crate::clock::Clock;
 use crate::log::{Captured, Log, RecordNumber};
 
+/// Each job's stored job, and when it was submitted (milliseconds since 1970).
+const JOBS: TableDefinition<u32, (u64, u64)> = TableDefinition::new("jobs");
 /// Jobs as they were submitted, in parts that follow each other: a value is written, read and cached as a whole.
-const JOBS: Parts = TableDefinition::new("jobs");
+const STORED: Parts = TableDefinition::new("stored");
+/// Chunks of the objects of stored jobs, in parts.
+const CHUNKS: Parts = TableDefinition::new("chunks");
+/// Versions of a job's objects, by their places, that replace those it was submitted with.
+const CURRENT: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("current");
 /// Each job's last snapshot, in parts.
 const SNAPSHOTS: Parts = TableDefinition::new("snapshots");
 /// Entries of each job after its snapshot, in order; results are in their own table.
 const ENTRIES: Numbered = TableDefinition::new("entries");
 /// Results of each job, by the same numbers.
 const RESULTS: Numbered = TableDefinition::new("results");
-/// Chunks of each job's objects, in parts.
-const CHUNKS: Parts = TableDefinition::new("chunks");
 /// Ended jobs in short. There is none of a job with entries after its snapshot.
 const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("summaries");
 /// Bytes in each job's file of captured output.
@@ -71,7 +80,7 @@ const FILE_SYSTEM: &str = "file_system";
 /// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
 /// The format. `journal/fixtures/` has a journal of each format that was released, and a test reads them.
-const FORMAT: u64 = 6;
+const FORMAT: u64 = 7;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
@@ -84,7 +93,7 @@ const COMPACT_FROM_BYTES: u64 = if cfg!(test) { 8 << 20 } else { 256 << 20 };
 /// each has more entries, which costs the disk, and all clients that are told, less.
 const PACE_US: u64 = 10_000;
 
-type Parts = TableDefinition<'static, (u32, u32), &'static [u8]>;
+type Parts = TableDefinition<'static, (u64, u32), &'static [u8]>;
 type Numbered = TableDefinition<'static, (u32, u64), &'static [u8]>;
 
 /// Why the journal cannot be used.
@@ -151,8 +160,16 @@ pub(crate) struct Journal {
     database: Arc<Database>,
     outputs: OutputFiles,
     recent: RecentEntries,
-    records: mpsc::SyncSender<(RecordNumber, JournalRecord)>,
+    to_write: mpsc::SyncSender<ToWrite>,
     appended: Arc<AtomicU64>,
+    /// The number of the next job that is stored before it is submitted.
+    next_stored: Arc<AtomicU64>,
+}
+
+/// What the journal's thread writes.
+enum ToWrite {
+    Record(RecordNumber, JournalRecord),
+    Store(ToStore),
 }
 
 impl Journal {
@@ -170,7 +187,8 @@ impl Journal {
         let outputs = OutputFiles::beside(path);
         let writer = open(path, options, outputs.clone()).map_err(&error)?;
         let database = writer.database();
-        let (records, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
+        let (to_write, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
+        let next_stored = writer.next_stored();
         let recent = RecentEntries::default();
         let for_watchers = recent.clone();
         let write = move || {
@@ -180,7 +198,7 @@ impl Journal {
         };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(write);
         thread.map_err(|e| JournalError { path: in_words.to_string(), problem: e.into() })?;
-        Ok(Journal { path: in_words, database, outputs, recent, records, appended: Arc::default() })
+        Ok(Journal { path: in_words, database, outputs, recent, to_write, appended: Arc::default(), next_stored })
     }
 
     fn error(&self, problem: JournalProblem) -> JournalError {
@@ -192,8 +210,12 @@ impl Log for Journal {
     fn append(&self, record: JournalRecord) -> RecordNumber {
         let number = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
         // Writing that has failed was told of before.
-        let _ = self.records.send((number, record));
+        let _ = self.to_write.send(ToWrite::Record(number, record));
         number
+    }
+
+    fn store(&self, spec: &JobSpec) -> Option<StoredJob> {
+        storing::store(self, spec)
     }
 
     fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError> {
@@ -267,29 +289,40 @@ fn open(path: &Path, options: JournalOptions, outputs: OutputFiles) -> Result<Jo
     if file_bytes >= COMPACT_FROM_BYTES {
         compact(&mut database, file_bytes)?;
     }
-    Ok(JournalWriter::new(Arc::new(database), outputs, mark, transactions, options))
+    let next_stored = remove_unsubmitted(&database)?;
+    Ok(JournalWriter::new(Arc::new(database), outputs, mark, transactions, next_stored, options))
 }
 
 /// Writes what comes, all that has gathered at a time, until no more can come.
 fn keep_writing(
     // Dropped after the writer, so that the file is free when this is.
     durable: impl Fn(RecordNumber),
-    waiting: &mpsc::Receiver<(RecordNumber, JournalRecord)>,
+    waiting: &mpsc::Receiver<ToWrite>,
     recent: &RecentEntries,
     mut writer: JournalWriter,
 ) -> Result<(), JournalProblem> {
     let (clock, mut earliest_us) = (Clock::new(), 0);
     while let Ok(first) = waiting.recv() {
         std::thread::sleep(Duration::from_micros(clock.until_us(earliest_us)));
-        let mut last = first.0;
-        let batch = std::iter::once(first).chain(waiting.try_iter());
-        let batch: Vec<_> = batch.inspect(|(number, _)| last = *number).map(|(_, record)| record).collect();
+        let (mut last, mut batch, mut to_store) = (None, Vec::new(), Vec::new());
+        for next in std::iter::once(first).chain(waiting.try_iter()) {
+            match next {
+                ToWrite::Record(number, record) => {
+                    last = Some(number);
+                    batch.push(record);
+                }
+                ToWrite::Store(part) => to_store.push(part),
+            }
+        }
         if batch.iter().any(|record| matches!(record, JournalRecord::Entry { .. })) {
             earliest_us = clock.now_us() + PACE_US;
         }
-        writer.write(&batch)?;
+        writer.write(&to_store, &batch)?;
+        to_store.into_iter().for_each(ToStore::is_written);
         recent.add(batch);
-        durable(last);
+        if let Some(last) = last {
+            durable(last);
+        }
     }
     Ok(())
 }
@@ -338,7 +371,9 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
         }
         meta.insert("version", FORMAT)?;
         transactions = meta.get(TRANSACTIONS)?.map_or(0, |count| count.value());
-        [JOBS, CHUNKS, SNAPSHOTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
+        [STORED, CHUNKS, SNAPSHOTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
+        write.open_table(JOBS)?;
+        write.open_table(CURRENT)?;
         [ENTRIES, RESULTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
         write.open_table(SUMMARIES)?;
         write.open_table(OUTPUTS)?;

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use eyas_jobs::{Entry, JobSummary, JournalRecord, Replay};
+use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
 use eyas_wire::client::OutputFile;
 
-use crate::journal::{JournalError, OutputRange};
+use crate::journal::{JournalError, OutputRange, StoredJob};
 
 /// Number of a record, counted from 1 in the order in which records were appended by this process.
 pub(crate) type RecordNumber = u64;
@@ -31,6 +31,11 @@ pub(crate) trait Log: Send + Sync {
     /// Appends a record, and returns its number. Only the owner of the dispatcher's state appends. If a record cannot
     /// be written, the function that was given when the log was opened is told, and no later record becomes durable.
     fn append(&self, record: JournalRecord) -> RecordNumber;
+
+    /// Writes a large job before it is submitted, so that its record is short, and other records need not wait for it.
+    /// The job is durable when this returns, and goes again unless it is [kept](StoredJob::keep). This blocks. `None`
+    /// if a record or a job could not be written.
+    fn store(&self, spec: &JobSpec) -> Option<StoredJob>;
 
     /// All jobs, oldest first; with those that need not be replayed, their summaries.
     fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError>;

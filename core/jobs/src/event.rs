@@ -10,17 +10,17 @@ use eyas_types::{
     Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId, TaskResult,
 };
 
-use crate::job::JobSummary;
+use crate::job::{JobSummary, NewJob};
 use crate::log::{JournalRecord, Replay};
 use crate::spec::{Extension, JobSpec, SpecError};
 
 /// What the shell tells the decider.
 #[derive(Debug)]
 pub enum Event {
-    /// A client submits a job that was checked. Its id is [`Jobs::next_job`](crate::Jobs::next_job).
+    /// A client submits a job. Its id is [`Jobs::next_job`](crate::Jobs::next_job).
     Submitted {
         /// The job.
-        spec: Box<JobSpec>,
+        job: Box<NewJob>,
     },
     /// A client attaches a job, without tasks so far, to its connection. Its id is
     /// [`Jobs::next_job`](crate::Jobs::next_job).

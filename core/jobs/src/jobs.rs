@@ -10,7 +10,7 @@ use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, TaskId};
 
 use crate::event::{Effect, Event};
 use crate::health::Health;
-use crate::job::{Job, JobSummary, Phase, SAMPLE_EVERY_US};
+use crate::job::{Job, JobSummary, NewJob, Phase, SAMPLE_EVERY_US};
 use crate::lineage::Lineage;
 use crate::log::Replay;
 use crate::refusals::Refusals;
@@ -136,7 +136,7 @@ impl Jobs {
         self.now_us = self.now_us.max(now_us);
         mem::swap(&mut self.effects, effects);
         match event {
-            Event::Submitted { spec } => self.submitted(*spec),
+            Event::Submitted { job } => self.submitted(*job),
             Event::Attached { spec } => self.attached(*spec),
             Event::Extended { job, extension } => self.extended(job, *extension),
             Event::Unneeded { job, tasks } => self.unneeded(job, &tasks),
@@ -253,6 +253,11 @@ impl Jobs {
         self.archived.values()
     }
 
+    /// What is remembered of a job that is not in memory.
+    pub fn summary(&self, job: JobId) -> Option<&JobSummary> {
+        self.archived.get(&job)
+    }
+
     /// Whether a job is remembered, but not in memory.
     pub fn is_archived(&self, job: JobId) -> bool {
         self.archived.contains_key(&job)
@@ -332,10 +337,9 @@ impl Jobs {
 
     // ---- jobs come
 
-    fn submitted(&mut self, mut spec: crate::spec::JobSpec) {
-        spec.submitted_unix_ms = self.now_us / 1000;
+    fn submitted(&mut self, new: NewJob) {
         let id = self.take_id();
-        let job = Job::new(id, spec);
+        let job = new.submit(id, self.now_us / 1000);
         self.effects.push(Effect::Write(crate::log::JournalRecord::Job { job: id, spec: job.spec.clone() }));
         self.jobs.insert(id, job);
         self.borrow(id);

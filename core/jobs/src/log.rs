@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use eyas_types::course::Sample;
-use eyas_types::{JobId, TaskResult};
+use eyas_types::{JobId, ObjectSpec, TaskResult};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Job, JobSnapshot, JobSummary};
@@ -21,12 +21,12 @@ pub enum JournalRecord {
         /// The job.
         spec: Arc<JobSpec>,
     },
-    /// The same job with other versions of its objects. It replaces the job as it was submitted.
+    /// Some of the job's objects have other versions.
     Objects {
         /// The id of the job.
         job: JobId,
-        /// The job.
-        spec: Arc<JobSpec>,
+        /// Places of the objects, and the versions that replace them.
+        current: Vec<(u32, ObjectSpec)>,
     },
     /// What happened to a job.
     Entry {

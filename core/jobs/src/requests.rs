@@ -55,8 +55,8 @@ impl Jobs {
         self.flush();
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if !current.is_empty() {
-            job.take_current(current);
-            self.effects.push(Effect::Write(JournalRecord::Objects { job: id, spec: job.spec.clone() }));
+            job.take_current(current.clone());
+            self.effects.push(Effect::Write(JournalRecord::Objects { job: id, current }));
         }
         let paused_us = job.paused_until(now_us);
         let ready = job.retry_these(&tasks, paused_us);

@@ -74,7 +74,14 @@ pub struct JobSpec {
     /// Likewise, of each template with many inputs, their ids and sizes in order.
     #[serde(skip)]
     pub shared_inputs: BTreeMap<u16, Box<[(ObjectId, u64)]>>,
+    /// Where the log has the job already, if it was written before it was submitted.
+    #[serde(skip)]
+    pub stored: Option<StoredNumber>,
 }
+
+/// The log's number of a job that was written before it was submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StoredNumber(pub u64);
 
 /// Number of inputs of a template from which on their ids are kept in order.
 const SHARED_INPUTS: usize = 10_000;
@@ -248,6 +255,14 @@ impl JobSpec {
         Ok(())
     }
 
+    /// Takes other versions of objects, by their places.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn replace_objects(&mut self, current: Vec<(u32, ObjectSpec)>) {
+        current.into_iter().for_each(|(place, object)| self.objects[place as usize] = object);
+    }
+
     /// Adds chunks of objects, by the objects' indices. Those beyond `MAX_CHUNKS` are left out, as they only help to
     /// place tasks.
     pub fn push_chunks(&mut self, chunks: Vec<(u32, Vec<(ObjectId, u64)>)>) {
@@ -288,6 +303,12 @@ impl JobSpec {
         let edges: Vec<u64> = self.templates.iter().map(count).collect();
         let of_task = |task| edges.get(usize::from(self.items.template(task))).copied().unwrap_or(0);
         (0..self.items.len() as u32).map(of_task).sum()
+    }
+
+    /// Roughly how much there is to check and to write: the number of its tasks, objects and inputs of templates.
+    pub fn weight(&self) -> usize {
+        let inputs: usize = self.templates.iter().map(|template| template.inputs.len()).sum();
+        self.items.len() + self.items.content_bytes() / 64 + self.objects.len() + inputs
     }
 
     /// What tasks of a template need of an executor.

@@ -20,7 +20,9 @@ use eyas_types::{
 use proptest::prelude::*;
 
 use self::attached::extension;
-use crate::{Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JournalRecord, Phase, RETURN_GRACE_US, Replay};
+use crate::{
+    Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JournalRecord, NewJob, Phase, RETURN_GRACE_US, Replay,
+};
 
 /// Tasks that an executor has at a time.
 const SLOTS: usize = 2;
@@ -100,8 +102,9 @@ impl World {
                 self.log.insert(job, (spec, Vec::new()));
                 self.to_do.push_back(ToDo::Event(Event::Accepted { job }));
             }
-            Effect::Write(JournalRecord::Objects { job, spec }) => {
-                self.log.get_mut(&job).expect("a job is written before its objects").0 = spec;
+            Effect::Write(JournalRecord::Objects { job, current }) => {
+                let spec = &mut self.log.get_mut(&job).expect("a job is written before its objects").0;
+                Arc::make_mut(spec).replace_objects(current);
             }
             Effect::Write(JournalRecord::Entry { job, number, entry }) => {
                 let entries = &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
@@ -366,6 +369,10 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
     spec
 }
 
+fn submitted(spec: JobSpec) -> Event {
+    Event::Submitted { job: Box::new(NewJob::new(spec)) }
+}
+
 /// A job each of whose tasks reads one of these kept outputs of other jobs, and may read the output of one before it.
 fn borrower(lent: &[ObjectSpec], readers: &[u8], retries: u32) -> JobSpec {
     let mut spec = job(readers, retries, false);
@@ -463,14 +470,14 @@ fn apply(world: &mut World, step: Step) {
             }
         }
         Step::Submit(readers, retries, until_read) => {
-            world.tell(Event::Submitted { spec: Box::new(job(&readers, retries, until_read)) });
+            world.tell(submitted(job(&readers, retries, until_read)));
             world.pass(1);
         }
         Step::Borrow(readers, retries) => {
             let lent = world.jobs.kept_objects().filter(|(object, _)| world.jobs.lends(*object));
             let lent: Vec<_> = lent.map(|(_, spec)| spec.clone()).take(3).collect();
             if !lent.is_empty() {
-                world.tell(Event::Submitted { spec: Box::new(borrower(&lent, &readers, retries)) });
+                world.tell(submitted(borrower(&lent, &readers, retries)));
                 world.pass(1);
             }
         }

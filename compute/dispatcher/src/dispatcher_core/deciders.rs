@@ -106,8 +106,7 @@ impl DispatcherCore {
         if let Err(e) = self.load_archived(task.job) {
             tracing::warn!("the result of task {task} cannot be reused: {e}");
         }
-        let loaded = || self.loaded.as_ref().filter(|job| job.id == task.job);
-        let job = self.jobs.get(task.job).or_else(loaded)?;
+        let job = self.jobs.get(task.job).or_else(|| self.loaded(task.job))?;
         ResultReader::in_full().last(self, job, task.index).ok()?
     }
 

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use eyas_jobs::{self as jobs, Entry, JobSummary, JournalRecord, Replay};
-use eyas_types::{JobId, ObjectSpec, OutputSpec, units};
+use eyas_jobs::{self as jobs, Entry, Job, JobSummary, JournalRecord, NewJob, Replay};
+use eyas_types::{JobId, OutputSpec, units};
 use tokio::sync::{oneshot, watch};
 
 use super::DispatcherCore;
 use crate::durable_replies::JobProgress;
-use crate::journal::{JournalError, tell_difference};
+use crate::journal::{JournalError, StoredJob, tell_difference};
 use crate::log::RecordNumber;
-use crate::service::{Answer, CheckedJob, ServiceError};
+use crate::service::{Answer, ServiceError};
 
 /// What the core does once a record is on disk.
 pub(super) enum OnceDurable {
@@ -43,8 +43,9 @@ impl DispatcherCore {
         Ok(())
     }
 
-    /// Accepts a job; it is queued once it is on disk.
-    pub(crate) fn submit(&mut self, CheckedJob(spec): CheckedJob) -> Answer<JobId> {
+    /// Accepts a job, which the log may have `stored` already; it is queued once it is on disk.
+    pub(crate) fn submit(&mut self, new: NewJob, stored: Option<StoredJob>) -> Answer<JobId> {
+        let spec = new.spec();
         if self.stopping_us.is_some() {
             return Err(ServiceError::Stopping);
         }
@@ -56,12 +57,14 @@ impl DispatcherCore {
             let otherwise = if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
             return Err(ServiceError::NothingIsKept { policy: self.policy.clone(), otherwise });
         }
-        let is_lent = |object: &&ObjectSpec| !object.is_kept() || self.jobs.lends(object.id());
-        if let Some(object) = spec.objects.iter().find(|object| !is_lent(object)) {
+        if let Some(object) = new.kept_objects().find(|object| !self.jobs.lends(object.id())) {
             return Err(ServiceError::NotKept(object.source.clone()));
         }
+        if let Some(stored) = stored {
+            stored.keep();
+        }
         let job = self.jobs.next_job();
-        self.tell_jobs(jobs::Event::Submitted { spec });
+        self.tell_jobs(jobs::Event::Submitted { job: Box::new(new) });
         Ok(job)
     }
 
@@ -89,7 +92,7 @@ impl DispatcherCore {
             }
             JournalRecord::Forget { job } => {
                 self.replies.forget(*job);
-                self.loaded.take_if(|loaded| loaded.id == *job);
+                self.loaded.take_if(|loaded| loaded.job().id == *job);
                 None
             }
             JournalRecord::Objects { .. } | JournalRecord::Snapshot { .. } => None,
@@ -171,22 +174,39 @@ impl DispatcherCore {
         Ok(replay)
     }
 
-    /// Reads an archived job to answer requests about it. The job that was read last is kept.
-    pub(crate) fn load_archived(&mut self, job: JobId) -> Result<(), JournalError> {
-        if self.jobs.is_archived(job) && self.loaded.as_ref().is_none_or(|loaded| loaded.id != job) {
-            self.loaded = Some(self.read_job(job)?.into_job());
+    /// Whether a job is archived, and must be read to answer requests about it.
+    pub(crate) fn must_be_read(&self, job: JobId) -> bool {
+        self.jobs.is_archived(job) && self.loaded(job).is_none()
+    }
+
+    /// An archived job that was read.
+    pub(crate) fn loaded(&self, id: JobId) -> Option<&Job> {
+        self.loaded.as_ref().map(Replay::job).filter(|job| job.id == id)
+    }
+
+    /// Takes an archived job that was read, unless the job has changed meanwhile. The job that was read last is kept.
+    pub(crate) fn take_read(&mut self, replay: Replay) {
+        let is_present = |summary: &&JobSummary| summary.entries == replay.next_entry();
+        if self.jobs.summary(replay.job().id).filter(is_present).is_some() {
+            self.loaded = Some(replay);
+        }
+    }
+
+    /// Reads an archived job at once.
+    pub(super) fn load_archived(&mut self, job: JobId) -> Result<(), JournalError> {
+        if self.must_be_read(job) {
+            self.loaded = Some(self.read_job(job)?);
         }
         Ok(())
     }
 
-    /// Takes an archived job back into memory, so that it can continue.
-    pub(crate) fn recall(&mut self, job: JobId) -> Result<(), JournalError> {
-        if self.jobs.is_archived(job) {
-            let replay = Box::new(self.read_job(job)?);
-            self.loaded = None;
-            self.tell_jobs(jobs::Event::Recovered { replay });
+    /// Takes an archived job that was read back into memory, so that it can continue.
+    pub(crate) fn recall(&mut self, job: JobId) {
+        if self.jobs.is_archived(job)
+            && let Some(replay) = self.loaded.take_if(|loaded| loaded.job().id == job)
+        {
+            self.tell_jobs(jobs::Event::Recovered { replay: Box::new(replay) });
         }
-        Ok(())
     }
 
     /// Compares every job in memory with the journal, and writes differences to a file.

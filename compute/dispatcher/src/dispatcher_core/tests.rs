@@ -2,8 +2,9 @@
 //! connection. After a kill, another core takes up the journal.
 
 use std::pin::pin;
-use std::sync::mpsc as std_mpsc;
+use std::sync::{LazyLock, mpsc as std_mpsc};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use eyas_jobs::{JobSpec, MAX_RECOMPUTATIONS, Phase, RETURN_GRACE_US};
 use eyas_pools::{PoolsConfig, PoolsHandle};
@@ -19,6 +20,7 @@ use eyas_wire::DataMode;
 use eyas_wire::client::KeptPart;
 use eyas_wire::view::{Explanation, JobState, JobView};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 use super::*;
 use crate::journal::{Journal, JournalOptions};
@@ -63,6 +65,9 @@ fn handle_of(core: &DispatcherCore, folder: &TempDir) -> (DispatcherHandle, mpsc
     let (pools, _) = PoolsHandle::start(pools, core.pools.subscribe(), mpsc::channel(1).0);
     (DispatcherHandle { core: sender, log: core.log.clone(), keys, pools, events: core.events.recent() }, inbox)
 }
+
+/// Reads archived jobs.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 const ADMIN: Principal = Principal::Key(KeyId(1), KeyRole::Admin);
 
@@ -120,20 +125,25 @@ impl Dispatcher {
     /// What the service answers to a call, once everything is on disk.
     fn ask<T>(&mut self, call: impl AsyncFnOnce(&Caller) -> Answer<T>) -> Answer<T> {
         let service = self.service.clone();
+        let _runtime = RUNTIME.enter();
         // A test polls more than the runtime grants a task at a time.
         let mut call = pin!(tokio::task::unconstrained(call(&service)));
         let context = &mut Context::from_waker(Waker::noop());
+        let deadline = Instant::now() + Duration::from_secs(30);
         if let Poll::Ready(refused) = call.as_mut().poll(context) {
             return refused;
         }
-        self.handle_calls();
-        if let Poll::Ready(answer) = call.as_mut().poll(context) {
-            return answer;
-        }
-        self.settle();
-        match call.as_mut().poll(context) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => panic!("no answer comes"),
+        loop {
+            self.handle_calls();
+            if let Poll::Ready(answer) = call.as_mut().poll(context) {
+                return answer;
+            }
+            self.settle();
+            if let Poll::Ready(answer) = call.as_mut().poll(context) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "no answer comes");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -170,15 +180,7 @@ impl Dispatcher {
 
     fn submit_spec(&mut self, spec: JobSpec) -> JobId {
         let job = CheckedJob::check(Box::new(spec)).unwrap();
-        let service = self.service.clone();
-        let mut submit = pin!(service.submit(job));
-        let context = &mut Context::from_waker(Waker::noop());
-        assert!(submit.as_mut().poll(context).is_pending());
-        self.handle_calls();
-        assert!(submit.as_mut().poll(context).is_pending(), "it is not on disk");
-        self.settle();
-        let Poll::Ready(accepted) = submit.as_mut().poll(context) else { panic!("no answer comes") };
-        accepted.unwrap()
+        self.ask(async |service| service.submit(job).await).unwrap()
     }
 
     /// Submits two tasks: the first keeps its output; the second reads it, and is too large for any executor.
@@ -255,6 +257,21 @@ impl Dispatcher {
     fn phases(&self, job: JobId) -> Vec<Phase> {
         self.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.phase).collect()
     }
+}
+
+#[tokio::test]
+async fn a_submission_is_answered_once_it_is_on_disk() {
+    let mut dispatcher = Dispatcher::start();
+    let spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+    let job = CheckedJob::check(Box::new(spec)).unwrap();
+    let service = dispatcher.service.clone();
+    let mut submit = pin!(service.submit(job));
+    let context = &mut Context::from_waker(Waker::noop());
+    assert!(submit.as_mut().poll(context).is_pending());
+    dispatcher.handle_calls();
+    assert!(submit.as_mut().poll(context).is_pending(), "it is not on disk");
+    dispatcher.settle();
+    assert!(matches!(submit.as_mut().poll(context), Poll::Ready(Ok(JobId(1)))));
 }
 
 fn wrote(bytes: usize) -> Outcome {

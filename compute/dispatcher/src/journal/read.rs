@@ -9,7 +9,7 @@ use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
 use super::output::OutputRange;
-use super::{CHUNKS, ENTRIES, JOBS, Journal, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
+use super::{CHUNKS, CURRENT, ENTRIES, JOBS, Journal, JournalProblem, RESULTS, SNAPSHOTS, STORED, SUMMARIES};
 use crate::expressions::compile;
 use crate::log::Captured;
 
@@ -32,28 +32,27 @@ impl Journal {
     pub(super) fn read_jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalProblem> {
         let read = self.database.begin_read()?;
         let (jobs, summaries) = (read.open_table(JOBS)?, read.open_table(SUMMARIES)?);
-        let (mut found, mut next) = (Vec::new(), 0);
-        while let Some(row) = jobs.range((next, 0)..)?.next() {
-            let job = row?.0.value().0;
+        let mut found = Vec::new();
+        for row in jobs.iter()? {
+            let job = row?.0.value();
             let summary = summaries.get(job)?.map(|row| postcard::from_bytes::<JobSummary>(row.value()));
             let what = || format!("the summary of job {job}");
             let summary = summary.transpose().map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
             found.push((JobId(job), summary.filter(|summary| !summary.must_be_loaded)));
-            let Some(after) = job.checked_add(1) else { break };
-            next = after;
         }
         Ok(found)
     }
 
     pub(super) fn load_written(&self, job: JobId) -> Result<Replay, JournalProblem> {
         let read = self.database.begin_read()?;
-        let mut spec = spec_of(&read.open_table(JOBS)?, job)?.ok_or(JournalProblem::DamagedJob(job))?;
-        if let Some(chunks) = read_parts(&read.open_table(CHUNKS)?, job.0)? {
+        let spec = spec_of(&read.open_table(JOBS)?, &read.open_table(STORED)?, &read.open_table(CURRENT)?, job)?;
+        let (mut spec, stored) = spec.ok_or(JournalProblem::DamagedJob(job))?;
+        if let Some(chunks) = read_parts(&read.open_table(CHUNKS)?, stored)? {
             let what = || format!("the chunks of job {job}");
             let chunks = postcard::from_bytes(&chunks);
             spec.chunks = chunks.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
         }
-        let snapshot = read_parts(&read.open_table(SNAPSHOTS)?, job.0)?;
+        let snapshot = read_parts(&read.open_table(SNAPSHOTS)?, job.0.into())?;
         let mut replay = match snapshot {
             None => Replay::new(job, spec),
             Some(snapshot) => {
@@ -110,26 +109,34 @@ impl Journal {
 
 /// A value that is in parts, if it is there.
 pub(super) fn read_parts(
-    table: &impl ReadableTable<(u32, u32), &'static [u8]>,
-    job: u32,
+    table: &impl ReadableTable<(u64, u32), &'static [u8]>,
+    of: u64,
 ) -> Result<Option<Vec<u8>>, JournalProblem> {
     let mut encoded: Option<Vec<u8>> = None;
-    for row in table.range((job, 0)..=(job, u32::MAX))? {
+    for row in table.range((of, 0)..=(of, u32::MAX))? {
         encoded.get_or_insert_default().extend_from_slice(row?.1.value());
     }
     Ok(encoded)
 }
 
-/// A job as it was submitted, checked.
+/// A job as it was submitted, with the present versions of its objects, checked; also the number of the stored job.
 pub(super) fn spec_of(
-    table: &impl ReadableTable<(u32, u32), &'static [u8]>,
+    jobs: &impl ReadableTable<u32, (u64, u64)>,
+    stored: &impl ReadableTable<(u64, u32), &'static [u8]>,
+    current: &impl ReadableTable<(u32, u32), &'static [u8]>,
     job: JobId,
-) -> Result<Option<JobSpec>, JournalProblem> {
-    let Some(encoded) = read_parts(table, job.0)? else { return Ok(None) };
-    let spec = postcard::from_bytes(&encoded);
-    let mut spec: JobSpec =
-        spec.map_err(|source| JournalProblem::Undecodable { what: format!("job {job}"), source })?;
-    if spec.is_sound(&compile) { Ok(Some(spec)) } else { Err(JournalProblem::DamagedJob(job)) }
+) -> Result<Option<(JobSpec, u64)>, JournalProblem> {
+    let undecodable = |source| JournalProblem::Undecodable { what: format!("job {job}"), source };
+    let Some((number, submitted_unix_ms)) = jobs.get(job.0)?.map(|row| row.value()) else { return Ok(None) };
+    let Some(encoded) = read_parts(stored, number)? else { return Err(JournalProblem::DamagedJob(job)) };
+    let spec = postcard::from_bytes(&encoded).map_err(undecodable)?;
+    let mut spec = JobSpec { submitted_unix_ms, ..spec };
+    for row in current.range((job.0, 0)..=(job.0, u32::MAX))? {
+        let (key, row) = row?;
+        let object = spec.objects.get_mut(key.value().1 as usize).ok_or(JournalProblem::DamagedJob(job))?;
+        *object = postcard::from_bytes(row.value()).map_err(undecodable)?;
+    }
+    if spec.is_sound(&compile) { Ok(Some((spec, number))) } else { Err(JournalProblem::DamagedJob(job)) }
 }
 
 /// Applies the entries and results that follow, before entry `to`, in their order. Large output is not read.

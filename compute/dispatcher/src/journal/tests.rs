@@ -1,9 +1,14 @@
 //! The journal on a disk: what was written is there again, also of a released version.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use eyas_jobs::{Entry, JobEnd, JobSpec, Replay};
-use eyas_types::{ObjectId, Outcome, Program, Status, TaskItem, TaskResult, TaskTemplate};
+use eyas_types::{
+    FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskResult, TaskTemplate, Version,
+};
+
+use redb::ReadableTableMetadata;
 
 use super::output::OUTPUT_BESIDE_BYTES;
 use super::read::{StoredEntry, read_parts};
@@ -23,8 +28,8 @@ fn end(index: u32, at_us: u64) -> JobEnd {
 
 /// Waits until its thread has ended, and with it the use of the file.
 fn close(journal: Journal) {
-    let Journal { database, records, .. } = journal;
-    drop(records);
+    let Journal { database, to_write, .. } = journal;
+    drop(to_write);
     while Arc::strong_count(&database) > 1 {
         std::thread::yield_now();
     }
@@ -62,8 +67,9 @@ fn entries_of(journal: &Journal, job: JobId) -> Vec<Entry> {
 }
 
 fn spec_at(journal: &Journal, job: JobId) -> JobSpec {
-    let jobs = journal.database.begin_read().unwrap().open_table(JOBS).unwrap();
-    postcard::from_bytes(&read_parts(&jobs, job.0).unwrap().unwrap()).unwrap()
+    let read = journal.database.begin_read().unwrap();
+    let stored = read.open_table(JOBS).unwrap().get(job.0).unwrap().unwrap().value().0;
+    postcard::from_bytes(&read_parts(&read.open_table(STORED).unwrap(), stored).unwrap().unwrap()).unwrap()
 }
 
 fn tasks(count: usize) -> JobSpec {
@@ -96,6 +102,98 @@ fn what_was_written_is_there_after_opening_again() {
     let again = open_at(&path, &sender).unwrap();
     assert_eq!(again.jobs().unwrap(), [(JOB, None)]);
     assert_eq!((spec_at(&again, JOB), entries_of(&again, JOB)), (spec, entries.to_vec()));
+}
+
+/// A job whose encoding has several parts, of which each object has a chunk.
+fn large_job(objects: u32) -> JobSpec {
+    let version = |number: u32| Version::Modified { mtime_ns: 1, size_bytes: number.into() };
+    let object = |number| ObjectSpec {
+        source: format!("file:///{}/{number}", "survey".repeat(20)).into(),
+        version: version(number),
+        mode: FileMode::READABLE,
+    };
+    let mut spec = tasks(2);
+    spec.push_objects((0..objects).map(object).collect()).unwrap();
+    spec.push_chunks((0..objects).map(|number| (number, vec![(ObjectId([7; 16]), u64::from(number))])).collect());
+    spec
+}
+
+#[test]
+fn a_job_is_stored_part_by_part_and_goes_unless_it_is_submitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(&path, &sender).unwrap();
+    let mut spec = large_job(20_000);
+    let stored = |journal: &Journal| {
+        let read = journal.database.begin_read().unwrap();
+        let parts = |table| read.open_table(table).unwrap().len().unwrap();
+        (parts(STORED), parts(CHUNKS))
+    };
+    // What is written in between is on disk before the job is.
+    let (of_others, is_over) = (journal.clone(), Arc::new(AtomicBool::new(false)));
+    let until = is_over.clone();
+    let others = std::thread::spawn(move || {
+        let mut appended = 0;
+        while !until.load(Ordering::Relaxed) {
+            appended = of_others.append(JournalRecord::Forget { job: JobId(99) });
+        }
+        appended
+    });
+    let first = journal.store(&spec).unwrap();
+    let while_stored = done.try_iter().count();
+    is_over.store(true, Ordering::Relaxed);
+    let appended = others.join().unwrap();
+    while done.recv_timeout(Duration::from_secs(30)).unwrap() < appended {}
+    let (parts, chunks) = stored(&journal);
+    assert!(parts > 2 && chunks == 1 && while_stored > 2, "{parts} parts, {while_stored} transactions");
+    spec.stored = Some(first.number());
+    first.keep();
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
+    settle(&journal, &done);
+    let second = journal.store(&spec).unwrap();
+    assert_eq!(stored(&journal), (2 * parts, 2 * chunks));
+    drop(second);
+    journal.append(JournalRecord::Job { job: JobId(8), spec: Arc::new(tasks(1)) });
+    settle(&journal, &done);
+    assert_eq!(stored(&journal), (parts + 1, chunks));
+    // A dispatcher that is killed removes nothing.
+    std::mem::forget(journal.store(&spec).unwrap());
+    let copy = folder.path().join("copy.redb");
+    std::fs::copy(&path, &copy).unwrap();
+    std::fs::copy(path.with_extension("mark"), copy.with_extension("mark")).unwrap();
+    let journal = open_at(&copy, &sender).unwrap();
+    assert_eq!((stored(&journal), journal.jobs().unwrap().len()), ((parts + 1, chunks), 2));
+    let read = journal.replay(JOB).unwrap().into_job();
+    assert!(read.spec.objects == spec.objects && read.spec.chunks == spec.chunks);
+    assert!(journal.store(&spec).unwrap().number() > spec.stored.unwrap());
+    journal.append(JournalRecord::Forget { job: JOB });
+    settle(&journal, &done);
+    assert_eq!(stored(&journal), (1, 0));
+}
+
+#[test]
+fn other_versions_of_objects_replace_those_of_the_submission() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(&path, &sender).unwrap();
+    let mut spec = large_job(10);
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
+    for size_bytes in [70, 71] {
+        let version = Version::Modified { mtime_ns: 2, size_bytes };
+        let current = vec![(3, ObjectSpec { version, ..spec.objects[3].clone() })];
+        spec.replace_objects(current.clone());
+        journal.append(JournalRecord::Objects { job: JOB, current });
+    }
+    settle(&journal, &done);
+    close(journal);
+    let journal = open_at(&path, &sender).unwrap();
+    assert_eq!(journal.replay(JOB).unwrap().job().spec.objects, spec.objects);
+    journal.append(JournalRecord::Forget { job: JOB });
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(large_job(10)) });
+    settle(&journal, &done);
+    assert_eq!(journal.replay(JOB).unwrap().job().spec.objects, large_job(10).objects);
 }
 
 #[test]
@@ -321,12 +419,14 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     assert!(!path.with_extension("differs").exists());
 }
 
-/// Makes the fixture of the present format: a job with results, a loss and a cancelled task, and its snapshot.
+/// Makes the fixture of the present format: a job with another version of its object, results, a loss and a cancelled
+/// task, and its snapshot.
 fn write_fixture(path: &Path) {
     let (sender, done) = mpsc::channel();
     let journal = open_at(path, &sender).unwrap();
-    let mut replay = Replay::new(JOB, tasks(4));
-    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
+    let mut replay = Replay::new(JOB, fixture_spec(1));
+    journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(fixture_spec(1)) });
+    journal.append(JournalRecord::Objects { job: JOB, current: vec![(0, fixture_spec(2).objects[0].clone())] });
     let entries = fixture_entries();
     for (number, entry) in entries.iter().enumerate() {
         journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
@@ -338,6 +438,14 @@ fn write_fixture(path: &Path) {
     journal.append(JournalRecord::Snapshot { job: JOB, snapshot, summary: None, drops_results: false });
     settle(&journal, &done);
     close(journal);
+}
+
+fn fixture_spec(size_bytes: u64) -> JobSpec {
+    let version = Version::Modified { mtime_ns: 1, size_bytes };
+    let object = ObjectSpec { source: "file:///survey/a".into(), version, mode: FileMode::READABLE };
+    let mut spec = JobSpec { submitted_unix_ms: 5, ..tasks(4) };
+    spec.push_objects(vec![object]).unwrap();
+    spec
 }
 
 fn fixture_entries() -> Vec<Entry> {
@@ -366,10 +474,11 @@ fn a_journal_of_version_0_1_is_read() {
     let mut unpacked = flate2::read::GzDecoder::new(File::open(&fixture).unwrap());
     io::copy(&mut unpacked, &mut File::create(&path).unwrap()).unwrap();
     let journal = open_at(&path, &mpsc::channel().0).unwrap();
-    let mut expected = Replay::new(JOB, tasks(4));
+    let mut expected = Replay::new(JOB, fixture_spec(2));
     fixture_entries().into_iter().for_each(|entry| expected.apply(entry));
-    let read = journal.replay(JOB).unwrap().into_job();
-    assert_eq!((spec_at(&journal, JOB), read.snapshot()), (tasks(4), expected.into_job().snapshot()));
+    let (read, expected) = (journal.replay(JOB).unwrap().into_job(), expected.into_job());
+    assert_eq!((spec_at(&journal, JOB), read.snapshot()), (fixture_spec(1), expected.snapshot()));
+    assert_eq!((&read.spec.objects, read.spec.submitted_unix_ms), (&expected.spec.objects, 5));
     assert_eq!(results(&journal, 0..4, Captured::Whole), [fixture_entries()[0].clone(), fixture_entries()[3].clone()]);
 }
 

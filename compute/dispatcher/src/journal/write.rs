@@ -3,17 +3,19 @@
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use eyas_jobs::{Entry, JobSnapshot, JobSummary, JournalRecord, Replay};
+use eyas_jobs::{Entry, JobSnapshot, JobSummary, JournalRecord, Replay, StoredNumber};
 use eyas_types::JobId;
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 
 use super::mark::Mark;
 use super::output::{Appending, OutputFiles, OutputRange};
 use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
+use super::storing::ToStore;
 use super::{
-    CHUNKS, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, SUMMARIES, TRANSACTIONS,
-    encode,
+    CHUNKS, CURRENT, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED,
+    SUMMARIES, TRANSACTIONS, encode,
 };
 
 /// Bytes of a job or a snapshot in one row.
@@ -25,6 +27,8 @@ pub(super) struct JournalWriter {
     outputs: OutputFiles,
     mark: Option<Mark>,
     transactions: u64,
+    /// The number of the next job that is stored.
+    next_stored: Arc<AtomicU64>,
     options: JournalOptions,
 }
 
@@ -34,19 +38,28 @@ impl JournalWriter {
         outputs: OutputFiles,
         mark: Option<Mark>,
         transactions: u64,
+        next_stored: u64,
         options: JournalOptions,
     ) -> Self {
-        JournalWriter { database, outputs, mark, transactions, options }
+        let next_stored = Arc::new(AtomicU64::new(next_stored));
+        JournalWriter { database, outputs, mark, transactions, next_stored, options }
+    }
+
+    /// The number of the next job that is stored. Whoever stores one takes it.
+    pub fn next_stored(&self) -> Arc<AtomicU64> {
+        self.next_stored.clone()
     }
 
     pub fn database(&self) -> Arc<Database> {
         self.database.clone()
     }
 
-    /// Writes records in one transaction. All of them are on disk, and marked, when it returns.
-    pub fn write(&mut self, batch: &[JournalRecord]) -> Result<(), JournalProblem> {
+    /// Writes parts of stored jobs and then records, in one transaction. All of them are on disk, and marked, when it
+    /// returns.
+    pub fn write(&mut self, to_store: &[ToStore], batch: &[JournalRecord]) -> Result<(), JournalProblem> {
         self.transactions += 1;
         let write = self.database.begin_write()?;
+        to_store.iter().try_for_each(|part| part.write(&write))?;
         let mut appending = self.outputs.append();
         for record in batch {
             self.write_record(&write, record, &mut appending)?;
@@ -75,13 +88,24 @@ impl JournalWriter {
     ) -> Result<(), JournalProblem> {
         match record {
             JournalRecord::Job { job, spec } => {
-                put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
-                if !spec.chunks.is_empty() {
-                    put_parts(&mut write.open_table(CHUNKS)?, job.0, &encode(&spec.chunks))?;
-                }
+                let stored = match spec.stored {
+                    Some(StoredNumber(number)) => number,
+                    None => {
+                        let number = self.next_stored.fetch_add(1, Ordering::Relaxed);
+                        put_parts(&mut write.open_table(STORED)?, number, &encode(&**spec))?;
+                        if !spec.chunks.is_empty() {
+                            put_parts(&mut write.open_table(CHUNKS)?, number, &encode(&spec.chunks))?;
+                        }
+                        number
+                    }
+                };
+                write.open_table(JOBS)?.insert(job.0, (stored, spec.submitted_unix_ms))?;
             }
-            JournalRecord::Objects { job, spec } => {
-                put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
+            JournalRecord::Objects { job, current } => {
+                let mut table = write.open_table(CURRENT)?;
+                for (place, object) in current {
+                    table.insert((job.0, *place), &encode(object)[..])?;
+                }
             }
             JournalRecord::Entry { job, number, entry } => {
                 write.open_table(SUMMARIES)?.remove(job.0)?;
@@ -100,9 +124,13 @@ impl JournalWriter {
                 put_snapshot(write, *job, snapshot, summary.as_deref(), *drops_results)?;
             }
             JournalRecord::Forget { job } => {
-                write.open_table(JOBS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
-                write.open_table(CHUNKS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
-                write.open_table(SNAPSHOTS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
+                if let Some(stored) = write.open_table(JOBS)?.remove(job.0)? {
+                    let (number, _) = stored.value();
+                    remove_parts(&mut write.open_table(STORED)?, number)?;
+                    remove_parts(&mut write.open_table(CHUNKS)?, number)?;
+                }
+                remove_parts(&mut write.open_table(SNAPSHOTS)?, job.0.into())?;
+                write.open_table(CURRENT)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                 write.open_table(ENTRIES)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 write.open_table(RESULTS)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 write.open_table(SUMMARIES)?.remove(job.0)?;
@@ -122,15 +150,20 @@ pub(crate) fn tell_difference(told_in: &Path, job: JobId, what: &str) -> Result<
 
 /// Puts a value in the table, in parts.
 pub(super) fn put_parts(
-    table: &mut Table<'_, (u32, u32), &[u8]>,
-    job: u32,
+    table: &mut Table<'_, (u64, u32), &[u8]>,
+    of: u64,
     encoded: &[u8],
 ) -> Result<(), JournalProblem> {
-    table.retain_in((job, 0)..=(job, u32::MAX), |_, _| false)?;
+    remove_parts(table, of)?;
     for (number, part) in encoded.chunks(PART_BYTES).enumerate() {
-        table.insert((job, number as u32), part)?;
+        table.insert((of, number as u32), part)?;
     }
     Ok(())
+}
+
+/// Removes the parts of a value from the table.
+pub(super) fn remove_parts(table: &mut Table<'_, (u64, u32), &[u8]>, of: u64) -> Result<(), JournalProblem> {
+    Ok(table.retain_in((of, 0)..=(of, u32::MAX), |_, _| false)?)
 }
 
 /// Puts an entry in its table.
@@ -154,7 +187,7 @@ fn put_snapshot(
     summary: Option<&JobSummary>,
     drops_results: bool,
 ) -> Result<(), JournalProblem> {
-    put_parts(&mut write.open_table(SNAPSHOTS)?, job.0, &encode(snapshot))?;
+    put_parts(&mut write.open_table(SNAPSHOTS)?, job.0.into(), &encode(snapshot))?;
     let covered = (job.0, 0)..(job.0, snapshot.entries());
     write.open_table(ENTRIES)?.retain_in(covered, |_, _| false)?;
     if drops_results {
@@ -201,8 +234,9 @@ fn drop_earlier_results(
 
 /// Whether a snapshot is what the snapshot before it, and the entries after that, give.
 fn is_state_of(write: &WriteTransaction, job: JobId, snapshot: &JobSnapshot) -> Result<bool, JournalProblem> {
-    let Some(spec) = spec_of(&write.open_table(JOBS)?, job)? else { return Ok(false) };
-    let before = read_parts(&write.open_table(SNAPSHOTS)?, job.0)?;
+    let spec = spec_of(&write.open_table(JOBS)?, &write.open_table(STORED)?, &write.open_table(CURRENT)?, job)?;
+    let Some((spec, _)) = spec else { return Ok(false) };
+    let before = read_parts(&write.open_table(SNAPSHOTS)?, job.0.into())?;
     let mut replay = match before {
         Some(before) => {
             let before = postcard::from_bytes(&before);

@@ -1,10 +1,11 @@
 //! The service as a caller with a key or a token has it: calls are checked, and passed to the owner of the state.
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_jobs::NewJob;
 use eyas_pools::{PoolsAnswer, PoolsHandle};
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::course::{JobOwner, MAX_USER_BYTES};
@@ -27,6 +28,13 @@ use crate::events::{EventStream, RecentEvents};
 use crate::keys::{Keys, KeysError};
 use crate::log::Log;
 use crate::rights::{RequiredRight, check};
+
+/// Jobs with more [weight](eyas_jobs::JobSpec::weight) are written to the log and prepared before the owner of the
+/// state hears of them.
+const MAX_WEIGHT_AT_ONCE: usize = 10_000;
+
+/// How often an archived job is read for one question.
+const MAX_READS: usize = 10;
 
 /// A call that the owner of the state carries out.
 pub(crate) type CoreCall = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
@@ -73,7 +81,7 @@ impl DispatcherHandle {
     /// What it answers, once everything that this follows from is on disk.
     async fn ask_durably<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
+        question: impl FnOnce(&mut DispatcherCore) -> T + Send + 'static,
     ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         self.call(|core| {
@@ -81,22 +89,37 @@ impl DispatcherHandle {
             core.answer_durably(answer, reply);
         })
         .await?;
-        answer.await.map_err(|_| ServiceError::Stopping)?
+        answer.await.map_err(|_| ServiceError::Stopping)
     }
 
     /// What it answers about a job, which is read if it is not in memory, once all results that it shows are on disk.
     async fn ask_of_job<T: Send + 'static>(
         &self,
         job: JobId,
-        question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
+        mut question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        self.ask_durably(move |core| {
-            core.load_archived(job)?;
-            let answer = question(core);
-            core.write_results();
-            answer
-        })
-        .await
+        let mut read = None;
+        // The job may change while it is read.
+        for _ in 0..MAX_READS {
+            let ask = move |core: &mut DispatcherCore| {
+                read.into_iter().for_each(|replay| core.take_read(replay));
+                if core.must_be_read(job) {
+                    return ControlFlow::Continue(question);
+                }
+                let answer = question(core);
+                core.write_results();
+                ControlFlow::Break(answer)
+            };
+            question = match self.ask_durably(ask).await? {
+                ControlFlow::Break(answer) => return answer,
+                ControlFlow::Continue(question) => question,
+            };
+            // All of the job is on disk now. A large one takes a while to read, and nobody else waits for it.
+            let log = self.log.clone();
+            let replay = tokio::task::spawn_blocking(move || log.replay(job)).await;
+            read = Some(replay.map_err(|_| ServiceError::Unread)??);
+        }
+        Err(ServiceError::Unread)
     }
 
     /// Describes failures, for a watch that has seen their results.
@@ -153,7 +176,19 @@ impl Service for Caller {
     async fn submit(&self, mut job: CheckedJob) -> Answer<JobId> {
         let dispatcher = self.permit(RequiredRight::Submit)?;
         job.0.owner = self.owner(std::mem::take(&mut job.0.owner.user))?;
-        dispatcher.ask_durably(|core| core.submit(job)).await
+        let (new, stored) = match job.0.weight() > MAX_WEIGHT_AT_ONCE {
+            true => {
+                let log = dispatcher.log.clone();
+                let prepared = tokio::task::spawn_blocking(move || {
+                    let stored = log.store(&job.0)?;
+                    job.0.stored = Some(stored.number());
+                    Some((NewJob::new(*job.0), Some(stored)))
+                });
+                prepared.await.ok().flatten().ok_or(ServiceError::Stopping)?
+            }
+            false => (NewJob::new(*job.0), None),
+        };
+        dispatcher.ask_durably(|core| core.submit(new, stored)).await?
     }
 
     async fn attach(&self, name: String, user: String) -> Answer<AttachedJob> {
@@ -169,7 +204,7 @@ impl Service for Caller {
         let views = |core: &mut DispatcherCore| {
             let views = core.views().jobs();
             core.write_results();
-            Ok(views)
+            views
         };
         self.permit(RequiredRight::Read)?.ask_durably(views).await
     }

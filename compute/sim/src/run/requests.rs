@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eyas_jobs::Event as JobsEvent;
+use eyas_jobs::{Event as JobsEvent, NewJob};
 
 use super::job::JOB;
 use super::{Run, SimEvent};
@@ -29,8 +29,8 @@ impl Run<'_> {
     /// Submits all jobs at the start. Their tasks are queued as they arrive.
     pub(super) fn submit_jobs(&mut self) {
         for number in 0..self.dispatchers.count() {
-            let spec = Box::new(self.dispatchers[number].journal.spec());
-            self.tell_jobs(number, JobsEvent::Submitted { spec });
+            let job = Box::new(NewJob::new(self.dispatchers[number].journal.spec()));
+            self.tell_jobs(number, JobsEvent::Submitted { job });
             self.tell_jobs(number, JobsEvent::Accepted { job: JOB });
         }
     }

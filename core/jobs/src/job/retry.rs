@@ -46,11 +46,8 @@ impl Job {
     /// Takes other versions of objects, by their places.
     pub(crate) fn take_current(&mut self, current: Vec<(u32, ObjectSpec)>) {
         self.shared_inputs.clear();
-        let spec = Arc::make_mut(&mut self.spec);
-        for (place, object) in current {
-            self.object_ids[place as usize] = object.id();
-            spec.objects[place as usize] = object;
-        }
+        current.iter().for_each(|(place, object)| self.object_ids[*place as usize] = object.id());
+        Arc::make_mut(&mut self.spec).replace_objects(current);
     }
 
     /// A task starts again because its executor is gone: live, or again when it is read from the journal.

@@ -1,6 +1,5 @@
 //! How many tasks one event puts into the queue.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 
 use alloc::vec;
@@ -10,14 +9,14 @@ use eyas_types::{
     ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Version,
 };
 
-use super::{World, config, job};
+use super::{World, config, job, submitted};
 use crate::{Config, Effect, Event, JobSpec, Jobs};
 
 /// A task frees twenty others, each with one input: together they count as forty inputs.
 #[test]
 fn tasks_that_one_end_frees_are_queued_in_parts_and_each_once() {
     let mut world = World::new();
-    world.tell(Event::Submitted { spec: Box::new(job(&[0; 21], 0, false)) });
+    world.tell(submitted(job(&[0; 21], 0, false)));
     world.pass(0);
     world.join();
     let (executor, by) = world.executors.first_key_value().expect("it has joined");
@@ -67,7 +66,7 @@ fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
         queued
     };
     for (number, spec) in [(1, wide(100, 50)), (2, wide(100, 5)), (3, wide(1, 2000))] {
-        tell(&mut jobs, Event::Submitted { spec: Box::new(spec) });
+        tell(&mut jobs, submitted(spec));
         tell(&mut jobs, Event::Accepted { job: JobId(number) });
     }
     let queued = queue_all(&mut jobs);
