@@ -73,7 +73,7 @@ impl DispatcherCore {
         if !current.iter().all(is_of_job) {
             return Err(ServiceError::OtherObjects(job));
         }
-        if self.job(job)?.is_released {
+        if self.job(job)?.is_released() {
             return Err(ServiceError::WasReleased(job));
         }
         let count = self.job(job)?.retryable();

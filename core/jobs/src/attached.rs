@@ -74,11 +74,11 @@ impl Jobs {
 
     /// Sends the gathered results of attached jobs to their clients, and forgets those that are over.
     pub(crate) fn deliver(&mut self) {
-        let is_due = |job: &&Job| job.spec.is_attached && (!job.pending.is_empty() || job.has_ended());
+        let is_due = |job: &&Job| job.spec.is_attached && (!job.recorded.pending.is_empty() || job.has_ended());
         for id in self.jobs.values().filter(is_due).map(|job| job.id).collect::<Vec<_>>() {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             let has_ended = job.has_ended();
-            for ends in job.pending.take() {
+            for ends in job.recorded.pending.take() {
                 let results = ends.into_iter().map(|end| end.result).collect();
                 self.effects.push(Effect::Deliver { job: id, results });
             }
@@ -95,6 +95,6 @@ impl Jobs {
         self.effects.push(Effect::Detached { summary: Box::new(job.summary()) });
         self.effects.push(Effect::Forget { job: id });
         self.watched.remove(&id);
-        job.kept.into_keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
+        job.kept.keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
     }
 }

@@ -22,14 +22,14 @@ impl Jobs {
     pub fn lends(&self, object: ObjectId) -> bool {
         let is_promised = |task: &TaskId| {
             let job = self.jobs.get(&task.job);
-            job.and_then(|job| job.kept.get(&(task.index, object))).is_some_and(RetainedOutput::is_promised)
+            job.and_then(|job| job.kept.get(task.index, object)).is_some_and(RetainedOutput::is_promised)
         };
         self.lineage.writers(object).iter().any(is_promised)
     }
 
     /// Whether jobs that have not ended read what this job keeps.
     pub(crate) fn is_lender(&self, job: &Job) -> bool {
-        job.kept.keys().any(|(_, object)| self.lineage.is_borrowed(*object))
+        job.kept.keys().any(|(_, object)| self.lineage.is_borrowed(object))
     }
 
     /// Whether the object is to be held.

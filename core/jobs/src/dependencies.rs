@@ -13,19 +13,78 @@ use crate::spec::{JobSpec, TaskError};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dependencies {
     /// For each task that other tasks wait for: those tasks.
-    pub(crate) dependents: BTreeMap<u32, Vec<u32>>,
+    dependents: BTreeMap<u32, Vec<u32>>,
     /// For each blocked task: the tasks that it waits for.
-    pub(crate) unmet: BTreeMap<u32, BTreeSet<u32>>,
+    unmet: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 impl Dependencies {
     pub(crate) fn of(needs: &BTreeMap<u32, Arc<[u32]>>) -> Self {
-        let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut found = Dependencies::default();
         for (task, producers) in needs {
-            producers.iter().for_each(|producer| dependents.entry(*producer).or_default().push(*task));
+            found.depend(*task, &**producers);
+            found.unmet.insert(*task, producers.iter().copied().collect());
         }
-        let unmet = needs.iter().map(|(task, producers)| (*task, producers.iter().copied().collect())).collect();
-        Dependencies { dependents, unmet }
+        found
+    }
+
+    /// A task reads outputs of these.
+    pub(crate) fn depend<'a>(&mut self, task: u32, producers: impl IntoIterator<Item = &'a u32>) {
+        producers.into_iter().for_each(|producer| self.dependents.entry(*producer).or_default().push(task));
+    }
+
+    /// The tasks that read outputs of a task.
+    pub(crate) fn dependents(&self, producer: u32) -> &[u32] {
+        self.dependents.get(&producer).map_or(&[], |dependents| dependents)
+    }
+
+    /// A task waits for outputs of these, and of those that it waits for already.
+    pub(crate) fn wait(&mut self, task: u32, producers: impl IntoIterator<Item = u32>) {
+        let mut producers = producers.into_iter().peekable();
+        if producers.peek().is_some() {
+            self.unmet.entry(task).or_default().extend(producers);
+        }
+    }
+
+    /// The tasks for whose outputs a task waits.
+    pub(crate) fn waits_for(&self, task: u32) -> impl Iterator<Item = u32> {
+        self.unmet.get(&task).into_iter().flatten().copied()
+    }
+
+    /// Whether a task waits for outputs of `producer`.
+    pub(crate) fn waits_on(&self, task: u32, producer: u32) -> bool {
+        self.unmet.get(&task).is_some_and(|unmet| unmet.contains(&producer))
+    }
+
+    /// Whether a task waits for outputs of any.
+    pub(crate) fn is_waiting(&self, task: u32) -> bool {
+        self.unmet.contains_key(&task)
+    }
+
+    /// The tasks that wait for outputs.
+    pub(crate) fn waiting(&self) -> Vec<u32> {
+        self.unmet.keys().copied().collect()
+    }
+
+    /// A task has what it waited for of `producer`. Whether it waited for that, and now waits for no other.
+    pub(crate) fn meet(&mut self, task: u32, producer: u32) -> bool {
+        let Some(unmet) = self.unmet.get_mut(&task) else { return false };
+        let is_last = unmet.remove(&producer) && unmet.is_empty();
+        if is_last {
+            self.unmet.remove(&task);
+        }
+        is_last
+    }
+
+    /// A task waits for nothing any more.
+    pub(crate) fn stop_waiting(&mut self, task: u32) {
+        self.unmet.remove(&task);
+    }
+
+    /// Tasks no longer wait for outputs of those that `have_delivered`. Returns the tasks that now wait for no other.
+    pub(crate) fn meet_all(&mut self, have_delivered: impl Fn(u32) -> bool) -> Vec<u32> {
+        self.unmet.values_mut().for_each(|producers| producers.retain(|producer| !have_delivered(*producer)));
+        self.unmet.extract_if(.., |_, producers| producers.is_empty()).map(|(task, _)| task).collect()
     }
 }
 
@@ -96,15 +155,15 @@ impl JobSpec {
 }
 
 /// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle.
-pub(crate) fn circle(needs: BTreeMap<u32, Arc<[u32]>>, dependents: &BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
+pub(crate) fn circle(needs: BTreeMap<u32, Arc<[u32]>>, dependencies: &Dependencies) -> Vec<u32> {
     // Most jobs name tasks in an order in which they can run.
     if needs.iter().all(|(task, producers)| producers.last().is_none_or(|last| last < task)) {
         return Vec::new();
     }
     let mut unmet: BTreeMap<u32, usize> = needs.into_iter().map(|(task, producers)| (task, producers.len())).collect();
-    let mut free: Vec<u32> = dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
+    let mut free: Vec<u32> = dependencies.dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
     while let Some(done) = free.pop() {
-        for dependent in dependents.get(&done).into_iter().flatten() {
+        for dependent in dependencies.dependents(done) {
             let left = unmet.get_mut(dependent).expect("a dependent needs something");
             *left -= 1;
             if *left == 0 {

@@ -74,7 +74,7 @@ impl Jobs {
         }
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let retries = job.template_at(task.index).retries;
-        let state = &mut job.tasks[task.index as usize];
+        let state = job.tasks.get_mut(task.index);
         let ended = match &outcome.status {
             _ if is_cancelling => Ended::Finished,
             Status::Failed(Failure { kind: kind @ (FailureKind::Node | FailureKind::NodeFull), reason }) => {
@@ -123,7 +123,7 @@ impl Jobs {
             let lacked_room = self.keep_output(task.job, &mut outcome);
             let now_us = self.now_us;
             let Some(job) = self.jobs.get_mut(&task.job) else { return };
-            job.lacked_output_room |= lacked_room;
+            job.recorded.lacked_output_room |= lacked_room;
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(task);
             let before: Vec<_> = job.kept_by(index).map(|(object, _)| object).collect();

@@ -275,7 +275,7 @@ impl Jobs {
 
     /// Whether an entry of results is full, so that waiting would not make it larger.
     pub fn has_full_entry(&self) -> bool {
-        self.jobs.values().any(|job| job.pending.has_full_entry())
+        self.jobs.values().any(|job| job.recorded.pending.has_full_entry())
     }
 
     /// Bytes of captured output that the journal keeps.
@@ -305,7 +305,7 @@ impl Jobs {
 
     /// A kept object's spec.
     pub fn kept_spec(&self, object: ObjectId) -> Option<&ObjectSpec> {
-        let left = |task: &TaskId| self.jobs.get(&task.job)?.kept.get(&(task.index, object));
+        let left = |task: &TaskId| self.jobs.get(&task.job)?.kept.get(task.index, object);
         if let Some(left) = self.lineage.writers(object).first().and_then(left) {
             return Some(&left.object);
         }
@@ -376,7 +376,7 @@ impl Jobs {
         // One that was archived comes back into memory, because a client changes it.
         let was_archived = self.archived.remove(&id).is_some();
         if !was_archived {
-            self.output_bytes += job.output_bytes;
+            self.output_bytes += job.recorded.output_bytes;
         }
         job.was_accepted = true;
         let cancelled = mem::take(&mut job.cancelling);
@@ -385,7 +385,7 @@ impl Jobs {
         if !goes_on {
             job.next_to_queue = job.tasks.len() as u32;
         }
-        let kept: BTreeSet<u32> = job.kept.keys().map(|(index, _)| *index).collect();
+        let kept: BTreeSet<u32> = job.kept.keys().map(|(index, _)| index).collect();
         let (reuses, count) = (job.spec.reuse, job.tasks.len() as u32);
         self.jobs.insert(id, job);
         if goes_on {
@@ -406,12 +406,12 @@ impl Jobs {
         let (capacity_milli, busy_milli) = self.processors;
         let executors = self.executors.len() as u64;
         for job in self.jobs.values_mut().filter(|job| !job.has_ended()) {
-            let (at_us, counts) = (job.time_us(self.now_us), job.counts);
+            let (at_us, counts) = (job.time_us(self.now_us), job.counts());
             let (waiting, assigned) = (counts.waiting, counts.assigned);
             let state = Sample { at_us, waiting, assigned, executors, capacity_milli, busy_milli, ..Sample::default() };
             job.course.tick(false, state);
             // What gathers is written soon, and shown then.
-            if self.watched.contains(&job.id) && job.pending.is_empty() {
+            if self.watched.contains(&job.id) && job.recorded.pending.is_empty() {
                 self.effects.push(Effect::Show { job: job.id });
             }
         }

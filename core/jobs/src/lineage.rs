@@ -252,7 +252,7 @@ impl Jobs {
     /// A task that had succeeded runs again: its remaining inputs are held until it has read them.
     fn hold_inputs_again(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task.job) else { return };
-        let left = |(producer, object)| Some((object, job.kept.get(&(producer, object))?.replicas));
+        let left = |(producer, object)| Some((object, job.kept.get(producer, object)?.replicas));
         let inputs: Vec<_> = job.inputs_until_read(task.index).into_iter().filter_map(left).collect();
         for (object, replicas) in inputs {
             self.effects.push(Effect::Keep { object, replicas, on: None });
@@ -304,7 +304,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let (inputs, borrowed) = (job.kept_inputs(task.index), job.borrowed_inputs(task.index));
         let objects: Vec<_> = inputs.iter().map(|(_, object)| *object).chain(borrowed.iter().copied()).collect();
-        let state = &mut job.tasks[task.index as usize];
+        let state = job.tasks.get_mut(task.index);
         if objects.iter().all(|object| self.lineage.is_held(*object)) {
             state.starved += 1;
             if state.starved > MAX_STARVED || objects.is_empty() {
@@ -439,7 +439,7 @@ impl Jobs {
 
     fn is_promised(&self, producer: TaskId, object: ObjectId) -> bool {
         let job = self.jobs.get(&producer.job);
-        job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(RetainedOutput::is_promised)
+        job.and_then(|job| job.kept.get(producer.index, object)).is_some_and(RetainedOutput::is_promised)
     }
 
     /// Adds to `again` the writers of a lost object, if a task waits for the object or a user was promised it. If the

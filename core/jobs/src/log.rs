@@ -157,7 +157,7 @@ impl Replay {
 
     /// The number of the next entry.
     pub fn next_entry(&self) -> u64 {
-        self.job.entries
+        self.job.recorded.entries
     }
 
     /// The job as far as it was read.
@@ -173,7 +173,7 @@ impl Replay {
     /// Applies the next entry.
     pub fn apply(&mut self, entry: Entry) {
         let job = &mut self.job;
-        job.uncovered += entry.uncovered();
+        job.recorded.uncovered += entry.uncovered();
         match entry {
             Entry::Results { ends, samples } => {
                 for end in &ends {
@@ -190,8 +190,10 @@ impl Replay {
             Entry::Recomputed { tasks, paused_us } => job.recompute(&tasks, paused_us),
             Entry::Released => drop(job.release()),
             Entry::Cancelled(tasks) => job.cancelling.extend(tasks),
-            Entry::Restarted { tasks, is_loss } => tasks.iter().for_each(|index| job.count_restart(*index, is_loss)),
+            Entry::Restarted { tasks, is_loss } => {
+                tasks.iter().for_each(|index| job.tasks.count_restart(*index, is_loss))
+            }
         }
-        job.entries += 1;
+        job.recorded.entries += 1;
     }
 }

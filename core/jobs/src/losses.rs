@@ -87,7 +87,7 @@ impl Jobs {
             let id = of_job[0].job;
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             let tasks: Vec<u32> = of_job.iter().map(|task| task.index).collect();
-            tasks.iter().for_each(|index| job.count_restart(*index, is_loss));
+            tasks.iter().for_each(|index| job.tasks.count_restart(*index, is_loss));
             if !job.spec.is_attached {
                 // Results that have gathered have their places in the journal already.
                 self.flush();

@@ -47,7 +47,7 @@ impl Jobs {
 
     /// Whether tasks of the job that wait have so many inputs that no more are queued for now.
     fn has_many_inputs(&self, id: JobId) -> bool {
-        self.jobs.get(&id).is_some_and(|job| job.waiting_inputs() >= self.config.waiting_inputs)
+        self.jobs.get(&id).is_some_and(|job| job.tasks.waiting_inputs() >= self.config.waiting_inputs)
     }
 
     /// Queues tasks that are no longer blocked, as long as there is room for their inputs. Returns the room that is

@@ -89,17 +89,17 @@ impl Jobs {
     /// Gives an entry about a job to the journal.
     pub(crate) fn write_entry(&mut self, id: JobId, entry: Entry) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.spec.is_attached) else { return };
-        job.uncovered += entry.uncovered();
-        let number = job.next_entry();
+        job.recorded.uncovered += entry.uncovered();
+        let number = job.recorded.next_entry();
         self.effects.push(Effect::Write(JournalRecord::Entry { job: id, number, entry: Arc::new(entry) }));
     }
 
     /// Gives the gathered results to the journal.
     pub(crate) fn flush(&mut self) {
-        let has_results = |job: &&Job| !job.pending.is_empty() && !job.spec.is_attached;
+        let has_results = |job: &&Job| !job.recorded.pending.is_empty() && !job.spec.is_attached;
         for id in self.jobs.values().filter(has_results).map(|job| job.id).collect::<Vec<_>>() {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
-            let (has_ended, entries) = (job.has_ended(), job.pending.take());
+            let (has_ended, entries) = (job.has_ended(), job.recorded.pending.take());
             let mut samples = job.course.take_unwritten();
             for ends in entries {
                 self.write_entry(id, Entry::Results { ends, samples: core::mem::take(&mut samples) });
@@ -115,7 +115,7 @@ impl Jobs {
     /// Gives the samples of a job to the journal if no results are about to take them along.
     pub(crate) fn write_samples(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.pending.is_empty() {
+        if job.recorded.pending.is_empty() {
             let samples = job.course.take_unwritten();
             self.write_entry(id, Entry::Samples(samples));
         }

@@ -24,12 +24,12 @@ impl Jobs {
     /// Writes the snapshots that are due, lets ended jobs leave memory, and forgets the oldest.
     pub(crate) fn retain(&mut self) {
         let is_due = |job: &Job| {
-            let has_changed = job.snapshot_entries != Some(job.entries);
-            let is_long = job.uncovered >= MAX_UNCOVERED + job.tasks.len() as u64;
+            let has_changed = !job.recorded.has_snapshot();
+            let is_long = job.recorded.uncovered >= MAX_UNCOVERED + job.tasks.len() as u64;
             job.was_accepted
                 && !job.spec.is_attached
                 && has_changed
-                && (is_long || job.has_ended() && job.pending.is_empty())
+                && (is_long || job.has_ended() && job.recorded.pending.is_empty())
         };
         for id in self.jobs.values().filter(|job| is_due(job)).map(|job| job.id).collect::<Vec<_>>() {
             self.write_snapshot(id);
@@ -40,9 +40,8 @@ impl Jobs {
 
     /// Whether a snapshot of an ended job is due.
     pub(crate) fn owes_snapshots(&self) -> bool {
-        let owes = |job: &Job| {
-            job.was_accepted && !job.spec.is_attached && job.has_ended() && job.snapshot_entries != Some(job.entries)
-        };
+        let owes =
+            |job: &Job| job.was_accepted && !job.spec.is_attached && job.has_ended() && !job.recorded.has_snapshot();
         self.jobs.values().any(owes)
     }
 
@@ -55,12 +54,12 @@ impl Jobs {
         // Clients that read results count them.
         let is_watched = self.watched.contains(&id);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let has_earlier_results = job.results > job.dropped_results + job.counts.ended();
+        let has_earlier_results = job.recorded.results > job.recorded.dropped_results + job.counts().ended();
         let drops_results = has_earlier_results && !is_watched;
         if drops_results {
-            job.dropped_results = job.results - job.counts.ended();
+            job.recorded.dropped_results = job.recorded.results - job.counts().ended();
         }
-        (job.uncovered, job.snapshot_entries) = (0, Some(job.entries));
+        job.recorded.cover();
         let summary = job.has_ended().then(|| Box::new(job.summary()));
         let snapshot = Arc::new(job.snapshot());
         self.effects.push(Effect::Write(JournalRecord::Snapshot { job: id, snapshot, summary, drops_results }));
@@ -72,8 +71,8 @@ impl Jobs {
         let may_leave = |job: &&Job| {
             job.has_ended()
                 && !job.spec.is_attached
-                && job.pending.is_empty()
-                && job.snapshot_entries == Some(job.entries)
+                && job.recorded.pending.is_empty()
+                && job.recorded.has_snapshot()
                 && !job.keeps_objects()
                 && !self.is_lender(job)
         };
@@ -87,7 +86,7 @@ impl Jobs {
             let Some(job) = self.jobs.remove(&id) else { continue };
             self.archived.insert(id, job.summary());
             // Nothing is released that was not released before.
-            job.kept.into_keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
+            job.kept.keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
         }
     }
 
@@ -101,9 +100,10 @@ impl Jobs {
     /// Forgets the oldest ended jobs while there are too many, or too little room for this many bytes of output. One
     /// whose results are still being sent to a client stays, and so does one whose kept outputs other jobs still read.
     pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
-        let may_go =
-            |job: &&Job| job.has_ended() && !job.spec.is_attached && job.pending.is_empty() && !self.is_lender(job);
-        let in_memory = self.jobs.values().filter(may_go).map(|job| (job.id, job.output_bytes));
+        let may_go = |job: &&Job| {
+            job.has_ended() && !job.spec.is_attached && job.recorded.pending.is_empty() && !self.is_lender(job)
+        };
+        let in_memory = self.jobs.values().filter(may_go).map(|job| (job.id, job.recorded.output_bytes));
         let others = self.archived.values().map(|summary| (summary.job, summary.output_bytes));
         let lacks_room = |jobs: &Jobs| jobs.output_bytes + output_bytes > jobs.config.max_output_bytes;
         let count = self.archived.len() + self.jobs.len();
@@ -128,7 +128,7 @@ impl Jobs {
         // The scheduler forgets a job when its last results are written.
         self.flush();
         let (kept, output_bytes) = match (self.jobs.remove(&id), self.archived.remove(&id)) {
-            (Some(job), _) => (job.kept.into_keys().collect(), job.output_bytes),
+            (Some(job), _) => (job.kept.keys().collect(), job.recorded.output_bytes),
             (None, Some(summary)) => (Vec::new(), summary.output_bytes),
             (None, None) => return,
         };

@@ -311,6 +311,19 @@ impl JobSpec {
         self.items.len() + self.items.content_bytes() / 64 + self.objects.len() + inputs
     }
 
+    /// The template of an item.
+    pub fn template_of(&self, item: &TaskItem) -> &TaskTemplate {
+        &self.templates[usize::from(item.template)]
+    }
+
+    /// All inputs of an item, its template's first.
+    pub fn inputs_of<'a>(
+        &'a self,
+        item: &'a TaskItem,
+    ) -> core::iter::Chain<core::slice::Iter<'a, Input>, core::slice::Iter<'a, Input>> {
+        self.template_of(item).inputs.iter().chain(&item.inputs)
+    }
+
     /// What tasks of a template need of an executor.
     pub fn need(&self, template: u16) -> Need {
         let terms = self.terms.get(usize::from(template)).cloned().flatten();
@@ -358,7 +371,7 @@ impl JobSpec {
             }
         }
         let dependencies = Dependencies::of(&needs);
-        let circle = circle(needs, &dependencies.dependents);
+        let circle = circle(needs, &dependencies);
         if !circle.is_empty() {
             return Err(SpecError::Circle(circle));
         }

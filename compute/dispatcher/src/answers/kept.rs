@@ -18,7 +18,7 @@ impl DispatcherCore {
     /// An output that no executor holds is made again. Executors check the `doubted` objects that they are said to
     /// hold.
     pub(crate) fn kept(&mut self, id: JobId, tasks: Range<u32>, doubted: &[ObjectId]) -> Answer<KeptPart> {
-        if self.job(id)?.is_released {
+        if self.job(id)?.is_released() {
             return Err(ServiceError::WasReleased(id));
         }
         if tasks.end != u32::MAX {

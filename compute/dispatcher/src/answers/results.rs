@@ -28,7 +28,7 @@ impl ResultReader {
     /// A task's last result, if it has ended.
     pub fn last(&mut self, core: &DispatcherCore, job: &Job, index: u32) -> Result<Option<TaskResult>, JournalError> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
-        if entry >= job.entries {
+        if entry >= job.entries() {
             return Ok(job.pending_result(index).cloned());
         }
         if let Some(entry) = core.unwritten_entry(job.id, entry) {

@@ -86,7 +86,7 @@ impl<'a> Views<'a> {
             name: job.spec.name.clone(),
             owner: job.spec.owner.clone(),
             state: job.state(),
-            tasks: job.counts,
+            tasks: job.counts(),
             retried: job.retried,
             reused: job.reused,
             recomputed: job.recomputed,
@@ -97,9 +97,9 @@ impl<'a> Views<'a> {
             executors: self.executors.len() as u64,
             capacity_milli: self.scheduler.utilisation().total_milli,
             is_stuck: false,
-            warnings: self.why_output_was_cut(job.lacked_output_room).into_iter().collect(),
+            warnings: self.why_output_was_cut(job.lacked_output_room()).into_iter().collect(),
         };
-        if job.has_ended() || job.counts.waiting == 0 {
+        if job.has_ended() || job.counts().waiting == 0 {
             return view;
         }
         view.warnings.extend(self.why_set_aside());

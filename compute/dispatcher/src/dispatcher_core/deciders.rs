@@ -84,7 +84,7 @@ impl DispatcherCore {
             Effect::EndBroadcast { job } => self.end_broadcast(job),
             Effect::Forget { job } => {
                 if let Some(ended) = self.jobs.get(job) {
-                    self.add_event(NewEvent::end_of_job(job, &ended.spec.name, &ended.counts));
+                    self.add_event(NewEvent::end_of_job(job, &ended.spec.name, &ended.counts()));
                 }
                 self.executors.forget_job(job);
             }

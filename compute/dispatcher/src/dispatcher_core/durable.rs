@@ -34,7 +34,7 @@ impl DispatcherCore {
             self.tell_jobs(jobs::Event::Recovered { replay: Box::new(replay) });
             let Some(job) = self.jobs.get(id) else { continue };
             if !job.has_ended() {
-                tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
+                tracing::info!(job = %id, ended = job.counts().ended(), of = job.counts().total(), "goes on");
             }
             let standing = self.standing(job);
             self.replies.offer(id, standing);
@@ -233,7 +233,7 @@ impl DispatcherCore {
 
     /// The state of a job.
     pub(super) fn standing(&self, job: &jobs::Job) -> JobProgress {
-        let (entries, dropped_results) = (job.entries, job.dropped_results);
+        let (entries, dropped_results) = (job.entries(), job.dropped_results());
         JobProgress { view: self.views().of_job(job), entries, dropped_results, is_over: job.has_ended() }
     }
 }

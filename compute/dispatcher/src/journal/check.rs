@@ -64,7 +64,7 @@ impl Journal {
             return Err(JournalProblem::Differs(job));
         }
         let mut results = BTreeMap::new();
-        for number in 0..replay.job().entries {
+        for number in 0..replay.job().entries() {
             for (entry, _) in self.read_results(job, number..number + 1, Captured::Whole)? {
                 results.extend(entry.ends().iter().map(|end| (end.result.index, number)));
             }

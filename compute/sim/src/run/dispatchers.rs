@@ -241,7 +241,7 @@ impl Run<'_> {
     /// Records the time of the latest end of a task.
     fn note_ends(&mut self, number: usize) {
         let dispatcher = &mut self.dispatchers[number];
-        let ended = dispatcher.jobs.get(JOB).map_or(0, |job| job.counts.ended());
+        let ended = dispatcher.jobs.get(JOB).map_or(0, |job| job.counts().ended());
         if std::mem::replace(&mut dispatcher.ended, ended) < ended {
             self.ended_at = self.now;
         }

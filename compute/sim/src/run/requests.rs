@@ -137,8 +137,8 @@ impl Run<'_> {
     pub(super) fn note_counts(&mut self) {
         for dispatcher in self.dispatchers.all() {
             let job = dispatcher.job();
-            self.outcome.failed += job.counts.failed;
-            self.outcome.cancelled += job.counts.cancelled;
+            self.outcome.failed += job.counts().failed;
+            self.outcome.cancelled += job.counts().cancelled;
             self.outcome.retried += job.retried;
             self.outcome.recomputed += job.recomputed;
         }

@@ -25,7 +25,7 @@ impl NewJob {
 
     /// Objects of it that other jobs keep.
     pub fn kept_objects(&self) -> impl Iterator<Item = &ObjectSpec> {
-        let objects = if self.0.names_kept { &self.0.spec.objects[..] } else { &[] };
+        let objects = if self.0.borrowed.are_named() { &self.0.spec.objects[..] } else { &[] };
         objects.iter().filter(|object| object.is_kept())
     }
 
@@ -33,7 +33,7 @@ impl NewJob {
     pub(crate) fn submit(self, id: JobId, unix_ms: u64) -> Job {
         let NewJob(mut job) = self;
         job.id = id;
-        job.began_us = unix_ms * 1000;
+        job.clock.began_us = unix_ms * 1000;
         Arc::make_mut(&mut job.spec).submitted_unix_ms = unix_ms;
         job
     }

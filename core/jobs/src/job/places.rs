@@ -17,7 +17,6 @@ use alloc::vec::Vec;
 use eyas_types::outcome::Delivered;
 use eyas_types::{Outcome, PlaceId};
 
-use super::Job;
 use crate::spec::JobSpec;
 
 /// The places of a job's tasks.
@@ -82,16 +81,6 @@ impl Places {
                 self.owners.entry(place).or_insert(task);
             }
         }
-    }
-}
-
-impl Job {
-    /// Gives a task these places.
-    ///
-    /// # Errors
-    /// The first place that another task has, and which that is; then the task is given none.
-    pub(crate) fn claim(&mut self, task: u32, places: Vec<PlaceId>) -> Result<(), (PlaceId, u32)> {
-        if self.spec.is_attached { Ok(()) } else { self.places.claim(task, places, &self.spec) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! a task waits because an object is missing just now. So the snapshot of a live job and that of the same job read
 //! again are equal, which the dispatcher checks while it is tested.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +14,7 @@ use eyas_types::{JobId, ObjectId, ObjectSpec, PlaceId, Reads, TaskId};
 use serde::{Deserialize, Serialize};
 
 use super::course::JobCourse;
+use super::recorded::RecordedJob;
 use super::{Job, Phase, RetainedOutput};
 use crate::spec::JobSpec;
 
@@ -137,26 +138,26 @@ impl Job {
         };
         let has_succeeded = |index: u32| self.tasks[index as usize].phase == Phase::Succeeded;
         JobSnapshot {
-            entries: self.entries,
+            entries: self.recorded.entries,
             tasks: self.tasks.iter().map(task).collect(),
             retried: self.retried,
             reused: self.reused,
             recomputed: self.recomputed,
-            results: self.results,
-            dropped_results: self.dropped_results,
-            output_bytes: self.output_bytes,
-            lacked_output_room: self.lacked_output_room,
+            results: self.recorded.results,
+            dropped_results: self.recorded.dropped_results,
+            output_bytes: self.recorded.output_bytes,
+            lacked_output_room: self.recorded.lacked_output_room,
             cancelling: self.cancelling.clone(),
-            paused_us: self.paused_us,
-            ended_us: self.ended_us,
-            is_released: self.is_released,
+            paused_us: self.clock.paused_us,
+            ended_us: self.clock.ended_us,
+            is_released: self.kept.is_released(),
             failures: self.failures.clone(),
             places: self.places.owners().filter(|(_, task)| has_succeeded(*task)).collect(),
-            kept: self.kept.iter().map(|(key, output)| (*key, output.clone())).collect(),
-            produced: self.produced.iter().map(|(key, (_, object))| (*key, object.clone())).collect(),
-            course: self.course.closed(self.ended_us),
+            kept: self.kept.all().map(|(key, output)| (*key, output.clone())).collect(),
+            produced: self.objects.produced().map(|(key, object)| (key, object.clone())).collect(),
+            course: self.course.closed(self.clock.ended_us),
             peak_memory_bytes: self.peak_memory_bytes,
-            restarts: (0..).zip(&self.tasks).filter_map(restarts).collect(),
+            restarts: (0..).zip(&*self.tasks).filter_map(restarts).collect(),
         }
     }
 
@@ -167,37 +168,40 @@ impl Job {
             return None;
         }
         for (index, task) in snapshot.tasks.iter().enumerate() {
-            let state = &mut job.tasks[index];
+            let index = index as u32;
+            let state = job.tasks.get_mut(index);
             (state.recomputed, state.ready_us, state.entry) = (task.recomputed, task.ready_us, task.entry);
             if task.phase.has_ended() {
-                job.unmet.remove(&(index as u32));
-                job.enter(index as u32, task.phase);
+                job.dependencies.stop_waiting(index);
+                job.enter(index, task.phase);
             }
         }
         for (index, losses, interrupted) in snapshot.restarts {
-            let state = job.tasks.get_mut(index as usize)?;
+            if index as usize >= job.tasks.len() {
+                return None;
+            }
+            let state = job.tasks.get_mut(index);
             (state.losses, state.interrupted) = (losses, interrupted);
         }
         let tasks = &job.tasks;
-        for producers in job.unmet.values_mut() {
-            producers.retain(|producer| tasks[*producer as usize].phase != Phase::Succeeded);
-        }
-        let free: Vec<u32> =
-            job.unmet.extract_if(.., |_, producers| producers.is_empty()).map(|(task, _)| task).collect();
+        let free = job.dependencies.meet_all(|producer| tasks.phase(producer) == Phase::Succeeded);
         free.into_iter().for_each(|index| job.enter(index, Phase::Waiting));
-        job.entries = snapshot.entries;
-        job.snapshot_entries = Some(snapshot.entries);
         (job.retried, job.reused, job.recomputed) = (snapshot.retried, snapshot.reused, snapshot.recomputed);
-        (job.results, job.dropped_results) = (snapshot.results, snapshot.dropped_results);
-        job.output_bytes = snapshot.output_bytes;
-        job.lacked_output_room = snapshot.lacked_output_room;
+        job.recorded = RecordedJob {
+            entries: snapshot.entries,
+            snapshot_entries: Some(snapshot.entries),
+            results: snapshot.results,
+            dropped_results: snapshot.dropped_results,
+            output_bytes: snapshot.output_bytes,
+            lacked_output_room: snapshot.lacked_output_room,
+            ..RecordedJob::default()
+        };
         job.cancelling = snapshot.cancelling;
-        (job.paused_us, job.ended_us) = (snapshot.paused_us, snapshot.ended_us);
-        job.is_released = snapshot.is_released;
+        (job.clock.paused_us, job.clock.ended_us) = (snapshot.paused_us, snapshot.ended_us);
         job.failures = snapshot.failures;
         job.places.give(snapshot.places);
-        job.kept = BTreeMap::from_iter(snapshot.kept);
-        job.produced = snapshot.produced.into_iter().map(|(key, object)| (key, (object.id(), object))).collect();
+        job.kept.give(snapshot.kept, snapshot.is_released);
+        job.objects.give(snapshot.produced);
         job.course = snapshot.course;
         job.peak_memory_bytes = snapshot.peak_memory_bytes;
         Some(job)
@@ -210,17 +214,17 @@ impl Job {
             name: self.spec.name.clone(),
             owner: self.spec.owner.clone(),
             state: self.state(),
-            counts: self.counts,
+            counts: self.counts(),
             retried: self.retried,
             reused: self.reused,
             recomputed: self.recomputed,
             reads: self.reads(),
             submitted_unix_ms: self.spec.submitted_unix_ms,
             elapsed_us: self.time_us(0),
-            output_bytes: self.output_bytes,
-            lacked_output_room: self.lacked_output_room,
-            entries: self.entries,
-            dropped_results: self.dropped_results,
+            output_bytes: self.recorded.output_bytes,
+            lacked_output_room: self.recorded.lacked_output_room,
+            entries: self.recorded.entries,
+            dropped_results: self.recorded.dropped_results,
             must_be_loaded: self.spec.reuse || self.keeps_objects(),
             peak_memory_bytes: self.peak_memory_bytes,
         }
@@ -228,7 +232,7 @@ impl Job {
 
     /// Whether executors hold objects for it.
     pub(crate) fn keeps_objects(&self) -> bool {
-        self.kept.keys().any(|(index, object)| self.is_wanted(*index, *object))
+        self.kept.keys().any(|(index, object)| self.is_wanted(index, object))
     }
 
     /// Roughly the bytes of memory that it takes.
@@ -236,6 +240,6 @@ impl Job {
         /// An object's spec with a source of usual length, its id, and its places in maps.
         const OBJECT_BYTES: usize = 300;
         let tasks = self.tasks.len() * size_of::<super::TaskState>() + self.spec.items.memory_bytes();
-        (tasks + (self.spec.objects.len() + self.produced.len()) * OBJECT_BYTES) as u64
+        (tasks + (self.spec.objects.len() + self.objects.produced().len()) * OBJECT_BYTES) as u64
     }
 }

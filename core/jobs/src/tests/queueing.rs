@@ -80,5 +80,5 @@ fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
     // Those that are cancelled leave the queue, too.
     tell(&mut jobs, Event::Cancel { job: JobId(2), tasks: 0..5 });
     tell(&mut jobs, Event::Cancel { job: JobId(1), tasks: 40..50 });
-    assert_eq!([1, 2].map(|job| jobs.get(JobId(job)).unwrap().waiting_inputs()), [0, 0]);
+    assert_eq!([1, 2].map(|job| jobs.get(JobId(job)).unwrap().tasks.waiting_inputs()), [0, 0]);
 }
