@@ -36,8 +36,8 @@ use self::borrowed::BorrowedObjects;
 use self::clock::JobClock;
 use self::course::JobCourse;
 pub(crate) use self::course::SAMPLE_EVERY_US;
-use self::kept::KeptOutputs;
 pub use self::kept::RetainedOutput;
+use self::kept::RetainedOutputs;
 pub use self::new_job::NewJob;
 use self::objects::ReadObjects;
 pub(crate) use self::output::cut_output;
@@ -61,7 +61,7 @@ pub struct Job {
     objects: ReadObjects,
     dependencies: Dependencies,
     /// What tasks have left in the cluster.
-    pub(crate) kept: KeptOutputs,
+    pub(crate) kept: RetainedOutputs,
     borrowed: BorrowedObjects,
     /// Where its tasks' outputs are in persistent storage.
     pub(crate) places: Places,
@@ -111,7 +111,7 @@ impl Job {
             tasks: TaskTable::of(count),
             objects,
             dependencies: Dependencies::default(),
-            kept: KeptOutputs::default(),
+            kept: RetainedOutputs::default(),
             borrowed: BorrowedObjects::default(),
             places: Places::default(),
             recorded: RecordedJob::default(),

@@ -31,7 +31,7 @@ impl RetainedOutput {
 
 /// What the tasks of a job have left in the cluster, by the task and the object.
 #[derive(Debug, Default)]
-pub(crate) struct KeptOutputs {
+pub(crate) struct RetainedOutputs {
     outputs: BTreeMap<(u32, ObjectId), RetainedOutput>,
     /// Readers left: for each output that is kept until it is read, by task and place, the number of inputs of
     /// unfinished tasks that still read it.
@@ -40,7 +40,7 @@ pub(crate) struct KeptOutputs {
     is_released: bool,
 }
 
-impl KeptOutputs {
+impl RetainedOutputs {
     /// Notes what a task has left in the cluster, instead of what it may have left before. `outputs` is what its
     /// template says.
     pub fn note(&mut self, index: u32, outputs: &[OutputSpec], outcome: &Outcome) {
@@ -116,8 +116,8 @@ impl KeptOutputs {
         self.unread.contains_key(output)
     }
 
-    /// What a task has left is kept from now on only until it is read. Returns what was kept for longer: the object, and
-    /// its place in the template's outputs.
+    /// What a task has left is kept from now on only until it is read. Returns what was kept for longer: the object,
+    /// and its place in the template's outputs.
     pub fn keep_until_read(&mut self, index: u32) -> Vec<(ObjectId, u16)> {
         let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));
         let left = self.outputs.range_mut(all).filter(|(_, left)| !left.until_read);
