@@ -10,9 +10,9 @@ use std::iter::Peekable;
 use std::ops::ControlFlow;
 
 use eyas_dispatch::Effect;
-use eyas_jobs::Event as JobsEvent;
+use eyas_jobs::{Event as JobsEvent, JobsAction};
 use eyas_provision::NodeRequestId;
-use eyas_sched::{Event, Holder};
+use eyas_sched::{Event, Holder, PlacementCommand};
 use eyas_types::{ExecutorId, Origin, PlacementPolicy};
 
 use crate::arrival::Arrival;
@@ -27,6 +27,7 @@ use crate::run::batch::SimulatedBatch;
 use crate::run::dispatchers::{Dispatchers, Partitioner};
 use crate::run::executor::SimExecutors;
 use crate::run::fetch::Fetches;
+use crate::run::inputs::WorkloadInputs;
 use crate::run::job::Plan;
 use crate::run::membership::Membership;
 use crate::run::object::Owner;
@@ -41,6 +42,7 @@ mod dispatchers;
 mod ends;
 mod executor;
 mod fetch;
+mod inputs;
 mod job;
 mod journal;
 mod membership;
@@ -520,7 +522,15 @@ impl<'a> Run<'a> {
     /// Performs one effect of a dispatcher's deciders.
     fn perform(&mut self, number: usize, effect: Effect) {
         match effect {
-            Effect::Assign { executor, task, attempt, hints, .. } => {
+            Effect::Scheduler(command) => self.perform_command(number, command),
+            Effect::Jobs(action) => self.perform_action(number, action),
+        }
+    }
+
+    fn perform_command(&mut self, number: usize, command: PlacementCommand) {
+        use PlacementCommand as Command;
+        match command {
+            Command::Assign { executor, task, attempt, hints, .. } => {
                 let decides_until = &mut self.dispatchers[number].decides_until;
                 *decides_until = self.now.max(*decides_until) + self.cluster.decision_ns;
                 if let Some(audit) = &mut self.audit {
@@ -532,35 +542,40 @@ impl<'a> Run<'a> {
                 self.note_assigned(executor.0);
                 self.send(number, SimEvent::Assigned { executor: executor.0, task });
             }
-            Effect::Recall { executor, task } => {
+            Command::Recall { executor, task } => {
                 let task = self.plan.number(number, task);
                 self.send(number, SimEvent::Recall { executor: executor.0, task });
             }
-            Effect::Cancel { executor, task } => {
+            Command::Cancel { executor, task } => {
                 let task = self.plan.number(number, task);
                 self.send(number, SimEvent::Cancel { executor: executor.0, task });
             }
-            Effect::Hold { executor, object, holders } => {
+            Command::Hold { executor, object, holders } => {
                 self.hold(number, executor.0, self.plan.outputs.object_of(object), holders);
             }
-            Effect::Release { executor, object } => {
+            Command::Release { executor, object } => {
                 let object = self.plan.outputs.object_of(object);
                 self.send(number, SimEvent::Release { executor: executor.0, object });
             }
-            Effect::Verify { executor, object } => {
+            Command::Verify { executor, object } => {
                 let object = self.plan.outputs.object_of(object);
                 self.send(number, SimEvent::Verify { executor: executor.0, object });
             }
-            Effect::Pushed { push } => self.pushed(number, push),
-            Effect::Stop { executor } => self.send(number, SimEvent::ExecutorStops { executor: executor.0 }),
-            Effect::Write(record) => self.write(number, record),
+            Command::Pushed { push } => self.pushed(number, push),
+        }
+    }
+
+    fn perform_action(&mut self, number: usize, action: JobsAction) {
+        use JobsAction as Action;
+        match action {
+            Action::Stop { executor } => self.send(number, SimEvent::ExecutorStops { executor: executor.0 }),
+            Action::Write(record) => self.write(number, record),
             // No client watches the job, and objects are pushed as `Policies` say.
-            Effect::Show { .. } | Effect::Broadcast { .. } | Effect::EndBroadcast { .. } | Effect::Forget { .. } => {}
-            Effect::SetAside { .. } | Effect::TakenBack { .. } => {}
-            Effect::Queue { .. } => unreachable!("tasks are queued before anything else is done"),
-            Effect::ReadResult { .. } | Effect::Check { .. } => unreachable!("jobs do not reuse results"),
-            Effect::Claimed { .. } => unreachable!("outputs of tasks are at places of their own"),
-            Effect::Deliver { .. } | Effect::NotExtended { .. } | Effect::Detached { .. } => {
+            Action::Show { .. } | Action::Broadcast { .. } | Action::EndBroadcast { .. } | Action::Forget { .. } => {}
+            Action::SetAside { .. } | Action::TakenBack { .. } => {}
+            Action::ReadResult { .. } | Action::Check { .. } => unreachable!("jobs do not reuse results"),
+            Action::Claimed { .. } => unreachable!("outputs of tasks are at places of their own"),
+            Action::Deliver { .. } | Action::NotExtended { .. } | Action::Detached { .. } => {
                 unreachable!("no job is attached to a client")
             }
         }
@@ -579,11 +594,7 @@ impl<'a> Run<'a> {
 
     /// Inputs of a task with their sizes, sorted by the ids that they have for `owner`.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
-        let inputs = self.tasks[task].inputs.iter();
-        let mut inputs: Box<[_]> =
-            inputs.map(|object| (self.plan.outputs.id_of(*object, owner), self.workload.size_bytes(*object))).collect();
-        inputs.sort_unstable();
-        inputs
+        WorkloadInputs { plan: &self.plan, tasks: &self.tasks, workload: self.workload }.of(task, owner)
     }
 }
 

@@ -4,161 +4,30 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use eyas_jobs::{self as jobs, JobSummary, Jobs, JournalRecord, SpecError};
-use eyas_sched::{self as sched, Hint, Holder, PushId, Scheduler};
-use eyas_types::{ExecutorId, JobId, Need, ObjectId, ObjectSpec, PlaceId, TaskId, TaskResult};
+use eyas_jobs::{self as jobs, Jobs, JobsAction, SchedulerOrder};
+use eyas_sched::{self as sched, PlacementCommand, PlacementReport, Scheduler};
+use eyas_types::{ObjectId, TaskId};
 
-/// An action for the shell.
+/// What the shell must do.
 #[derive(Debug)]
 pub enum Effect {
-    /// Queue a ready task in `core/sched`, before the next call of the exchange. The shell does this itself, because it
-    /// may know inputs of the task that `core/jobs` does not know.
-    Queue {
-        /// The task.
+    /// As the decider of jobs says.
+    Jobs(JobsAction),
+    /// As the scheduler says. If it is an assignment, the decider of jobs knows it already.
+    Scheduler(PlacementCommand),
+}
+
+/// What the shell knows of the inputs of a task that is to be queued.
+pub trait PlacementInputs {
+    /// The inputs by which the task is placed, with their sizes in bytes, each once and in order: those that the
+    /// decider of jobs knows, and others.
+    fn complete(
+        &self,
         task: TaskId,
-        /// Objects that the task reads, with their sizes in bytes; each once.
         inputs: Box<[(ObjectId, u64)]>,
-        /// Resources and other requirements of the task.
-        need: Need,
-    },
-    /// Assign a task to an executor. `core/jobs` knows the assignment already.
-    Assign {
-        /// The executor.
-        executor: ExecutorId,
-        /// The task.
-        task: TaskId,
-        /// Number of earlier assignments of the task.
-        attempt: u32,
-        /// Executors that hold inputs which this executor does not hold.
-        hints: Box<[Hint]>,
-        /// The task has so many inputs that there are no hints here: they are given by [`Scheduler::hints_of_part`],
-        /// part by part.
-        in_parts: bool,
-    },
-    /// Ask an executor to give back a task that has not started.
-    Recall {
-        /// The executor.
-        executor: ExecutorId,
-        /// The task.
-        task: TaskId,
-    },
-    /// Tell an executor to kill a task.
-    Cancel {
-        /// The executor.
-        executor: ExecutorId,
-        /// The task.
-        task: TaskId,
-    },
-    /// Tell an executor to hold an object, and to fetch it if its store does not have it.
-    Hold {
-        /// The executor.
-        executor: ExecutorId,
-        /// The object.
-        object: ObjectId,
-        /// Executors that hold the object, in the order in which to try them.
-        holders: Box<[Holder]>,
-    },
-    /// Let an executor evict an object that it holds.
-    Release {
-        /// The executor.
-        executor: ExecutorId,
-        /// The object.
-        object: ObjectId,
-    },
-    /// Ask an executor whether its store has an object.
-    Verify {
-        /// The executor.
-        executor: ExecutorId,
-        /// The object.
-        object: ObjectId,
-    },
-    /// A push has ended: no more of its objects will arrive.
-    Pushed {
-        /// The push.
-        push: PushId,
-    },
-    /// Tell an executor to stop. The cluster no longer needs its tasks or objects.
-    Stop {
-        /// The executor.
-        executor: ExecutorId,
-    },
-    /// An executor was set aside and gets no tasks for now.
-    SetAside {
-        /// The executor.
-        executor: ExecutorId,
-    },
-    /// An executor that was set aside gets tasks again.
-    TakenBack {
-        /// The executor.
-        executor: ExecutorId,
-    },
-    /// Write a record to the journal.
-    Write(JournalRecord),
-    /// Send results to the client of an attached job.
-    Deliver {
-        /// The job.
-        job: JobId,
-        /// The results, in the order of their arrival.
-        results: Vec<TaskResult>,
-    },
-    /// Tell the client of an attached job that what it wanted to add is wrong. Nothing was added.
-    NotExtended {
-        /// The job.
-        job: JobId,
-        /// The reason.
-        why: SpecError,
-    },
-    /// All tasks of an attached job have ended, and their results were delivered.
-    Detached {
-        /// What it was.
-        summary: Box<JobSummary>,
-    },
-    /// Show the state of a job to the clients that watch it.
-    Show {
-        /// The job.
-        job: JobId,
-    },
-    /// Start to copy the job's broadcast inputs to all executors that may run its tasks.
-    Broadcast {
-        /// The job.
-        job: JobId,
-    },
-    /// End the push of a job's inputs.
-    EndBroadcast {
-        /// The job.
-        job: JobId,
-    },
-    /// Forget a job: all its tasks have ended, and their results were given to the journal. `core/sched` has forgotten
-    /// the job.
-    Forget {
-        /// The job.
-        job: JobId,
-    },
-    /// Read the result of an earlier task. The shell answers at once with [`jobs::Event::EarlierResult`].
-    ReadResult {
-        /// The task that may reuse the result.
-        task: TaskId,
-        /// The earlier task, with the same command and inputs.
-        earlier: TaskId,
-    },
-    /// Tell an executor whether a task may write its outputs to the places that it has claimed.
-    Claimed {
-        /// The executor.
-        executor: ExecutorId,
-        /// The task.
-        task: TaskId,
-        /// The first place that another task of the job has claimed before, and the index of that task.
-        by_other: Option<(PlaceId, u32)>,
-    },
-    /// Ask an executor whether these objects are on persistent storage.
-    Check {
-        /// The executor.
-        executor: ExecutorId,
-        /// The task that would have these objects as outputs.
-        task: TaskId,
-        /// The objects.
-        objects: Vec<ObjectSpec>,
-    },
+        jobs: &Jobs,
+        scheduler: &mut Scheduler,
+    ) -> Box<[(ObjectId, u64)]>;
 }
 
 /// An effect or event that was not passed on yet.
@@ -201,13 +70,20 @@ impl Exchange {
     }
 
     /// Passes on effects and events until there is an effect for the shell; `None` if there is nothing left to pass on.
-    pub fn next(&mut self, now_us: u64, jobs: &mut Jobs, scheduler: &mut Scheduler) -> Option<Effect> {
+    pub fn next(
+        &mut self,
+        now_us: u64,
+        jobs: &mut Jobs,
+        scheduler: &mut Scheduler,
+        inputs: &dyn PlacementInputs,
+    ) -> Option<Effect> {
         loop {
             if let Some(effect) = self.to_shell.pop_front() {
                 return Some(effect);
             }
             match self.to_pass.pop_front()? {
-                ToPass::Effect(effect) => self.pass_from_jobs(now_us, effect, jobs, scheduler),
+                ToPass::Effect(jobs::Effect::Action(action)) => return Some(Effect::Jobs(action)),
+                ToPass::Effect(jobs::Effect::Order(order)) => self.order(now_us, order, jobs, scheduler, inputs),
                 ToPass::Event(event) => {
                     jobs.handle(now_us, event, &mut self.jobs_effects);
                     // Its effects go before everything else that waits to be passed on.
@@ -220,83 +96,66 @@ impl Exchange {
     }
 
     fn pass_from_scheduler(&mut self, now_us: u64, effect: sched::Effect, jobs: &mut Jobs) {
-        use sched::Effect as SchedulerEffect;
-        let effect = match effect {
-            SchedulerEffect::Assign { executor, task, attempt, hints, in_parts } => {
-                jobs.handle(now_us, jobs::Event::Assigned { task, executor }, &mut self.jobs_effects);
-                self.to_pass.extend(self.jobs_effects.drain(..).map(ToPass::Effect));
-                Effect::Assign { executor, task, attempt, hints, in_parts }
+        match effect {
+            sched::Effect::Command(command) => {
+                if let PlacementCommand::Assign { executor, task, .. } = command {
+                    jobs.handle(now_us, jobs::Event::Assigned { task, executor }, &mut self.jobs_effects);
+                    self.to_pass.extend(self.jobs_effects.drain(..).map(ToPass::Effect));
+                }
+                self.to_shell.push_back(Effect::Scheduler(command));
             }
-            SchedulerEffect::Recall { executor, task } => Effect::Recall { executor, task },
-            SchedulerEffect::Cancel { executor, task } => Effect::Cancel { executor, task },
-            SchedulerEffect::Hold { executor, object, holders } => Effect::Hold { executor, object, holders },
-            SchedulerEffect::Release { executor, object } => Effect::Release { executor, object },
-            SchedulerEffect::Verify { executor, object } => Effect::Verify { executor, object },
-            SchedulerEffect::Pushed { push } => Effect::Pushed { push },
-            SchedulerEffect::Lost { object } => return self.tell_jobs(jobs::Event::ObjectLost { object }),
-            SchedulerEffect::Found { object } => return self.tell_jobs(jobs::Event::ObjectFound { object }),
-            SchedulerEffect::Unplaceable { task } => return self.tell_jobs(jobs::Event::Unplaceable { task }),
-        };
-        self.to_shell.push_back(effect);
+            sched::Effect::Report(PlacementReport::Lost { object }) => {
+                self.tell_jobs(jobs::Event::ObjectLost { object });
+            }
+            sched::Effect::Report(PlacementReport::Found { object }) => {
+                self.tell_jobs(jobs::Event::ObjectFound { object });
+            }
+            sched::Effect::Report(PlacementReport::Unplaceable { task }) => {
+                self.tell_jobs(jobs::Event::Unplaceable { task });
+            }
+        }
     }
 
-    fn pass_from_jobs(&mut self, now_us: u64, effect: jobs::Effect, jobs: &mut Jobs, scheduler: &mut Scheduler) {
-        use jobs::Effect as JobsEffect;
+    fn order(
+        &mut self,
+        now_us: u64,
+        order: SchedulerOrder,
+        jobs: &mut Jobs,
+        scheduler: &mut Scheduler,
+        inputs: &dyn PlacementInputs,
+    ) {
+        use SchedulerOrder as Order;
         use sched::Event;
-        let mut tell = |event| self.tell_scheduler(now_us, event, jobs, scheduler);
-        let effect = match effect {
-            JobsEffect::Name { job } => {
+        let event = match order {
+            Order::Queue { task, inputs: known, need } => {
+                let inputs = inputs.complete(task, known, jobs, scheduler);
+                Event::TaskReady { task, inputs, need }
+            }
+            Order::Name { job } => {
                 // `core/sched` gets only names that are not empty.
-                let Some(name) = jobs.get(job).map(|job| &job.spec.name).filter(|name| !name.is_empty()) else {
-                    return;
-                };
-                let name = name.as_str().into();
-                return self.tell_scheduler(now_us, Event::JobNamed { job, name }, jobs, scheduler);
+                let name = jobs.get(job).map(|job| &job.spec.name).filter(|name| !name.is_empty());
+                let Some(name) = name.map(|name| name.as_str().into()) else { return };
+                Event::JobNamed { job, name }
             }
-            JobsEffect::Withdraw { tasks } => return tell(Event::TasksWithdrawn { tasks: tasks.into() }),
-            JobsEffect::Cancel { task } => return tell(Event::TaskCancelled { task }),
-            JobsEffect::Drop { task } => return tell(Event::TaskDropped { task }),
-            JobsEffect::Done { executor, task, ended, ran_us } => {
-                return tell(Event::TaskEnded { executor, task, ended, ran_us });
-            }
-            JobsEffect::Drain { executor } => return tell(Event::ExecutorDraining { executor }),
-            JobsEffect::Evacuate => return tell(Event::Evacuate),
-            JobsEffect::Left { executor } => return tell(Event::ExecutorLeft { executor }),
-            JobsEffect::Keep { object, replicas, on } => {
-                return tell(Event::Keep { object, replicas, executor: on });
-            }
-            JobsEffect::Release { object } => return tell(Event::Release { object }),
-            JobsEffect::Verify { object } => return tell(Event::Doubted { object }),
-            JobsEffect::HoldAgain => return tell(Event::HoldAgain),
-            JobsEffect::Locate { objects } => {
+            Order::Locate { objects } => {
                 let (moving, nowhere) = objects.into_iter().partition(|object| scheduler.is_moving(*object));
                 return self.tell_jobs(jobs::Event::Located { moving, nowhere });
             }
-            JobsEffect::SetAside { executor } => {
-                tell(Event::ExecutorSetAside { executor });
-                Effect::SetAside { executor }
-            }
-            JobsEffect::TakeBack { executor } => {
-                tell(Event::ExecutorTakenBack { executor });
-                Effect::TakenBack { executor }
-            }
-            JobsEffect::Forget { job } => {
-                scheduler.forget_job(job);
-                Effect::Forget { job }
-            }
-            JobsEffect::Queue { task, inputs, need } => Effect::Queue { task, inputs, need },
-            JobsEffect::Stop { executor } => Effect::Stop { executor },
-            JobsEffect::Write(record) => Effect::Write(record),
-            JobsEffect::Deliver { job, results } => Effect::Deliver { job, results },
-            JobsEffect::NotExtended { job, why } => Effect::NotExtended { job, why },
-            JobsEffect::Detached { summary } => Effect::Detached { summary },
-            JobsEffect::Show { job } => Effect::Show { job },
-            JobsEffect::Broadcast { job } => Effect::Broadcast { job },
-            JobsEffect::EndBroadcast { job } => Effect::EndBroadcast { job },
-            JobsEffect::ReadResult { task, earlier } => Effect::ReadResult { task, earlier },
-            JobsEffect::Claimed { executor, task, by_other } => Effect::Claimed { executor, task, by_other },
-            JobsEffect::Check { executor, task, objects } => Effect::Check { executor, task, objects },
+            Order::ForgetJob { job } => return scheduler.forget_job(job),
+            Order::Withdraw { tasks } => Event::TasksWithdrawn { tasks: tasks.into() },
+            Order::Cancel { task } => Event::TaskCancelled { task },
+            Order::Drop { task } => Event::TaskDropped { task },
+            Order::Done { executor, task, ended, ran_us } => Event::TaskEnded { executor, task, ended, ran_us },
+            Order::Drain { executor } => Event::ExecutorDraining { executor },
+            Order::Evacuate => Event::Evacuate,
+            Order::Left { executor } => Event::ExecutorLeft { executor },
+            Order::Keep { object, replicas, on } => Event::Keep { object, replicas, executor: on },
+            Order::Release { object } => Event::Release { object },
+            Order::Verify { object } => Event::Doubted { object },
+            Order::HoldAgain => Event::HoldAgain,
+            Order::SetAside { executor } => Event::ExecutorSetAside { executor },
+            Order::TakeBack { executor } => Event::ExecutorTakenBack { executor },
         };
-        self.to_shell.push_back(effect);
+        self.tell_scheduler(now_us, event, jobs, scheduler);
     }
 }

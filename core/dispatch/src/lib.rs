@@ -17,4 +17,4 @@ extern crate alloc;
 
 mod exchange;
 
-pub use exchange::{Effect, Exchange};
+pub use exchange::{Effect, Exchange, PlacementInputs};

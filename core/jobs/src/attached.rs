@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, Outcome, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction, SchedulerOrder};
 use crate::job::{FreedTasks, Job};
 use crate::jobs::Jobs;
 use crate::spec::{Extension, JobSpec};
@@ -38,7 +38,7 @@ impl Jobs {
                 }
                 ready.into_iter().for_each(|index| self.queue(TaskId { job: id, index }));
             }
-            Err(why) => self.effects.push(Effect::NotExtended { job: id, why }),
+            Err(why) => self.effects.push(Effect::Action(JobsAction::NotExtended { job: id, why })),
         }
     }
 
@@ -80,7 +80,7 @@ impl Jobs {
             let has_ended = job.has_ended();
             for ends in job.recorded.pending.take() {
                 let results = ends.into_iter().map(|end| end.result).collect();
-                self.effects.push(Effect::Deliver { job: id, results });
+                self.effects.push(Effect::Action(JobsAction::Deliver { job: id, results }));
             }
             if has_ended {
                 self.detach(id);
@@ -92,8 +92,9 @@ impl Jobs {
     fn detach(&mut self, id: JobId) {
         self.give_back(id);
         let Some(job) = self.jobs.remove(&id) else { return };
-        self.effects.push(Effect::Detached { summary: Box::new(job.summary()) });
-        self.effects.push(Effect::Forget { job: id });
+        self.effects.push(Effect::Action(JobsAction::Detached { summary: Box::new(job.summary()) }));
+        self.effects.push(Effect::Order(SchedulerOrder::ForgetJob { job: id }));
+        self.effects.push(Effect::Action(JobsAction::Forget { job: id }));
         self.watched.remove(&id);
         job.kept.keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
     }

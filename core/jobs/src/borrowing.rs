@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, ObjectId, Outcome, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, SchedulerOrder};
 use crate::job::{Job, RetainedOutput};
 use crate::jobs::Jobs;
 use crate::lineage::MAX_RECOMPUTATIONS;
@@ -43,7 +43,7 @@ impl Jobs {
         let Some(job) = self.jobs.get(&id) else { return };
         for object in job.borrowed().collect::<Vec<_>>() {
             if !self.is_wanted(object) {
-                self.effects.push(Effect::Keep { object, replicas: REPLICAS, on: None });
+                self.effects.push(Effect::Order(SchedulerOrder::Keep { object, replicas: REPLICAS, on: None }));
                 self.lineage.hold_again(object, self.executors.is_empty());
             }
             self.lineage.borrow(object, id);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{Ended, ExecutorId, Outcome, PlaceId, Status, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction, SchedulerOrder};
 use crate::health::is_quick;
 use crate::job::{FreedTasks, Job, Phase};
 use crate::jobs::Jobs;
@@ -30,7 +30,7 @@ impl Jobs {
         if let Some(job) = self.jobs.get_mut(&task.job) {
             job.unassigned(task.index);
         }
-        self.effects.push(Effect::Done { executor, task, ended, ran_us });
+        self.effects.push(Effect::Order(SchedulerOrder::Done { executor, task, ended, ran_us }));
     }
 
     /// A task's outputs are about to appear at these places.
@@ -39,7 +39,7 @@ impl Jobs {
             && let Some(job) = self.jobs.get_mut(&task.job)
         {
             let by_other = job.claim(task.index, places).err();
-            self.effects.push(Effect::Claimed { executor, task, by_other });
+            self.effects.push(Effect::Action(JobsAction::Claimed { executor, task, by_other }));
         }
     }
 
@@ -48,7 +48,12 @@ impl Jobs {
             return;
         }
         if self.is_cancelling(task) {
-            self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
+            self.effects.push(Effect::Order(SchedulerOrder::Done {
+                executor,
+                task,
+                ended: Ended::Finished,
+                ran_us: None,
+            }));
             self.end(task, attempt, String::new(), Outcome::of(Status::Cancelled));
         } else {
             self.put_back(executor, task, Ended::Returned, None);
@@ -70,7 +75,10 @@ impl Jobs {
         }
         if !is_cancelling {
             let set_aside = self.health.ended(executor, task, &outcome, self.now_us);
-            self.effects.extend(set_aside.into_iter().map(|executor| Effect::SetAside { executor }));
+            for executor in set_aside {
+                self.effects.push(Effect::Order(SchedulerOrder::SetAside { executor }));
+                self.effects.push(Effect::Action(JobsAction::SetAside { executor }));
+            }
         }
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let retries = job.template_at(task.index).retries;
@@ -93,7 +101,7 @@ impl Jobs {
         if ended == Ended::Finished {
             let name = self.name_of(executor);
             // The scheduler hears of it first, so that a dependent finds the slot free.
-            self.effects.push(Effect::Done { executor, task, ended, ran_us });
+            self.effects.push(Effect::Order(SchedulerOrder::Done { executor, task, ended, ran_us }));
             self.end_on(Some(executor), task, attempt, name, outcome);
         } else {
             self.put_back(executor, task, ended, ran_us);

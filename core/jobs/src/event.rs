@@ -232,54 +232,20 @@ pub enum Event {
     Stopping,
 }
 
-/// What the shell must do.
+/// What the decider says.
 #[derive(Debug)]
 pub enum Effect {
-    /// Write a record to the journal.
-    Write(JournalRecord),
-    /// Send the client of an attached job results.
-    Deliver {
-        /// The job.
-        job: JobId,
-        /// The results.
-        results: Vec<TaskResult>,
-    },
-    /// An attached job has refused an extension.
-    NotExtended {
-        /// The job.
-        job: JobId,
-        /// What is wrong with it.
-        why: SpecError,
-    },
-    /// All of a closed job's tasks have ended, and it is forgotten.
-    Detached {
-        /// What it was.
-        summary: Box<JobSummary>,
-    },
-    /// Show clients that watch the job how it stands.
-    Show {
-        /// The job.
-        job: JobId,
-    },
-    /// Push the inputs that every executor must have which may run the job's tasks. If tasks wait for it,
-    /// [`Event::Pushed`] follows.
-    Broadcast {
-        /// The job.
-        job: JobId,
-    },
-    /// Push nothing more for the job.
-    EndBroadcast {
-        /// The job.
-        job: JobId,
-    },
+    /// To the scheduler.
+    Order(SchedulerOrder),
+    /// To the shell.
+    Action(JobsAction),
+}
+
+/// What the scheduler must do.
+#[derive(Debug)]
+pub enum SchedulerOrder {
     /// Tell the scheduler the job's name.
     Name {
-        /// The job.
-        job: JobId,
-    },
-    /// All of the job's tasks have ended, and the journal has their results. Scheduler and executors may forget the
-    /// job.
-    Forget {
         /// The job.
         job: JobId,
     },
@@ -326,11 +292,6 @@ pub enum Effect {
     },
     /// Executors that stay fetch what only those that leave hold.
     Evacuate,
-    /// Tell an executor to stop: it may leave.
-    Stop {
-        /// The executor.
-        executor: ExecutorId,
-    },
     /// The executor has left, and its tasks go back into the queue.
     Left {
         /// The executor.
@@ -373,6 +334,64 @@ pub enum Effect {
         /// The objects, none of which an executor that stays holds.
         objects: Vec<ObjectId>,
     },
+    /// All of the job's tasks have ended: nothing of it is needed any longer.
+    ForgetJob {
+        /// The job.
+        job: JobId,
+    },
+}
+
+/// What the shell must do.
+#[derive(Debug)]
+pub enum JobsAction {
+    /// Write a record to the journal.
+    Write(JournalRecord),
+    /// Send the client of an attached job results.
+    Deliver {
+        /// The job.
+        job: JobId,
+        /// The results.
+        results: Vec<TaskResult>,
+    },
+    /// An attached job has refused an extension.
+    NotExtended {
+        /// The job.
+        job: JobId,
+        /// What is wrong with it.
+        why: SpecError,
+    },
+    /// All of a closed job's tasks have ended, and it is forgotten.
+    Detached {
+        /// What it was.
+        summary: Box<JobSummary>,
+    },
+    /// Show clients that watch the job how it stands.
+    Show {
+        /// The job.
+        job: JobId,
+    },
+    /// Push the inputs that every executor must have which may run the job's tasks. If tasks wait for it,
+    /// [`Event::Pushed`] follows.
+    Broadcast {
+        /// The job.
+        job: JobId,
+    },
+    /// Push nothing more for the job.
+    EndBroadcast {
+        /// The job.
+        job: JobId,
+    },
+    /// All of the job's tasks have ended, and the journal has their results. Scheduler and executors may forget the
+    /// job.
+    Forget {
+        /// The job.
+        job: JobId,
+    },
+    /// Tell an executor to stop: it may leave.
+    Stop {
+        /// The executor.
+        executor: ExecutorId,
+    },
     /// Read how an earlier task ended. Answered at once by [`Event::EarlierResult`].
     ReadResult {
         /// The task that is to be queued.
@@ -397,5 +416,15 @@ pub enum Effect {
         task: TaskId,
         /// The objects.
         objects: Vec<ObjectSpec>,
+    },
+    /// An executor is set aside, and gets no tasks for now.
+    SetAside {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// An executor that was set aside gets tasks again.
+    TakenBack {
+        /// The executor.
+        executor: ExecutorId,
     },
 }

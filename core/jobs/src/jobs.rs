@@ -8,7 +8,7 @@ use core::mem;
 use eyas_types::course::Sample;
 use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, TaskId};
 
-use crate::event::{Effect, Event};
+use crate::event::{Effect, Event, JobsAction, SchedulerOrder};
 use crate::health::Health;
 use crate::job::{Job, JobSummary, NewJob, Phase, SAMPLE_EVERY_US};
 use crate::lineage::Lineage;
@@ -207,16 +207,18 @@ impl Jobs {
         let mut place = 0;
         self.effects.retain(|effect| {
             place += 1;
-            !matches!(effect, Effect::Queue { task, .. } if withdrawn.get(task).is_some_and(|before| place <= *before))
+            !matches!(effect, Effect::Order(SchedulerOrder::Queue { task, .. }) if withdrawn.get(task).is_some_and(|before| place <= *before))
         });
-        self.effects.insert(0, Effect::Withdraw { tasks: withdrawn.into_keys().collect() });
+        self.effects.insert(0, Effect::Order(SchedulerOrder::Withdraw { tasks: withdrawn.into_keys().collect() }));
     }
 
     /// Does everything that is due, after each event.
     fn pass_time(&mut self) {
         self.queue_refused();
-        let due = self.health.due(self.now_us);
-        self.effects.extend(due.into_iter().map(|executor| Effect::TakeBack { executor }));
+        for executor in self.health.due(self.now_us) {
+            self.effects.push(Effect::Order(SchedulerOrder::TakeBack { executor }));
+            self.effects.push(Effect::Action(JobsAction::TakenBack { executor }));
+        }
         // Executors of a cluster that stops leave with what they hold, and come back with it.
         if !self.is_stopping {
             self.look_after_kept();
@@ -340,7 +342,10 @@ impl Jobs {
     fn submitted(&mut self, new: NewJob) {
         let id = self.take_id();
         let job = new.submit(id, self.now_us / 1000);
-        self.effects.push(Effect::Write(crate::log::JournalRecord::Job { job: id, spec: job.spec.clone() }));
+        self.effects.push(Effect::Action(JobsAction::Write(crate::log::JournalRecord::Job {
+            job: id,
+            spec: job.spec.clone(),
+        })));
         self.jobs.insert(id, job);
         self.borrow(id);
     }
@@ -357,7 +362,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.was_accepted = true;
         let waits = job.is_pushed_first();
-        self.effects.push(Effect::Broadcast { job: id });
+        self.effects.push(Effect::Action(JobsAction::Broadcast { job: id }));
         if !waits {
             self.queueing.push(id);
         }
@@ -412,7 +417,7 @@ impl Jobs {
             job.course.tick(false, state);
             // What gathers is written soon, and shown then.
             if self.watched.contains(&job.id) && job.recorded.pending.is_empty() {
-                self.effects.push(Effect::Show { job: job.id });
+                self.effects.push(Effect::Action(JobsAction::Show { job: job.id }));
             }
         }
         let old: Vec<_> = self.jobs.values().filter(|job| job.course.has_old_samples()).map(|job| job.id).collect();

@@ -52,7 +52,7 @@ mod spec;
 mod tests;
 
 pub use dependencies::Dependencies;
-pub use event::{Effect, Event};
+pub use event::{Effect, Event, JobsAction, SchedulerOrder};
 pub use items::Items;
 pub use job::{Job, JobSnapshot, JobSummary, NewJob, Phase, RetainedOutput, TaskState, output_bytes};
 pub use jobs::{Config, Jobs};

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{Ended, ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction, SchedulerOrder};
 use crate::job::{Phase, RetainedOutput};
 use crate::jobs::Jobs;
 use crate::log::Entry;
@@ -227,7 +227,7 @@ impl Jobs {
                 self.lineage.unseen.insert(object);
             }
             let is_held = kept.is_held;
-            self.effects.push(Effect::Keep { object, replicas, on: executor });
+            self.effects.push(Effect::Order(SchedulerOrder::Keep { object, replicas, on: executor }));
             self.release_unless_wanted(object);
             if is_held {
                 self.unblock_borrowers(object);
@@ -245,7 +245,7 @@ impl Jobs {
 
     pub(crate) fn release_unless_wanted(&mut self, object: ObjectId) {
         if !self.is_wanted(object) {
-            self.effects.push(Effect::Release { object });
+            self.effects.push(Effect::Order(SchedulerOrder::Release { object }));
         }
     }
 
@@ -255,7 +255,7 @@ impl Jobs {
         let left = |(producer, object)| Some((object, job.kept.get(producer, object)?.replicas));
         let inputs: Vec<_> = job.inputs_until_read(task.index).into_iter().filter_map(left).collect();
         for (object, replicas) in inputs {
-            self.effects.push(Effect::Keep { object, replicas, on: None });
+            self.effects.push(Effect::Order(SchedulerOrder::Keep { object, replicas, on: None }));
         }
     }
 
@@ -299,7 +299,7 @@ impl Jobs {
 
     /// A task could not get an input that exists only in the cluster, and waits again.
     pub(crate) fn starved(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
-        self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
+        self.effects.push(Effect::Order(SchedulerOrder::Done { executor, task, ended: Ended::Finished, ran_us: None }));
         let name = self.name_of(executor);
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let (inputs, borrowed) = (job.kept_inputs(task.index), job.borrowed_inputs(task.index));
@@ -318,7 +318,7 @@ impl Jobs {
             }
             for object in objects {
                 self.lineage.look_at(object, self.now_us + STARVED_PAUSE_US, true);
-                self.effects.push(Effect::Verify { object });
+                self.effects.push(Effect::Order(SchedulerOrder::Verify { object }));
             }
         } else {
             job.unassigned(task.index);
@@ -361,7 +361,8 @@ impl Jobs {
 
     /// Lets an executor leave, after others have what only it has.
     pub(crate) fn let_leave(&mut self, executor: ExecutorId) {
-        self.effects.extend([Effect::Drain { executor }, Effect::Evacuate]);
+        self.effects
+            .extend([Effect::Order(SchedulerOrder::Drain { executor }), Effect::Order(SchedulerOrder::Evacuate)]);
         self.lineage.leaving.insert(executor, self.now_us + MOVE_DEADLINE_US);
     }
 
@@ -370,7 +371,7 @@ impl Jobs {
         let Some(until_us) = self.lineage.leaving.get(&executor) else { return };
         if objects == 0 || *until_us <= self.now_us {
             self.lineage.leaving.remove(&executor);
-            self.effects.push(Effect::Stop { executor });
+            self.effects.push(Effect::Action(JobsAction::Stop { executor }));
         }
     }
 
@@ -386,7 +387,7 @@ impl Jobs {
         }
         if !self.lineage.objects.is_empty() && now_us >= self.lineage.held_again_us + HOLD_AGAIN_US {
             self.lineage.held_again_us = now_us;
-            self.effects.push(Effect::HoldAgain);
+            self.effects.push(Effect::Order(SchedulerOrder::HoldAgain));
         }
         for object in core::mem::take(&mut self.lineage.lost) {
             self.hold_readers_back(object);
@@ -396,7 +397,7 @@ impl Jobs {
             if self.lineage.is_held(object) { self.unblock_readers(object) } else { nowhere.push(object) }
         }
         if !nowhere.is_empty() {
-            self.effects.push(Effect::Locate { objects: nowhere });
+            self.effects.push(Effect::Order(SchedulerOrder::Locate { objects: nowhere }));
         }
     }
 
@@ -501,7 +502,7 @@ impl Jobs {
         job.recompute(&tasks, paused_us);
         self.borrow(id);
         self.write_entry(id, Entry::Recomputed { tasks: tasks.clone(), paused_us });
-        self.effects.push(Effect::Show { job: id });
+        self.effects.push(Effect::Action(JobsAction::Show { job: id }));
         self.name_job(id);
         tasks.iter().for_each(|index| self.hold_inputs_again(TaskId { job: id, index: *index }));
         // One that reads from another of them waits for it.

@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{Ended, ExecutorId, Outcome, Resources, Status, TaskId, units};
 
-use crate::event::Effect;
+use crate::event::{Effect, SchedulerOrder};
 use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::log::Entry;
@@ -35,7 +35,7 @@ impl Jobs {
         self.send_checks();
         if !tasks.is_empty() {
             // Ends below leave room on it, which is not to be filled.
-            self.effects.push(Effect::Drain { executor });
+            self.effects.push(Effect::Order(SchedulerOrder::Drain { executor }));
         }
         let suspects = lost_with.map(|had| self.may_have_run(tasks, had, suspended)).unwrap_or_default();
         self.note_restarts(&suspects, true);
@@ -51,16 +51,16 @@ impl Jobs {
                 job.unassigned(task.index);
                 continue;
             };
-            self.effects.push(Effect::Drop { task: *task });
+            self.effects.push(Effect::Order(SchedulerOrder::Drop { task: *task }));
             self.end(*task, 0, name.clone(), outcome);
         }
-        self.effects.push(Effect::Left { executor });
+        self.effects.push(Effect::Order(SchedulerOrder::Left { executor }));
     }
 
     /// A task has ended because its executor was ended. It starts again where it has more time than it has run.
     pub(crate) fn interrupted(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, ran_us: u64) {
         // Its end leaves room there, which is not to be filled.
-        self.effects.push(Effect::Drain { executor });
+        self.effects.push(Effect::Order(SchedulerOrder::Drain { executor }));
         let ran_us = Some(ran_us).filter(|ran_us| *ran_us > 0);
         if ran_us.is_some() {
             // What had not begun was not interrupted.
@@ -77,7 +77,7 @@ impl Jobs {
              shorter",
             units::format_duration_us(ran_us.unwrap_or_default())
         );
-        self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
+        self.effects.push(Effect::Order(SchedulerOrder::Done { executor, task, ended: Ended::Finished, ran_us: None }));
         self.end(task, attempt, name, Outcome::failed(FailureKind::Node, reason));
     }
 

@@ -3,7 +3,7 @@
 
 use eyas_types::{JobId, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction, SchedulerOrder};
 use crate::job::Phase;
 use crate::jobs::Jobs;
 
@@ -68,7 +68,9 @@ impl Jobs {
     fn queue_counted(&mut self, task: TaskId) -> u64 {
         self.queue(task);
         match self.effects.last() {
-            Some(Effect::Queue { task: queued, inputs, .. }) if *queued == task => 1 + inputs.len() as u64,
+            Some(Effect::Order(SchedulerOrder::Queue { task: queued, inputs, .. })) if *queued == task => {
+                1 + inputs.len() as u64
+            }
             _ => 1,
         }
     }
@@ -76,7 +78,7 @@ impl Jobs {
     /// Tells the scheduler the name of a job, before its tasks are queued.
     pub(crate) fn name_job(&mut self, id: JobId) {
         if self.jobs.get(&id).is_some_and(|job| !job.has_ended()) {
-            self.effects.push(Effect::Name { job: id });
+            self.effects.push(Effect::Order(SchedulerOrder::Name { job: id }));
         }
     }
 
@@ -92,7 +94,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let (inputs, need) = job.needs_of(task.index);
         job.queued(self.now_us, task.index, &inputs);
-        self.effects.push(Effect::Queue { task, inputs, need });
+        self.effects.push(Effect::Order(SchedulerOrder::Queue { task, inputs, need }));
     }
 
     /// Queues tasks again that all executors had refused, after their wait.
@@ -103,7 +105,7 @@ impl Jobs {
                 self.refusals.forget(task);
             } else if let Some(job) = self.jobs.get_mut(&task.job) {
                 let (inputs, need) = job.needs_of(task.index);
-                self.effects.push(Effect::Queue { task, inputs, need });
+                self.effects.push(Effect::Order(SchedulerOrder::Queue { task, inputs, need }));
             }
         }
     }
@@ -129,6 +131,6 @@ impl Jobs {
     pub(crate) fn end_broadcast(&mut self, id: JobId) {
         // Its tasks are queued, so that they can be retried.
         self.pushed(id);
-        self.effects.push(Effect::EndBroadcast { job: id });
+        self.effects.push(Effect::Action(JobsAction::EndBroadcast { job: id }));
     }
 }

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Status, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction, SchedulerOrder};
 use crate::job::{Job, Phase, cut_output, output_bytes};
 use crate::jobs::Jobs;
 use crate::log::{Entry, JournalRecord};
@@ -23,7 +23,7 @@ impl Jobs {
                 Phase::Assigned => {
                     if job.cancelling.insert(index) {
                         told.push(index);
-                        self.effects.push(Effect::Cancel { task });
+                        self.effects.push(Effect::Order(SchedulerOrder::Cancel { task }));
                     }
                 }
                 Phase::Waiting | Phase::Blocked => {
@@ -56,16 +56,16 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if !current.is_empty() {
             job.take_current(current.clone());
-            self.effects.push(Effect::Write(JournalRecord::Objects { job: id, current }));
+            self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Objects { job: id, current })));
         }
         let paused_us = job.paused_until(now_us);
         let ready = job.retry_these(&tasks, paused_us);
         self.borrow(id);
         self.write_entry(id, Entry::Retried { tasks, paused_us });
-        self.effects.push(Effect::Show { job: id });
+        self.effects.push(Effect::Action(JobsAction::Show { job: id }));
         self.name_job(id);
         if self.jobs[&id].may_be_pushed() {
-            self.effects.push(Effect::Broadcast { job: id });
+            self.effects.push(Effect::Action(JobsAction::Broadcast { job: id }));
         }
         self.queue_released(id, &ready);
     }
@@ -91,7 +91,11 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.spec.is_attached) else { return };
         job.recorded.uncovered += entry.uncovered();
         let number = job.recorded.next_entry();
-        self.effects.push(Effect::Write(JournalRecord::Entry { job: id, number, entry: Arc::new(entry) }));
+        self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Entry {
+            job: id,
+            number,
+            entry: Arc::new(entry),
+        })));
     }
 
     /// Gives the gathered results to the journal.
@@ -106,9 +110,10 @@ impl Jobs {
             }
             if has_ended {
                 self.end_broadcast(id);
-                self.effects.push(Effect::Forget { job: id });
+                self.effects.push(Effect::Order(SchedulerOrder::ForgetJob { job: id }));
+                self.effects.push(Effect::Action(JobsAction::Forget { job: id }));
             }
-            self.effects.push(Effect::Show { job: id });
+            self.effects.push(Effect::Action(JobsAction::Show { job: id }));
         }
     }
 

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{JobId, TaskId};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction};
 use crate::job::{Job, JobSummary};
 use crate::jobs::Jobs;
 use crate::log::JournalRecord;
@@ -62,7 +62,12 @@ impl Jobs {
         job.recorded.cover();
         let summary = job.has_ended().then(|| Box::new(job.summary()));
         let snapshot = Arc::new(job.snapshot());
-        self.effects.push(Effect::Write(JournalRecord::Snapshot { job: id, snapshot, summary, drops_results }));
+        self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Snapshot {
+            job: id,
+            snapshot,
+            summary,
+            drops_results,
+        })));
     }
 
     /// Lets ended jobs leave memory while there are too many, or they are too large. What executors hold for a job
@@ -136,6 +141,6 @@ impl Jobs {
         self.watched.remove(&id);
         kept.into_iter().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
         self.output_bytes -= output_bytes;
-        self.effects.push(Effect::Write(JournalRecord::Forget { job: id }));
+        self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Forget { job: id })));
     }
 }

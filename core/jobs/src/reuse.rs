@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, TaskId, Template};
 
-use crate::event::Effect;
+use crate::event::{Effect, JobsAction};
 use crate::job::{Job, Phase};
 use crate::jobs::Jobs;
 
@@ -126,7 +126,7 @@ impl Jobs {
     /// Whether an earlier task may have done the same as one that is about to be queued. Its result is read.
     pub(crate) fn reuses(&mut self, task: TaskId) -> bool {
         let Some(earlier) = self.earlier_task(task) else { return false };
-        self.effects.push(Effect::ReadResult { task, earlier });
+        self.effects.push(Effect::Action(JobsAction::ReadResult { task, earlier }));
         true
     }
 
@@ -181,7 +181,7 @@ impl Jobs {
                 Some(executor) => {
                     let written = outcome.outputs.iter().map(|delivered| &delivered.object);
                     let objects = written.filter(|object| !object.is_kept()).cloned().collect();
-                    self.effects.push(Effect::Check { executor, task, objects });
+                    self.effects.push(Effect::Action(JobsAction::Check { executor, task, objects }));
                     self.reuse.checks(task, executor, outcome);
                 }
             }

@@ -21,7 +21,8 @@ use proptest::prelude::*;
 
 use self::attached::extension;
 use crate::{
-    Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JournalRecord, NewJob, Phase, RETURN_GRACE_US, Replay,
+    Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JobsAction, JournalRecord, NewJob, Phase,
+    RETURN_GRACE_US, Replay, SchedulerOrder,
 };
 
 /// Tasks that an executor has at a time.
@@ -98,47 +99,49 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Write(JournalRecord::Job { job, spec }) => {
+            Effect::Action(JobsAction::Write(JournalRecord::Job { job, spec })) => {
                 self.log.insert(job, (spec, Vec::new()));
                 self.to_do.push_back(ToDo::Event(Event::Accepted { job }));
             }
-            Effect::Write(JournalRecord::Objects { job, current }) => {
+            Effect::Action(JobsAction::Write(JournalRecord::Objects { job, current })) => {
                 let spec = &mut self.log.get_mut(&job).expect("a job is written before its objects").0;
                 Arc::make_mut(spec).replace_objects(current);
             }
-            Effect::Write(JournalRecord::Entry { job, number, entry }) => {
+            Effect::Action(JobsAction::Write(JournalRecord::Entry { job, number, entry })) => {
                 let entries = &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
                 assert_eq!(entries.len() as u64, number, "entries have no gaps");
                 entries.push((*entry).clone());
             }
-            Effect::Write(JournalRecord::Snapshot { job, snapshot, .. }) => {
+            Effect::Action(JobsAction::Write(JournalRecord::Snapshot { job, snapshot, .. })) => {
                 assert_eq!(snapshot.entries(), self.log[&job].1.len() as u64, "all entries before it are covered");
                 assert!(self.replay(job).job.snapshot().agrees_with(&snapshot), "job {job} is not as it is written");
                 self.snapshots.insert(job, snapshot);
             }
-            Effect::Write(JournalRecord::Forget { job }) => {
+            Effect::Action(JobsAction::Write(JournalRecord::Forget { job })) => {
                 self.log.remove(&job);
                 self.snapshots.remove(&job);
             }
-            Effect::Deliver { job, results } => {
+            Effect::Action(JobsAction::Deliver { job, results }) => {
                 let delivered = self.delivered.get_mut(&job).expect("only attached jobs are delivered");
                 delivered.extend(results.iter().map(|result| result.index));
             }
-            Effect::NotExtended { why, .. } => panic!("only sound extensions are made here: {why}"),
-            Effect::Detached { summary } => {
+            Effect::Action(JobsAction::NotExtended { why, .. }) => panic!("only sound extensions are made here: {why}"),
+            Effect::Action(JobsAction::Detached { summary }) => {
                 let delivered = self.delivered.remove(&summary.job).expect("a job is detached once");
                 assert_eq!(delivered.len() as u64, summary.counts.total(), "every result was delivered");
                 assert!(self.jobs.get(summary.job).is_none());
             }
-            Effect::Queue { task, .. } => {
+            Effect::Order(SchedulerOrder::Queue { task, .. }) => {
                 assert!(!self.queue.contains(&task), "{task} is queued twice");
                 assert!(!self.executors.values().any(|by| by.tasks.contains(&task)), "{task} is queued and assigned");
                 self.queue.push_back(task);
             }
-            Effect::Withdraw { tasks } => self.queue.retain(|task| !tasks.contains(task)),
-            Effect::Cancel { task } => _ = self.to_cancel.insert(task),
-            Effect::Drop { task } => self.executors.values_mut().for_each(|by| _ = by.tasks.remove(&task)),
-            Effect::Done { executor, task, ended, .. } => {
+            Effect::Order(SchedulerOrder::Withdraw { tasks }) => self.queue.retain(|task| !tasks.contains(task)),
+            Effect::Order(SchedulerOrder::Cancel { task }) => _ = self.to_cancel.insert(task),
+            Effect::Order(SchedulerOrder::Drop { task }) => {
+                self.executors.values_mut().for_each(|by| _ = by.tasks.remove(&task))
+            }
+            Effect::Order(SchedulerOrder::Done { executor, task, ended, .. }) => {
                 let by = self.executors.get_mut(&executor).expect("only executors that are here are done with tasks");
                 assert!(by.tasks.remove(&task), "{executor} had done with {task}, which it did not have");
                 self.to_cancel.remove(&task);
@@ -146,36 +149,43 @@ impl World {
                     self.queue.push_front(task);
                 }
             }
-            Effect::Drain { executor } => {
+            Effect::Order(SchedulerOrder::Drain { executor }) => {
                 if let Some(by) = self.executors.get_mut(&executor) {
                     by.is_idle = true;
                     by.held.clear();
                 }
             }
-            Effect::Left { executor } => {
+            Effect::Order(SchedulerOrder::Left { executor }) => {
                 let gone = self.executors.remove(&executor).expect("it was here");
                 gone.tasks.iter().for_each(|task| _ = self.to_cancel.remove(task));
                 gone.tasks.into_iter().for_each(|task| self.queue.push_front(task));
             }
-            Effect::SetAside { executor } => self.executors.get_mut(&executor).expect("it is here").is_idle = true,
-            Effect::TakeBack { executor } => self.executors.get_mut(&executor).expect("it is here").is_idle = false,
-            Effect::Keep { object, .. } => _ = self.kept.entry(object).or_insert(true),
-            Effect::Release { object } => _ = self.kept.remove(&object),
-            Effect::Locate { objects } => {
+            Effect::Order(SchedulerOrder::SetAside { executor }) => {
+                self.executors.get_mut(&executor).expect("it is here").is_idle = true
+            }
+            Effect::Order(SchedulerOrder::TakeBack { executor }) => {
+                self.executors.get_mut(&executor).expect("it is here").is_idle = false
+            }
+            Effect::Order(SchedulerOrder::Keep { object, .. }) => _ = self.kept.entry(object).or_insert(true),
+            Effect::Order(SchedulerOrder::Release { object }) => _ = self.kept.remove(&object),
+            Effect::Order(SchedulerOrder::Locate { objects }) => {
                 self.to_do.push_back(ToDo::Event(Event::Located { moving: Vec::new(), nowhere: objects }));
             }
-            Effect::ReadResult { .. } | Effect::Check { .. } | Effect::Claimed { .. } => {
+            Effect::Action(JobsAction::ReadResult { .. })
+            | Effect::Action(JobsAction::Check { .. })
+            | Effect::Action(JobsAction::Claimed { .. }) => {
                 panic!("no job reuses results or writes to persistent storage here")
             }
-            Effect::Show { .. }
-            | Effect::Broadcast { .. }
-            | Effect::EndBroadcast { .. }
-            | Effect::Name { .. }
-            | Effect::Forget { .. }
-            | Effect::Evacuate
-            | Effect::Stop { .. }
-            | Effect::Verify { .. }
-            | Effect::HoldAgain => {}
+            Effect::Action(JobsAction::Show { .. })
+            | Effect::Action(JobsAction::Broadcast { .. })
+            | Effect::Action(JobsAction::EndBroadcast { .. })
+            | Effect::Order(SchedulerOrder::Name { .. })
+            | Effect::Order(SchedulerOrder::ForgetJob { .. })
+            | Effect::Action(JobsAction::SetAside { .. } | JobsAction::TakenBack { .. } | JobsAction::Forget { .. })
+            | Effect::Order(SchedulerOrder::Evacuate)
+            | Effect::Action(JobsAction::Stop { .. })
+            | Effect::Order(SchedulerOrder::Verify { .. })
+            | Effect::Order(SchedulerOrder::HoldAgain) => {}
         }
         self.note_held();
         self.place();

@@ -296,9 +296,18 @@ pub enum Recipients {
     Takers(Box<[Need]>),
 }
 
-/// What is to be done.
+/// What the scheduler says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// To the shell.
+    Command(PlacementCommand),
+    /// To the decider of jobs.
+    Report(PlacementReport),
+}
+
+/// What the shell must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlacementCommand {
     /// Give a task to an executor.
     Assign {
         /// The executor.
@@ -356,6 +365,11 @@ pub enum Effect {
         /// The push.
         push: PushId,
     },
+}
+
+/// What the decider of jobs must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlacementReport {
     /// No executor that stays holds this kept object. Reported when the object is to be kept and no executor has it,
     /// when the last replica is gone or its executor is about to leave, and again when that executor has left.
     Lost {

@@ -30,7 +30,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Config, Effect, Event, ExecutorProfile, Hint, Holder, HolderPatience, MAX_HINTS, PushId, Recipients};
+pub use event::{
+    Config, Effect, Event, ExecutorProfile, Hint, Holder, HolderPatience, MAX_HINTS, PlacementCommand, PlacementReport,
+    PushId, Recipients,
+};
 pub use explain::{ExecutorOccupancy, ObjectLocations, TaskPlacement, WaitReason};
 pub use eyas_types::{Ended, Need};
 pub use outline::{NodeOutline, UnstartedClass};

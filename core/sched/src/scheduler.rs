@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Origin, TaskId};
 
-use crate::event::{Config, Effect, Event, Hint, PushId};
+use crate::event::{Config, Effect, Event, Hint, PlacementCommand, PlacementReport, PushId};
 use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
 use crate::replication::{NewPush, PushProgress, Replication};
 use crate::state::{ExecutorKey, ObjectKey, PlacementLevel, PlacementState, SchedulerState, TaskKey, Utilisation};
@@ -334,7 +334,10 @@ impl Scheduler {
         match self.state.queue[task].state {
             PlacementState::Waiting => self.take_out(task),
             PlacementState::Assigned { executor, .. } => {
-                effects.push(Effect::Cancel { executor: self.state.executors[executor].id, task: id });
+                effects.push(Effect::Command(PlacementCommand::Cancel {
+                    executor: self.state.executors[executor].id,
+                    task: id,
+                }));
             }
             PlacementState::InTransition | PlacementState::Forgotten => unreachable!("task {id} is between two states"),
         }
@@ -389,7 +392,7 @@ impl Scheduler {
                     self.state.forget_failures(task);
                 }
                 if self.state.is_hopeless(task) {
-                    effects.push(Effect::Unplaceable { task: id });
+                    effects.push(Effect::Report(PlacementReport::Unplaceable { task: id }));
                     self.state.forget(task);
                 } else {
                     self.enqueue(task, true);
@@ -409,7 +412,7 @@ impl Scheduler {
                 self.enqueue(task, true);
             }
             if waits && self.state.is_hopeless(task) {
-                effects.push(Effect::Unplaceable { task: self.state.queue[task].id });
+                effects.push(Effect::Report(PlacementReport::Unplaceable { task: self.state.queue[task].id }));
                 self.take_out(task);
             }
         }

@@ -13,7 +13,10 @@ use proptest::prelude::*;
 
 use crate::placement::Fallback;
 use crate::state::{PlacementLevel, PlacementState};
-use crate::{Config, Effect, Ended, Event, Hint, Holder, HolderPatience, Need, Scheduler, Utilisation};
+use crate::{
+    Config, Effect, Ended, Event, Hint, Holder, HolderPatience, Need, PlacementCommand, PlacementReport, Scheduler,
+    Utilisation,
+};
 
 mod cost;
 mod kept;
@@ -212,7 +215,7 @@ impl World {
         let effects = self.scheduler.run(event);
         for effect in &effects {
             match effect {
-                Effect::Assign { executor, task, in_parts, .. } => {
+                Effect::Command(PlacementCommand::Assign { executor, task, in_parts, .. }) => {
                     assert!(self.waiting.remove(task), "{task} assigned but does not wait");
                     if *in_parts {
                         self.in_parts.push_back((*executor, *task, 0));
@@ -221,17 +224,18 @@ impl World {
                     assert!(self.slots.contains_key(executor), "{task} given to {executor}, which has left");
                     assert!(!self.draining.contains(executor), "{task} given to {executor}, which leaves");
                 }
-                Effect::Unplaceable { task } => {
+                Effect::Report(PlacementReport::Unplaceable { task }) => {
                     assert!(self.waiting.remove(task), "{task} given up but does not wait");
                     self.ended.insert(*task);
                 }
-                Effect::Hold { .. }
-                | Effect::Release { .. }
-                | Effect::Verify { .. }
-                | Effect::Lost { .. }
-                | Effect::Found { .. }
-                | Effect::Pushed { .. } => unreachable!("nothing is kept or pushed"),
-                Effect::Recall { executor, task } | Effect::Cancel { executor, task } => {
+                Effect::Command(PlacementCommand::Hold { .. })
+                | Effect::Command(PlacementCommand::Release { .. })
+                | Effect::Command(PlacementCommand::Verify { .. })
+                | Effect::Report(PlacementReport::Lost { .. })
+                | Effect::Report(PlacementReport::Found { .. })
+                | Effect::Command(PlacementCommand::Pushed { .. }) => unreachable!("nothing is kept or pushed"),
+                Effect::Command(PlacementCommand::Recall { executor, task })
+                | Effect::Command(PlacementCommand::Cancel { executor, task }) => {
                     assert_eq!(self.running.get(task), Some(executor));
                 }
             }
@@ -437,7 +441,7 @@ proptest! {
 
 fn assigned(effects: &[Effect]) -> Vec<(u32, u32)> {
     let assigns = effects.iter().filter_map(|effect| match effect {
-        Effect::Assign { executor, task, .. } => Some((executor.0, task.index)),
+        Effect::Command(PlacementCommand::Assign { executor, task, .. }) => Some((executor.0, task.index)),
         _ => None,
     });
     assigns.collect()

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use eyas_faults::Dice;
-use eyas_sched::{Config, Effect, Ended, Event, Need, Scheduler};
+use eyas_sched::{Config, Effect, Ended, Event, Need, PlacementCommand, Scheduler};
 use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
 
 use crate::memory::live_bytes;
@@ -239,7 +239,7 @@ impl Cluster {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Assign { executor, task, attempt, hints, .. } => {
+                Effect::Command(PlacementCommand::Assign { executor, task, attempt, hints, .. }) => {
                     let hinted = hints.iter().flat_map(|hint| hint.holders.iter());
                     let hinted =
                         hinted.fold(hints.len() as u64, |sum, holder| sum << 5 ^ sum ^ u64::from(holder.executor.0));
@@ -247,7 +247,7 @@ impl Cluster {
                     self.note(u64::from(attempt) << 48 ^ hinted);
                     self.take(executor.0, task.index);
                 }
-                Effect::Recall { executor, task } => {
+                Effect::Command(PlacementCommand::Recall { executor, task }) => {
                     self.note(!(u64::from(executor.0) << 32 | u64::from(task.index)));
                     let executor_model = &mut self.executors[executor.0 as usize];
                     let lined_up = executor_model.tasks.iter().skip(executor_model.slots);
@@ -313,7 +313,7 @@ fn bytes_of_event(event: &Event) -> usize {
 
 fn bytes_of_effect(effect: &Effect) -> usize {
     match effect {
-        Effect::Assign { hints, .. } => {
+        Effect::Command(PlacementCommand::Assign { hints, .. }) => {
             size_of_val(&**hints) + hints.iter().map(|hint| size_of_val(&*hint.holders)).sum::<usize>()
         }
         _ => 0,

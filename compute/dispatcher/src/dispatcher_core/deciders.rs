@@ -1,9 +1,9 @@
 //! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes on what one says to
 //! the other.
 
-use eyas_dispatch::Effect;
-use eyas_jobs as jobs;
-use eyas_sched::{Event, Hint};
+use eyas_dispatch::{Effect, PlacementInputs};
+use eyas_jobs::{self as jobs, Jobs, JobsAction};
+use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
 use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, TaskId};
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
@@ -18,6 +18,29 @@ const FETCHES_PART: usize = 16_384;
 
 /// Why each input of an assigned task has an object.
 const HAS_ALL_INPUTS: &str = "only a task with all its inputs is set free";
+
+/// A task is placed by its inputs, and by a chunk of each input that is a file of several chunks.
+struct ChunksOfInputs;
+
+impl PlacementInputs for ChunksOfInputs {
+    fn complete(
+        &self,
+        task: TaskId,
+        inputs: Box<[(ObjectId, u64)]>,
+        jobs: &Jobs,
+        scheduler: &mut Scheduler,
+    ) -> Box<[(ObjectId, u64)]> {
+        let chunks = jobs.get(task.job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
+        let Some(chunks) = chunks else { return inputs };
+        let with_chunks = inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
+        let choose = |(object, chunks): (_, &Vec<_>)| scheduler.part_for_placement(task.job, object, chunks);
+        let near: Vec<_> = with_chunks.filter_map(choose).collect();
+        let mut inputs: Vec<_> = inputs.into_iter().chain(near).collect();
+        inputs.sort_unstable();
+        inputs.dedup_by_key(|(object, _)| *object);
+        inputs.into()
+    }
+}
 
 impl DispatcherCore {
     /// Tells the decider of jobs what happened, and does what follows.
@@ -37,7 +60,9 @@ impl DispatcherCore {
         if std::mem::replace(&mut self.is_at_work, true) {
             return;
         }
-        while let Some(effect) = self.exchange.next(self.clock.now_us(), &mut self.jobs, &mut self.scheduler) {
+        loop {
+            let DispatcherCore { exchange, clock, jobs, scheduler, .. } = self;
+            let Some(effect) = exchange.next(clock.now_us(), jobs, scheduler, &ChunksOfInputs) else { break };
             self.perform(effect);
         }
         self.is_at_work = false;
@@ -45,22 +70,32 @@ impl DispatcherCore {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Queue { task, inputs, need } => {
-                let inputs = self.with_chunks(task.job, inputs);
-                self.tell_scheduler(Event::TaskReady { task, inputs, need });
-            }
-            Effect::Assign { executor, task, attempt, in_parts: true, .. } => {
+            Effect::Scheduler(command) => self.perform_command(command),
+            Effect::Jobs(action) => self.perform_action(action),
+        }
+    }
+
+    fn perform_command(&mut self, command: PlacementCommand) {
+        use PlacementCommand as Command;
+        match command {
+            Command::Assign { executor, task, attempt, in_parts: true, .. } => {
                 self.assign_in_parts(executor, task, attempt);
             }
-            Effect::Assign { executor, task, attempt, hints, .. } => self.assign(executor, task, attempt, &hints),
-            Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
-            Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
-            Effect::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
-            Effect::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
-            Effect::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
-            Effect::Pushed { push } => self.pushes.is_over(push),
-            Effect::Stop { executor } => self.executors.send(executor, ToExecutor::Stop),
-            Effect::SetAside { executor } => {
+            Command::Assign { executor, task, attempt, hints, .. } => self.assign(executor, task, attempt, &hints),
+            Command::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
+            Command::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
+            Command::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
+            Command::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
+            Command::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
+            Command::Pushed { push } => self.pushes.is_over(push),
+        }
+    }
+
+    fn perform_action(&mut self, action: JobsAction) {
+        use JobsAction as Action;
+        match action {
+            Action::Stop { executor } => self.executors.send(executor, ToExecutor::Stop),
+            Action::SetAside { executor } => {
                 let name = self.executors.name(executor);
                 let until_us = self.jobs.set_aside_until(executor).unwrap_or_default();
                 let minutes = until_us.saturating_sub(self.clock.now_us()).div_ceil(60_000_000);
@@ -71,31 +106,31 @@ impl DispatcherCore {
                 let what = format!("is set aside for {minutes} min, because tasks failed on it one after the other");
                 self.add_executor_event(executor, "executor-set-aside", &what);
             }
-            Effect::TakenBack { executor } => {
+            Action::TakenBack { executor } => {
                 tracing::info!("executor {} is given tasks again", self.executors.name(executor));
                 self.add_executor_event(executor, "executor-returned", "is given tasks again");
             }
-            Effect::Write(record) => self.write(record),
-            Effect::Deliver { job, results } => self.deliver(job, results),
-            Effect::NotExtended { job, why } => self.refuse_extension(job, &why),
-            Effect::Detached { summary } => self.detached(&summary),
-            Effect::Show { job } => self.show(job),
-            Effect::Broadcast { job } => self.broadcast(job),
-            Effect::EndBroadcast { job } => self.end_broadcast(job),
-            Effect::Forget { job } => {
+            Action::Write(record) => self.write(record),
+            Action::Deliver { job, results } => self.deliver(job, results),
+            Action::NotExtended { job, why } => self.refuse_extension(job, &why),
+            Action::Detached { summary } => self.detached(&summary),
+            Action::Show { job } => self.show(job),
+            Action::Broadcast { job } => self.broadcast(job),
+            Action::EndBroadcast { job } => self.end_broadcast(job),
+            Action::Forget { job } => {
                 if let Some(ended) = self.jobs.get(job) {
                     self.add_event(NewEvent::end_of_job(job, &ended.spec.name, &ended.counts()));
                 }
                 self.executors.forget_job(job);
             }
-            Effect::ReadResult { task, earlier } => {
+            Action::ReadResult { task, earlier } => {
                 let outcome = self.result_of(earlier).map(|result| Box::new(result.outcome));
                 self.exchange.tell_jobs(jobs::Event::EarlierResult { task, earlier, outcome });
             }
-            Effect::Claimed { executor, task, by_other } => {
+            Action::Claimed { executor, task, by_other } => {
                 self.executors.send(executor, ToExecutor::Claimed { task, by_other });
             }
-            Effect::Check { executor, task, objects } => {
+            Action::Check { executor, task, objects } => {
                 self.executors.send(executor, ToExecutor::Check { task, objects });
             }
         }
@@ -108,19 +143,6 @@ impl DispatcherCore {
         }
         let job = self.jobs.get(task.job).or_else(|| self.loaded(task.job))?;
         ResultReader::in_full().last(self, job, task.index).ok()?
-    }
-
-    /// A task's inputs, and a chunk of each input that is a file of several chunks, by which the task is placed.
-    fn with_chunks(&mut self, job: JobId, inputs: Box<[(ObjectId, u64)]>) -> Box<[(ObjectId, u64)]> {
-        let chunks = self.jobs.get(job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
-        let Some(chunks) = chunks else { return inputs };
-        let with_chunks = inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
-        let choose = |(object, chunks): (_, &Vec<_>)| self.scheduler.part_for_placement(job, object, chunks);
-        let near: Vec<_> = with_chunks.filter_map(choose).collect();
-        let mut inputs: Vec<_> = inputs.into_iter().chain(near).collect();
-        inputs.sort_unstable();
-        inputs.dedup_by_key(|(object, _)| *object);
-        inputs.into()
     }
 
     fn assign(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, hints: &[Hint]) {

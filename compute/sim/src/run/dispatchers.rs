@@ -9,9 +9,10 @@ use eyas_jobs::{Event as JobsEvent, JobSpec, Jobs};
 use eyas_sched::{Event, Scheduler};
 use eyas_types::ExecutorId;
 
+use super::inputs::{DispatcherInputs, WorkloadInputs};
 use super::job::JOB;
 use super::journal::SimJournal;
-use super::{Fact, Owner, Run, SimEvent};
+use super::{Fact, Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Policies, SimCluster, TaskPartitioning};
 use crate::random::Random;
@@ -216,24 +217,17 @@ impl Run<'_> {
     /// Performs the outstanding effects of a dispatcher's deciders.
     fn perform_effects(&mut self, number: usize) {
         while let Some(effect) = self.next_effect(number) {
-            match effect {
-                Effect::Queue { task, inputs, need } => {
-                    // `core/jobs` knows only the inputs that other tasks write.
-                    let known = inputs.len();
-                    let inputs = self.inputs_of(self.plan.number(number, task), Owner::All);
-                    debug_assert!(inputs.len() >= known, "{task} reads what the workload does not say");
-                    self.pass_to_scheduler(number, Event::TaskReady { task, inputs, need });
-                }
-                effect => self.perform(number, effect),
-            }
+            self.perform(number, effect);
         }
     }
 
     fn next_effect(&mut self, number: usize) -> Option<Effect> {
         let Dispatchers { all, waiting, .. } = &mut self.dispatchers;
         let Dispatcher { jobs, scheduler, exchange, .. } = &mut all[number];
+        let all = WorkloadInputs { plan: &self.plan, tasks: &self.tasks, workload: self.workload };
+        let inputs = DispatcherInputs { dispatcher: number, all };
         *waiting -= scheduler.waiting();
-        let effect = exchange.next(self.now / MICROSECOND, jobs, scheduler);
+        let effect = exchange.next(self.now / MICROSECOND, jobs, scheduler, &inputs);
         *waiting += scheduler.waiting();
         effect
     }

@@ -10,7 +10,7 @@ use eyas_types::{
 };
 
 use super::{World, config, job, submitted};
-use crate::{Config, Effect, Event, JobSpec, Jobs};
+use crate::{Config, Effect, Event, JobSpec, Jobs, SchedulerOrder};
 
 /// A task frees twenty others, each with one input: together they count as forty inputs.
 #[test]
@@ -53,7 +53,7 @@ fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
         let mut effects = Vec::new();
         jobs.handle(1, event, &mut effects);
         let queued = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Queue { task, .. } => Some((task.job.0, task.index)),
+            Effect::Order(SchedulerOrder::Queue { task, .. }) => Some((task.job.0, task.index)),
             _ => None,
         });
         queued.collect::<Vec<_>>()

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use eyas_types::{Estimate, PlacementPolicy};
 
 use crate::estimate::Estimator;
-use crate::event::{Config, Effect, HolderPatience};
+use crate::event::{Config, Effect, HolderPatience, PlacementCommand};
 use crate::replication::Replication;
 use crate::state::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, SchedulerState, TaskKey, Ticket};
 use backfill::Backfilling;
@@ -267,7 +267,7 @@ impl Placement {
             false => sink.replication.hints(state, executor, task),
         };
         let (executor, task) = (state.executors[executor].id, state.queue[task].id);
-        sink.effects.push(Effect::Assign { executor, task, attempt, hints, in_parts });
+        sink.effects.push(Effect::Command(PlacementCommand::Assign { executor, task, attempt, hints, in_parts }));
     }
 
     /// Assigns a task to an executor that was parked, which then looks for more. If it was the only task that waited,

@@ -11,7 +11,7 @@ use core::ops::Bound;
 use super::constrained;
 use super::permission::ActivePolicy;
 use super::policies::Fallback;
-use crate::event::Effect;
+use crate::event::{Effect, PlacementCommand};
 use crate::state::{ExecutorKey, PlacementLevel, PlacementState, SchedulerState, TaskKey};
 
 /// Tasks for which an idle taker is looked for after one event.
@@ -89,7 +89,10 @@ pub(super) fn recall_all(state: &mut SchedulerState, executor: ExecutorKey, effe
 
 fn recall(state: &mut SchedulerState, task: TaskKey, effects: &mut Vec<Effect>) {
     let executor = state.expect_back(task, true);
-    effects.push(Effect::Recall { executor: state.executors[executor].id, task: state.queue[task].id });
+    effects.push(Effect::Command(PlacementCommand::Recall {
+        executor: state.executors[executor].id,
+        task: state.queue[task].id,
+    }));
 }
 
 /// A task of the executor has ended, so it starts the oldest of the tasks behind its slots: those are no longer

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, ObjectId};
 
-use crate::event::{Effect, Holder, MAX_HINTS};
+use crate::event::{Effect, Holder, MAX_HINTS, PlacementCommand, PlacementReport};
 use crate::state::SchedulerState;
 
 /// All kept objects.
@@ -106,7 +106,7 @@ impl KeptObjects {
     pub fn verify(&self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
         if self.contains(object) {
             let holders = state.sorted_holders(object).into_iter();
-            effects.extend(holders.map(|executor| Effect::Verify { executor, object }));
+            effects.extend(holders.map(|executor| Effect::Command(PlacementCommand::Verify { executor, object })));
         }
     }
 
@@ -167,7 +167,7 @@ impl KeptObjects {
             kept.unable.retain(|other| *other != executor);
             if kept.last == Some(executor) {
                 kept.last = None;
-                effects.push(Effect::Lost { object: *object });
+                effects.push(Effect::Report(PlacementReport::Lost { object: *object }));
             }
         }
         self.replicate_all(state, effects);
@@ -199,7 +199,11 @@ impl KeptObjects {
         let is_lost = state.replicas(object) == 0;
         if let Some(kept) = self.objects.get_mut(&object).filter(|kept| kept.is_lost != is_lost) {
             kept.is_lost = is_lost;
-            effects.push(if is_lost { Effect::Lost { object } } else { Effect::Found { object } });
+            effects.push(if is_lost {
+                Effect::Report(PlacementReport::Lost { object })
+            } else {
+                Effect::Report(PlacementReport::Found { object })
+            });
         }
     }
 
@@ -221,7 +225,7 @@ impl KeptObjects {
         for (_, _, executor) in free.into_iter().take(missing) {
             kept.appointed.insert(executor, false);
             let holders = sources.iter().filter(|source| **source != executor).copied().map(Holder::of_whole).collect();
-            effects.push(Effect::Hold { executor, object, holders });
+            effects.push(Effect::Command(PlacementCommand::Hold { executor, object, holders }));
         }
     }
 }

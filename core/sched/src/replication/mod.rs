@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, ObjectId};
 
-use crate::event::{Effect, Hint, Holder, PushId};
+use crate::event::{Effect, Hint, Holder, PlacementCommand, PushId};
 use crate::state::{ExecutorKey, ObjectKey, SchedulerState, TaskKey};
 use kept::KeptObjects;
 #[cfg(test)]
@@ -220,7 +220,7 @@ impl Replication {
     pub fn release(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
         let appointed = self.kept.release(object);
         let appointed = appointed.filter(|executor| !self.pushes.is_pushed_to(state, *executor, object));
-        effects.extend(appointed.map(|executor| Effect::Release { executor, object }));
+        effects.extend(appointed.map(|executor| Effect::Command(PlacementCommand::Release { executor, object })));
     }
 
     pub fn verify(&self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {

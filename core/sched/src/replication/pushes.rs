@@ -18,7 +18,7 @@ use eyas_types::{Distribution, ExecutorId, Need, ObjectId};
 use super::kept::KeptObjects;
 use super::sources::{self, SourceRequest};
 use super::spanning_tree::SpanningTree;
-use crate::event::{Effect, Holder, PushId, Recipients};
+use crate::event::{Effect, Holder, PlacementCommand, PushId, Recipients};
 use crate::state::{ExecutorKey, ObjectKey, SchedulerState};
 
 /// Objects of one push that an executor is told of and does not have yet.
@@ -276,7 +276,7 @@ impl PushTable {
         }
         for object in objects.iter().map(|object| state.catalog[*object].id) {
             if !kept.is_appointed(executor, object) && !self.is_pushed_to(state, executor, object) {
-                effects.push(Effect::Release { executor, object });
+                effects.push(Effect::Command(PlacementCommand::Release { executor, object }));
             }
         }
     }
@@ -310,7 +310,7 @@ impl PushTable {
                     sources::plan(state, request, turn)
                 }
             };
-            effects.push(Effect::Hold { executor, object: id, holders });
+            effects.push(Effect::Command(PlacementCommand::Hold { executor, object: id, holders }));
         }
     }
 
@@ -332,7 +332,7 @@ impl PushTable {
             push.tree = Some(tree);
         }
         if push.open_to.is_empty() && push.recipients.values().all(|recipient| push.is_over_with(recipient)) {
-            effects.push(Effect::Pushed { push: id });
+            effects.push(Effect::Command(PlacementCommand::Pushed { push: id }));
         }
         receivers.into_iter().for_each(|executor| self.send(state, kept, id, executor, effects));
     }

@@ -87,7 +87,11 @@ fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
         // A peer gives this one in 8 ms.
         cluster.0.run(Event::Stored { executor: ExecutorId(1), object: object(1), size_bytes: MB });
         assert_eq!([cluster.submit_of(MB, 0, 1), cluster.submit_of(MB, 1, 1)].concat(), [(1, 0), (1, 1)]);
-        assert_eq!(cluster.0.join(2, 1), [Effect::Recall { executor: ExecutorId(1), task: task(1) }], "{case}");
+        assert_eq!(
+            cluster.0.join(2, 1),
+            [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) })],
+            "{case}"
+        );
         meanwhile(&mut cluster);
         assert_eq!(assigned(&cluster.0.end(1, 1, Ended::Returned)), [(gets_it, 1)], "{case}");
     }

@@ -12,11 +12,11 @@ fn keep(replicas: u8, executor: Option<u32>) -> Event {
 
 fn hold(executor: u32, holders: &[u32]) -> Effect {
     let holders = holders.iter().map(|holder| Holder::of_whole(ExecutorId(*holder))).collect();
-    Effect::Hold { executor: ExecutorId(executor), object: object(OBJECT), holders }
+    Effect::Command(PlacementCommand::Hold { executor: ExecutorId(executor), object: object(OBJECT), holders })
 }
 
-const LOST: Effect = Effect::Lost { object: ObjectId([OBJECT; 16]) };
-const FOUND: Effect = Effect::Found { object: ObjectId([OBJECT; 16]) };
+const LOST: Effect = Effect::Report(PlacementReport::Lost { object: ObjectId([OBJECT; 16]) });
+const FOUND: Effect = Effect::Report(PlacementReport::Found { object: ObjectId([OBJECT; 16]) });
 
 fn three() -> Scheduler {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
@@ -49,7 +49,7 @@ fn as_many_hold_an_object_as_were_asked_for() {
     assert_eq!(scheduler.store(2, OBJECT), []);
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
     assert_eq!(scheduler.join(3, 1), [hold(3, &[2])]);
-    let release = |id| Effect::Release { executor: ExecutorId(id), object: object(OBJECT) };
+    let release = |id| Effect::Command(PlacementCommand::Release { executor: ExecutorId(id), object: object(OBJECT) });
     assert_eq!(scheduler.run(Event::Release { object: object(OBJECT) }), [release(2), release(3)]);
     assert_eq!(scheduler.evict(2, OBJECT), [], "it is no longer kept");
 }
@@ -83,7 +83,7 @@ fn holders_are_told_first_and_told_again_when_they_come_back() {
     assert_eq!(joined, [FOUND, hold(3, &[])]);
     assert_eq!(
         scheduler.run(Event::Doubted { object: object(OBJECT) }),
-        [Effect::Verify { executor: ExecutorId(3), object: object(OBJECT) }]
+        [Effect::Command(PlacementCommand::Verify { executor: ExecutorId(3), object: object(OBJECT) })]
     );
     assert_eq!(scheduler.evict(3, OBJECT), [LOST]);
 }
@@ -208,11 +208,11 @@ proptest! {
             let effects = scheduler.run(event);
             for effect in &effects {
                 match effect {
-                    Effect::Lost { object } => _ = told_lost.insert(*object),
-                    Effect::Found { object } => prop_assert!(told_lost.remove(object), "{} was not lost", object),
+                    Effect::Report(PlacementReport::Lost { object }) => _ = told_lost.insert(*object),
+                    Effect::Report(PlacementReport::Found { object }) => prop_assert!(told_lost.remove(object), "{} was not lost", object),
                     _ => {}
                 }
-                if let Effect::Hold { executor, object, holders } = effect {
+                if let Effect::Command(PlacementCommand::Hold { executor, object, holders }) = effect {
                     prop_assert!(here.contains(executor) && !draining.contains(executor));
                     let mut holders = holders.iter().map(|holder| holder.executor);
                     prop_assert!(kept.contains_key(object) && !holders.clone().any(|holder| holder == *executor));

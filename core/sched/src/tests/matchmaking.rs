@@ -369,7 +369,7 @@ fn what_is_queued_elsewhere_comes_back_only_for_one_that_matches() {
         let need = requires(&[Asks { is_fixed, ..SITE_A }]);
         (0..2).for_each(|index| drop(scheduler.submit_needing(index, &[], &need)));
         assert_eq!(scheduler.join_at(2, 1, Some("b"), &[]), []);
-        let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };
+        let recall = Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
         assert_eq!(scheduler.join_at(3, 1, Some("a"), &[]), [recall]);
     }
 }
@@ -380,7 +380,7 @@ fn a_task_is_given_up_when_those_that_match_refused_it() {
     scheduler.join_at(1, 1, Some("a"), &[]);
     scheduler.join_at(2, 1, Some("b"), &[]);
     assert_eq!(assigned(&scheduler.submit_needing(0, &[], &requires(&[SITE_A]))), [(1, 0)]);
-    assert_eq!(scheduler.end(1, 0, Ended::Refused), [Effect::Unplaceable { task: task(0) }]);
+    assert_eq!(scheduler.end(1, 0, Ended::Refused), [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]);
 }
 
 #[test]

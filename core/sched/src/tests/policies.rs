@@ -27,7 +27,7 @@ fn max_compute_util_moves_the_data_instead() {
     let mut scheduler = busy_holder(PlacementPolicy::MaxComputeUtil);
     let effects = scheduler.submit(2, &[1]);
     assert_eq!(assigned(&effects), [(2, 2)]);
-    let Effect::Assign { hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    let Effect::Command(PlacementCommand::Assign { hints, .. }) = &effects[0] else { panic!("{effects:?}") };
     let holder = Holder { executor: ExecutorId(1), is_relay: false, others: 0 };
     assert_eq!(*hints[0].holders, [holder], "the hint names the holder");
 }
@@ -79,7 +79,9 @@ fn literally_by_figure_5_an_executor_that_refused_the_only_task_looks_no_further
 fn first_available_gives_no_hints() {
     let mut scheduler = busy_holder(PlacementPolicy::FirstAvailable);
     let effects = scheduler.submit(2, &[1]);
-    let Effect::Assign { executor: ExecutorId(2), hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    let Effect::Command(PlacementCommand::Assign { executor: ExecutorId(2), hints, .. }) = &effects[0] else {
+        panic!("{effects:?}")
+    };
     assert!(hints.is_empty());
 }
 
@@ -94,7 +96,9 @@ fn first_cache_available_takes_the_oldest_and_names_the_holders() {
     let held = [(object(2), 10)].into();
     let (capacity, profile) = (cpus(1000), Box::default());
     let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity, profile, held });
-    let Effect::Assign { executor: ExecutorId(2), task: of, hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    let Effect::Command(PlacementCommand::Assign { executor: ExecutorId(2), task: of, hints, .. }) = &effects[0] else {
+        panic!("{effects:?}")
+    };
     assert_eq!(
         (of.index, &*hints[0].holders),
         (3, &[Holder { executor: ExecutorId(1), is_relay: false, others: 0 }][..])
@@ -217,7 +221,7 @@ fn a_task_every_executor_refused_is_given_up() {
     let refuse = |by| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended: Ended::Refused, ran_us: None };
     let second = assigned(&scheduler.run(refuse(first)))[0].0;
     assert_ne!(first, second);
-    assert_eq!(scheduler.run(refuse(second)), [Effect::Unplaceable { task: task(0) }]);
+    assert_eq!(scheduler.run(refuse(second)), [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]);
 }
 
 #[test]
@@ -249,7 +253,10 @@ fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
     let end = |by, ended| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended, ran_us: None };
     assert_eq!(assigned(&scheduler.run(end(first, Ended::Elsewhere))), [(3 - first, 0)]);
     assert_eq!(assigned(&scheduler.run(end(3 - first, Ended::Refused))), [(first, 0)]);
-    assert_eq!(scheduler.run(end(first, Ended::Refused)), [Effect::Unplaceable { task: task(0) }]);
+    assert_eq!(
+        scheduler.run(end(first, Ended::Refused)),
+        [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
+    );
 }
 
 #[test]
@@ -261,7 +268,7 @@ fn an_executor_that_is_set_aside_is_given_nothing_and_asked_for_what_it_has() {
         assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
         assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)], "in line");
         let aside = Event::ExecutorSetAside { executor: ExecutorId(1) };
-        let recall = |index| Effect::Recall { executor: ExecutorId(1), task: task(index) };
+        let recall = |index| Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(index) });
         assert_eq!(scheduler.run(aside), [recall(0), recall(1)], "{policy:?}");
         let returned =
             Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
@@ -292,7 +299,7 @@ fn an_idle_executor_gets_what_is_queued_elsewhere() {
     scheduler.join(1, 1);
     scheduler.submit(0, &[]);
     scheduler.submit(1, &[]);
-    let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };
+    let recall = Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
     assert_eq!(scheduler.join(2, 1), [recall]);
     let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
@@ -308,7 +315,7 @@ fn what_waits_for_a_busy_holder_is_not_asked_back() {
     // Executor 2 would not take task 1, which would come back to be queued again, for ever.
     assert_eq!(scheduler.join(2, 1), []);
     // Now it holds as much.
-    let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };
+    let recall = Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
     assert_eq!(scheduler.store(2, 1), [recall]);
     let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);

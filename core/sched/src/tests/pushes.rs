@@ -19,11 +19,15 @@ fn these(executors: &[u32]) -> Recipients {
 
 fn hold(executor: u32, n: u8, holders: &[(u32, bool)]) -> Effect {
     let holder = |(id, is_relay): &(u32, bool)| Holder { executor: ExecutorId(*id), is_relay: *is_relay, others: 0 };
-    Effect::Hold { executor: ExecutorId(executor), object: object(n), holders: holders.iter().map(holder).collect() }
+    Effect::Command(PlacementCommand::Hold {
+        executor: ExecutorId(executor),
+        object: object(n),
+        holders: holders.iter().map(holder).collect(),
+    })
 }
 
 fn release(executor: u32, n: u8) -> Effect {
-    Effect::Release { executor: ExecutorId(executor), object: object(n) }
+    Effect::Command(PlacementCommand::Release { executor: ExecutorId(executor), object: object(n) })
 }
 
 fn cluster(count: u32) -> Scheduler {
@@ -44,15 +48,15 @@ fn what_is_pushed_to_many_goes_along_a_chain_and_is_cached() {
         told,
         [hold(1, 7, &[]), hold(2, 7, &[(1, true)]), hold(3, 7, &[(2, true), (1, true)])].map(|effect| {
             // The one behind the giver gives to another executor already.
-            let Effect::Hold { executor, object, mut holders } = effect else { panic!() };
+            let Effect::Command(PlacementCommand::Hold { executor, object, mut holders }) = effect else { panic!() };
             holders.iter_mut().skip(1).for_each(|holder| holder.others = 1);
-            Effect::Hold { executor, object, holders }
+            Effect::Command(PlacementCommand::Hold { executor, object, holders })
         })
     );
     assert_eq!(scheduler.explain_object(object(7)).unwrap().receivers.len(), 3);
     assert_eq!(scheduler.store(1, 7), [release(1, 7)]);
     assert_eq!(scheduler.store(3, 7), [release(3, 7)]);
-    assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Pushed { push: PUSH }]);
+    assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
     let received: Vec<_> = scheduler.explain_push(PUSH).iter().map(|r| (r.stored, r.stored_bytes, r.is_over)).collect();
     assert_eq!(received, [(1, 10, true); 3]);
     scheduler.evict(2, 7);
@@ -69,7 +73,7 @@ fn an_executor_that_cannot_or_dies_holds_up_no_other() {
     assert_eq!(scheduler.store(4, 7), [release(4, 7)]);
     // An executor that joins is not a recipient.
     assert_eq!(scheduler.join(5, 1), []);
-    assert_eq!(scheduler.store(1, 7), [release(1, 7), Effect::Pushed { push: PUSH }]);
+    assert_eq!(scheduler.store(1, 7), [release(1, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
     let received = scheduler.explain_push(PUSH);
     let received: Vec<_> = received.iter().map(|r| (r.executor.0, r.stored, r.missed, r.is_over)).collect();
     assert_eq!(received, [(1, 1, 0, true), (2, 0, 1, true), (3, 0, 0, true), (4, 1, 0, true)]);
@@ -113,7 +117,7 @@ fn what_is_kept_or_pushed_twice_is_held_for_the_other() {
     assert_eq!(scheduler.run(Event::PushEnded { push: other }), [], "it is still pushed there");
     assert_eq!(scheduler.run(Event::Keep { object: object(7), replicas: 2, executor: None }).len(), 1);
     assert_eq!(scheduler.run(Event::Release { object: object(7) }), [release(1, 7)]);
-    assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Pushed { push: PUSH }]);
+    assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn along_a_tree_each_round_awaits_the_last() {
     assert_eq!(scheduler.join(5, 1), [], "it is for those that were there");
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(3) }), []);
     scheduler.store(4, 7);
-    assert_eq!(scheduler.store(4, 8), [release(4, 8), Effect::Pushed { push: PUSH }]);
+    assert_eq!(scheduler.store(4, 8), [release(4, 8), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
 }
 
 #[derive(Clone, Debug)]
@@ -199,7 +203,7 @@ impl World {
         };
         for effect in self.scheduler.run(event) {
             match effect {
-                Effect::Hold { executor, object, holders } => {
+                Effect::Command(PlacementCommand::Hold { executor, object, holders }) => {
                     assert!(self.here.contains(&executor) && !self.draining.contains(&executor));
                     assert!(!holders.iter().any(|holder| holder.executor == executor));
                     let gives = |holder: &Holder| {
@@ -215,8 +219,10 @@ impl World {
                     *told += 1;
                     assert!(*told <= self.pushed[&object], "a push tells each executor of each object once");
                 }
-                Effect::Release { executor, object } => assert!(self.held.remove(&(executor, object)), "held twice"),
-                Effect::Pushed { push } => {
+                Effect::Command(PlacementCommand::Release { executor, object }) => {
+                    assert!(self.held.remove(&(executor, object)), "held twice")
+                }
+                Effect::Command(PlacementCommand::Pushed { push }) => {
                     let push = self.pushes.get_mut(&push).expect("it has not ended");
                     assert!(!push.is_open);
                     push.is_over = true;

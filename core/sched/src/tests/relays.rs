@@ -9,7 +9,7 @@ fn relay(id: u32) -> Holder {
 
 /// Whom the only task of these effects may get its only input from.
 fn sources(effects: &[Effect]) -> (u32, Vec<Holder>) {
-    let [Effect::Assign { executor, hints, .. }] = effects else { panic!("{effects:?}") };
+    let [Effect::Command(PlacementCommand::Assign { executor, hints, .. })] = effects else { panic!("{effects:?}") };
     (executor.0, hints.first().map_or(Vec::new(), |hint| hint.holders.to_vec()))
 }
 

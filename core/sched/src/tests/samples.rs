@@ -55,7 +55,13 @@ fn the_sample_is_planned_with_the_assignment_and_each_other_input_when_its_part_
     let receivers = |scheduler: &Scheduler, n| scheduler.explain_object(object(n)).map(|object| object.receivers);
     assert_eq!(
         submit(&mut scheduler, 0),
-        [Effect::Assign { executor: ExecutorId(1), task: task(0), attempt: 0, hints: Box::default(), in_parts: true }]
+        [Effect::Command(PlacementCommand::Assign {
+            executor: ExecutorId(1),
+            task: task(0),
+            attempt: 0,
+            hints: Box::default(),
+            in_parts: true
+        })]
     );
     let of_sample = [2, 5, 8].map(|n| receivers(&scheduler, n).unwrap());
     assert_eq!(of_sample, [vec![], vec![ExecutorId(1)], vec![ExecutorId(1)]], "the executor has the first");

@@ -103,7 +103,7 @@ fn a_task_is_given_up_when_those_large_enough_refused_it() {
     scheduler.join(1, 1);
     scheduler.join(2, 4);
     assert_eq!(assigned(&scheduler.submit_with(0, &[1], cpus(4000))), [(2, 0)]);
-    assert_eq!(scheduler.end(2, 0, Ended::Refused), [Effect::Unplaceable { task: task(0) }]);
+    assert_eq!(scheduler.end(2, 0, Ended::Refused), [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]);
 }
 
 #[test]
@@ -113,7 +113,10 @@ fn a_task_that_no_executor_can_take_does_not_stop_recalls() {
     scheduler.submit(0, &[]);
     scheduler.submit(1, &[]);
     scheduler.submit_with(2, &[], gpu());
-    assert_eq!(scheduler.join(2, 1), [Effect::Recall { executor: ExecutorId(1), task: task(1) }]);
+    assert_eq!(
+        scheduler.join(2, 1),
+        [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) })]
+    );
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn a_recall_that_came_too_late_does_not_stop_others() {
     while let Some(index) = scheduler.on(2).first().copied() {
         recalled.extend(scheduler.finish(2, index));
     }
-    assert_eq!(recalled, [Effect::Recall { executor: ExecutorId(1), task: task(queued) }]);
+    assert_eq!(recalled, [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(queued) })]);
 }
 
 #[test]
@@ -145,7 +148,10 @@ fn the_newest_task_is_asked_back_first() {
     scheduler.submit(5, &[]);
     scheduler.finish(1, 3);
     // Tasks 2 and 4 run.
-    assert_eq!(scheduler.join(2, 1), [Effect::Recall { executor: ExecutorId(1), task: task(5) }]);
+    assert_eq!(
+        scheduler.join(2, 1),
+        [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(5) })]
+    );
 }
 
 #[test]
@@ -155,7 +161,10 @@ fn tasks_do_not_go_to_and_fro_for_ever_and_others_are_asked_for_then() {
     (0..40).for_each(|index| drop(scheduler.submit(index, &[])));
     for queued in (20..40).rev() {
         for newcomer in 2..6 {
-            assert_eq!(scheduler.join(newcomer, 1), [Effect::Recall { executor: ExecutorId(1), task: task(queued) }]);
+            assert_eq!(
+                scheduler.join(newcomer, 1),
+                [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(queued) })]
+            );
             scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
             assert_eq!(assigned(&scheduler.end(1, queued, Ended::Returned)), [(1, queued)]);
         }
@@ -440,7 +449,11 @@ fn a_task_that_waits_for_a_gpu_moves_to_a_free_one() {
         let unstarted: u64 = scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
         assert_eq!(unstarted, 1, "{policy}");
         let effects = scheduler.join_with(2, node());
-        assert_eq!(effects, [Effect::Recall { executor: ExecutorId(1), task: task(1) }], "{policy}");
+        assert_eq!(
+            effects,
+            [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) })],
+            "{policy}"
+        );
     }
 }
 
