@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_dispatch::Exchange;
 use eyas_jobs::{self as jobs, Entry, Jobs, Replay};
@@ -30,6 +30,8 @@ use push::ActivePushes;
 
 /// Messages that are handled before results are written and deadlines are checked.
 const HANDLED_AT_ONCE: usize = 256;
+/// No more messages are handled before that once they have taken this long.
+const MAX_TURN: Duration = Duration::from_millis(20);
 /// Tasks of new jobs are queued this many at a time; then messages are handled.
 const QUEUE_MORE: jobs::Event = jobs::Event::QueueMore { tasks: 10_000 };
 /// An executor that was not heard of for this many heartbeats is lost.
@@ -49,7 +51,7 @@ pub(crate) mod push;
 #[cfg(test)]
 mod tests;
 
-/// A message to the core.
+/// A message of an executor's session to the core.
 pub(crate) enum CoreMessage {
     Joined {
         registration: Box<Registration>,
@@ -65,8 +67,12 @@ pub(crate) enum CoreMessage {
     Gone {
         executor: ExecutorId,
     },
-    /// A caller of the service asks for something.
-    Call(CoreCall),
+}
+
+/// What the core is told and asked. A call does not wait for what executors have sent before, which may be much.
+pub(crate) struct CoreInbox {
+    pub calls: mpsc::Receiver<CoreCall>,
+    pub messages: mpsc::Receiver<CoreMessage>,
 }
 
 pub(crate) struct DispatcherCore {
@@ -139,7 +145,7 @@ impl DispatcherCore {
     /// Works until the cluster is stopped.
     pub async fn run(
         mut self,
-        mut inbox: mpsc::Receiver<CoreMessage>,
+        mut inbox: CoreInbox,
         mut durable: watch::Receiver<RecordNumber>,
         mut orders: mpsc::Receiver<PoolOrder>,
         mut stop: watch::Receiver<bool>,
@@ -160,7 +166,8 @@ impl DispatcherCore {
                 Ok(()) = stop.changed(), if self.stopping_us.is_none() => self.begin_to_stop(),
                 Ok(()) = durable.changed() => self.durable(*durable.borrow_and_update()),
                 Some(order) = orders.recv() => self.obey(order),
-                message = inbox.recv() => match message {
+                Some(call) = inbox.calls.recv() => self.answer_call(call),
+                message = inbox.messages.recv() => match message {
                     Some(message) => self.handle(message),
                     None => break,
                 },
@@ -170,9 +177,15 @@ impl DispatcherCore {
             self.do_part();
             // Everything that has gathered is looked at before results are written, and results gather while others are
             // being written, so that entries are large when there is much to write.
+            let until = Instant::now() + MAX_TURN;
             for _ in 0..HANDLED_AT_ONCE {
-                let Ok(message) = inbox.try_recv() else { break };
-                self.handle(message);
+                let (call, message) = (inbox.calls.try_recv(), inbox.messages.try_recv());
+                let is_empty = call.is_err() && message.is_err();
+                call.into_iter().for_each(|call| self.answer_call(call));
+                message.into_iter().for_each(|message| self.handle(message));
+                if is_empty || Instant::now() > until {
+                    break;
+                }
             }
             // Executors that have room are given tasks before further messages are looked at. Otherwise all of them
             // would have ended what they have before they get more, and each message would be about few tasks.
@@ -227,8 +240,17 @@ impl DispatcherCore {
                 }
             }
             CoreMessage::Gone { executor } => self.lost(executor, true),
-            CoreMessage::Call(call) => call(self),
         }
+        self.settle_executors();
+    }
+
+    /// A caller of the service asks for something.
+    fn answer_call(&mut self, call: CoreCall) {
+        call(self);
+        self.settle_executors();
+    }
+
+    fn settle_executors(&mut self) {
         self.let_leave_those_that_may();
         self.finish_pushes();
         self.executors.flush();

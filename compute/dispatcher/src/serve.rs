@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::dispatcher_core::DispatcherCore;
+use crate::dispatcher_core::{CoreInbox, DispatcherCore};
 use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
 use crate::log::Log;
@@ -142,7 +142,8 @@ impl Running {
 pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
     let folder = &config.folder;
     let (listener, keys) = listen(&config).await?;
-    let (core_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let (calls_sender, calls) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let (executors_sender, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
     let (failed_sender, failed) = mpsc::channel(1);
     let (durable_sender, durable) = watch::channel(0);
     let journal = Journal::open(
@@ -167,12 +168,18 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let listener = Listener::new(listener, SessionAcceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
     let (pools, orders, closing) = start_pools(&config, &core, keys.clone());
     core.pools.handle = Some(pools.clone());
-    let dispatcher =
-        DispatcherHandle { core: core_sender, log, keys: keys.clone(), pools, events: core.events.recent() };
+    let dispatcher = DispatcherHandle {
+        calls: calls_sender,
+        executors: executors_sender,
+        log,
+        keys: keys.clone(),
+        pools,
+        events: core.events.recent(),
+    };
     let accepting = tokio::spawn(accept(listener, dispatcher));
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = core.run(inbox, durable, orders, stop) => {}
+            () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => {}
             () = keys.keep() => {}
         }
         // Both end when the core has.
@@ -240,7 +247,7 @@ async fn accept(listener: Listener, dispatcher: DispatcherHandle) {
         let greeting = tokio::select! {
             greeting = listener.next() => greeting,
             Some(_) = sessions.join_next() => continue,
-            () = dispatcher.core.closed() => break,
+            () = dispatcher.calls.closed() => break,
         };
         let dispatcher = dispatcher.clone();
         sessions.spawn(async move {
@@ -261,7 +268,7 @@ async fn serve(
 ) -> Result<(), SessionError> {
     let (session, role) = greeting.await?;
     match role {
-        Role::Executor => executor_session::serve(session, dispatcher.core, &dispatcher.keys).await,
+        Role::Executor => executor_session::serve(session, dispatcher.executors, &dispatcher.keys).await,
         Role::Client => {
             let service = dispatcher.for_holder(session.standing.holder());
             client_session::serve(session, service).await

@@ -393,10 +393,8 @@ impl Job {
 
     fn lacks_for_good(&self, index: u32) -> bool {
         let item = self.spec.items.get(index);
-        self.inputs(&item).any(|(input, object)| {
-            let succeeded = |task: u32| self.tasks.phase(task) == Phase::Succeeded;
-            object.is_none() && producer(input).is_some_and(succeeded)
-        })
+        let mut read = self.spec.inputs_of(&item).filter_map(|input| input.from.output());
+        read.any(|output| self.tasks.phase(output.0) == Phase::Succeeded && !self.objects.is_produced(output))
     }
 
     /// Places of the submitted objects that tasks read which may run again: of up to `most` such tasks, from the task

@@ -34,7 +34,7 @@ mod service;
 struct Dispatcher {
     core: DispatcherCore,
     durable: std_mpsc::Receiver<RecordNumber>,
-    inbox: mpsc::Receiver<CoreMessage>,
+    calls: mpsc::Receiver<CoreCall>,
     service: Caller,
     handle: DispatcherHandle,
     outbox: Outbox<ToExecutor>,
@@ -55,15 +55,19 @@ fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<RecordNumber
 }
 
 /// Where callers of a core go.
-fn handle_of(core: &DispatcherCore, folder: &TempDir) -> (DispatcherHandle, mpsc::Receiver<CoreMessage>) {
-    let (sender, inbox) = mpsc::channel(64);
+fn handle_of(core: &DispatcherCore, folder: &TempDir) -> (DispatcherHandle, mpsc::Receiver<CoreCall>) {
+    let (sender, calls) = mpsc::channel(64);
     let place = folder.path().join("keys");
     let opened = Keys::open(PrivateFolder::make(&place).unwrap(), &place, true).unwrap();
     let keys = Arc::new(opened.at("test", "127.0.0.1:1", DataMode::Encrypted).unwrap());
     let issue_access = Arc::new(|| Ok(String::new()));
     let pools = PoolsConfig { folder: folder.path().join("pools"), eyas: "eyas".into(), issue_access };
     let (pools, _) = PoolsHandle::start(pools, core.pools.subscribe(), mpsc::channel(1).0);
-    (DispatcherHandle { core: sender, log: core.log.clone(), keys, pools, events: core.events.recent() }, inbox)
+    let (executors, _) = mpsc::channel(1);
+    (
+        DispatcherHandle { calls: sender, executors, log: core.log.clone(), keys, pools, events: core.events.recent() },
+        calls,
+    )
 }
 
 /// Reads archived jobs.
@@ -75,9 +79,9 @@ impl Dispatcher {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (core, durable) = core_in(&folder);
-        let (handle, inbox) = handle_of(&core, &folder);
+        let (handle, calls) = handle_of(&core, &folder);
         let (outbox, sent) = Outbox::with_reader();
-        Dispatcher { core, durable, inbox, service: handle.for_holder(ADMIN), handle, outbox, sent, folder }
+        Dispatcher { core, durable, calls, service: handle.for_holder(ADMIN), handle, outbox, sent, folder }
     }
 
     /// Killed as it is, and started again in the same folder.
@@ -87,12 +91,12 @@ impl Dispatcher {
         let durable = std::mem::replace(&mut self.durable, nothing);
         let elsewhere = tempfile::tempdir().unwrap();
         let (other, _) = core_in(&elsewhere);
-        (self.handle, self.inbox) = handle_of(&other, &elsewhere);
+        (self.handle, self.calls) = handle_of(&other, &elsewhere);
         self.service = self.handle.for_holder(ADMIN);
         drop(std::mem::replace(&mut self.core, other));
         while durable.recv().is_ok() {}
         (self.core, self.durable) = core_in(&self.folder);
-        (self.handle, self.inbox) = handle_of(&self.core, &self.folder);
+        (self.handle, self.calls) = handle_of(&self.core, &self.folder);
         self.service = self.handle.for_holder(ADMIN);
         self.settle();
     }
@@ -117,8 +121,8 @@ impl Dispatcher {
 
     /// Handles what callers have sent.
     fn handle_calls(&mut self) {
-        while let Ok(message) = self.inbox.try_recv() {
-            self.core.handle(message);
+        while let Ok(call) = self.calls.try_recv() {
+            self.core.answer_call(call);
         }
     }
 

@@ -5,9 +5,8 @@ use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::Answer;
-use super::caller::DispatcherHandle;
+use super::caller::{CoreCall, DispatcherHandle};
 use super::deliveries::{Deliveries, JobDelivery};
-use crate::dispatcher_core::CoreMessage;
 use crate::expressions::compile;
 
 /// A job that is attached to its holder. It is cancelled when this is dropped.
@@ -114,13 +113,13 @@ impl AttachedJob {
 
 impl Drop for AttachedJob {
     fn drop(&mut self) {
-        let (job, core) = (self.job, self.dispatcher.core.clone());
-        let detach = CoreMessage::Call(Box::new(move |it| it.detach(job)));
+        let (job, calls) = (self.job, self.dispatcher.calls.clone());
+        let detach: CoreCall = Box::new(move |core| core.detach(job));
         // Without room in the channel, another task waits for it. Without a core there is no job either.
-        if let Err(TrySendError::Full(detach)) = core.try_send(detach)
+        if let Err(TrySendError::Full(detach)) = calls.try_send(detach)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(async move { drop(core.send(detach).await) });
+            runtime.spawn(async move { drop(calls.send(detach).await) });
         }
     }
 }

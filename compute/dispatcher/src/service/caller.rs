@@ -42,7 +42,8 @@ pub(crate) type CoreCall = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
 /// Where calls of all callers go.
 #[derive(Clone)]
 pub(crate) struct DispatcherHandle {
-    pub core: mpsc::Sender<CoreMessage>,
+    pub calls: mpsc::Sender<CoreCall>,
+    pub executors: mpsc::Sender<CoreMessage>,
     pub log: Arc<dyn Log>,
     pub keys: Arc<Keys>,
     pub pools: PoolsHandle,
@@ -64,7 +65,7 @@ impl DispatcherHandle {
 
     /// Has the owner of the state carry a call out.
     pub async fn call(&self, call: impl FnOnce(&mut DispatcherCore) + Send + 'static) -> Answer<()> {
-        self.core.send(CoreMessage::Call(Box::new(call))).await.map_err(|_| ServiceError::Stopping)
+        self.calls.send(Box::new(call)).await.map_err(|_| ServiceError::Stopping)
     }
 
     /// What the owner of the state answers.
@@ -159,7 +160,7 @@ impl Caller {
 
     /// Returns when the dispatcher has ended.
     pub(crate) async fn dispatcher_ends(&self) {
-        self.dispatcher.core.closed().await;
+        self.dispatcher.calls.closed().await;
     }
 
     /// Who calls.

@@ -64,6 +64,11 @@ impl ReadObjects {
         self.produced.remove(&(index, output));
     }
 
+    /// Whether a task has delivered this output to others.
+    pub fn is_produced(&self, output: (u32, u16)) -> bool {
+        self.produced.contains_key(&output)
+    }
+
     /// What tasks have delivered to others.
     pub fn produced(&self) -> impl ExactSizeIterator<Item = ((u32, u16), &ObjectSpec)> {
         self.produced.iter().map(|(key, (_, object))| (*key, object))

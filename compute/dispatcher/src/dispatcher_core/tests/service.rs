@@ -55,8 +55,8 @@ async fn events(dispatcher: &mut Dispatcher, watch: &mut JobWatch) -> Vec<JobWat
             tokio::select! {
                 biased;
                 next = &mut next => break next.unwrap().expect("the job has not ended"),
-                Some(message) = dispatcher.inbox.recv() => {
-                    dispatcher.core.handle(message);
+                Some(call) = dispatcher.calls.recv() => {
+                    dispatcher.core.answer_call(call);
                     dispatcher.settle();
                 }
             }
@@ -198,4 +198,27 @@ async fn an_attached_job_lives_as_long_as_its_handle() {
     let kinds: Vec<_> = told.events.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds, ["executor-joined", "job-submitted", "job-ended"]);
     assert_eq!(told.events[2].text, format!("job {id} (mine) has ended: 1 succeeded, 1 cancelled"));
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_what_executors_have_sent_before() {
+    const MESSAGES: usize = 1000;
+    let folder = tempfile::tempdir().unwrap();
+    let (core, _durable) = core_in(&folder);
+    let (to_core, messages) = mpsc::channel(MESSAGES);
+    for _ in 0..MESSAGES {
+        let heartbeat = vec![FromExecutor::Heartbeat { free_disk_bytes: 1 }];
+        to_core.try_send(CoreMessage::Said { executor: ExecutorId(7), messages: heartbeat }).unwrap();
+    }
+    let (caller, calls) = mpsc::channel::<CoreCall>(1);
+    let (reply, answer) = oneshot::channel();
+    let sender = to_core.clone();
+    caller.try_send(Box::new(move |_| _ = reply.send(MESSAGES - sender.capacity()))).unwrap();
+    let (_durable, durable) = watch::channel(0);
+    let (_orders, orders) = mpsc::channel(1);
+    let (_stop, stop) = watch::channel(false);
+    tokio::select! {
+        left = answer => assert_eq!(left, Ok(MESSAGES)),
+        () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => panic!("it has ended"),
+    }
 }
