@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Distribution, JobId, Name, shown, units};
-use eyas_client::view::{JobReport, JobState, JobView};
+use eyas_client::view::{JobReport, JobView};
 use eyas_client::{
     Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
     TaskFields, array, home,
@@ -330,8 +330,10 @@ async fn run_on(
         () = stuck.notified() => Err(FAILED),
     };
     let (ended, code) = match watched {
-        Ok(ended) if ended.state == JobState::Succeeded => (ended, 0),
-        Ok(ended) => (ended, FAILED),
+        Ok(ended) => {
+            let code = waiting::exit_code(&ended);
+            (ended, code.number())
+        }
         Err(code) => {
             output.progress.message("cancelling the job");
             let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
