@@ -127,6 +127,10 @@ fn without_long_lines(words: &str) -> String {
     words.split('\n').map(short).collect::<Vec<_>>().join("\n")
 }
 
+fn with_short_words(line: &str) -> String {
+    line.split(' ').map(|word| shortened(word, MAX_QUOTED_CHARS)).collect::<Vec<_>>().join(" ")
+}
+
 /// Writes content to standard error, unchanged.
 pub(crate) fn bytes_to_stderr(content: &[u8]) {
     // An error cannot be reported anywhere else.
@@ -149,8 +153,7 @@ pub(crate) fn fail(error: &CliError) -> ExitCode {
 pub(crate) fn explain(wrong: &clap::Error) -> ExitCode {
     let rendered = wrong.render().to_string();
     // clap quotes words in another way than messages of eyas do.
-    let short_words = |line: &str| line.split(' ').map(|word| shortened(word, MAX_QUOTED_CHARS)).collect::<Vec<_>>();
-    let short = rendered.split('\n').map(|line| short_words(line).join(" ")).collect::<Vec<_>>().join("\n");
+    let short = rendered.split('\n').map(with_short_words).collect::<Vec<_>>().join("\n");
     let words = shown_lines(&without_long_lines(&short)).to_string();
     let is_harmless = words == rendered;
     // clap prints in colours, but repeats words that may act on the terminal, or be very long.

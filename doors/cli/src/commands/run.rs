@@ -329,11 +329,8 @@ async fn run_on(
         () = interrupt.received() => Err(INTERRUPTED),
         () = stuck.notified() => Err(FAILED),
     };
-    let (ended, code) = match watched {
-        Ok(ended) => {
-            let code = waiting::exit_code(&ended);
-            (ended, code.number())
-        }
+    let (code, ended) = match watched {
+        Ok(ended) => (waiting::exit_code(&ended).number(), ended),
         Err(code) => {
             output.progress.message("cancelling the job");
             let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
@@ -341,7 +338,7 @@ async fn run_on(
                 Err(format!("the job was cancelled but did not end within {} s", CANCEL_DEADLINE.as_secs()).into())
             });
             match ended {
-                Ok(ended) => (ended, code),
+                Ok(ended) => (code, ended),
                 Err(error) if is_own => return Err(error),
                 Err(error) => {
                     return Err(format!("{error}. If the job was not cancelled, {}", waiting::continues(job)).into());
