@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::id::{IdError, ObjectId};
 use crate::object::Version;
+use crate::shown::{MAX_QUOTED_CHARS, shortened};
 
 mod attributes;
 mod dialect;
@@ -55,7 +56,7 @@ impl FromStr for NodeId {
     /// Parses the form that is shown.
     fn from_str(text: &str) -> Result<Self, IdError> {
         let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
-        number.map(NodeId).ok_or_else(|| IdError::Node(shortened(text)))
+        number.map(NodeId).ok_or_else(|| IdError::Node(shortened(text, MAX_QUOTED_CHARS).into_owned()))
     }
 }
 
@@ -163,7 +164,7 @@ impl fmt::Debug for FileName {
 
 /// A text is not a name of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{}` is not a name of a file: {problem}", shortened(text))]
+#[error("`{}` is not a name of a file: {problem}", shortened(text, MAX_QUOTED_CHARS))]
 pub struct FileNameError {
     /// The text.
     pub text: String,
@@ -226,15 +227,6 @@ impl FromStr for FileName {
 impl<'de> Deserialize<'de> for FileName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-/// The beginning of a text, for an error.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 80;
-    match text.char_indices().nth(MOST) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 

@@ -60,6 +60,13 @@ pub fn scheme_of(url: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&url[..at], &url[at + 3..]))
 }
 
+/// A folder's path or URL without the slashes at its end. The scheme of a URL stays whole.
+pub fn without_slashes(folder: &[u8]) -> &[u8] {
+    let path = scheme_of(folder).map_or(folder, |(_, path)| path);
+    let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
+    &folder[..folder.len() - slashes]
+}
+
 impl Deref for Name {
     type Target = [u8];
 

@@ -46,8 +46,11 @@ pub struct JobView {
     pub executors: u64,
     /// Processors of all executors, thousandths.
     pub capacity_milli: u64,
-    /// Some tasks wait for executors, or for larger executors, than there are.
+    /// Some tasks wait for executors, or for larger executors, than there are; or none has run, and the disks of all
+    /// executors lack room for them.
     pub is_stuck: bool,
+    /// Captured output of its tasks was cut, because the journal keeps a bounded amount of output of all jobs.
+    pub is_output_cut: bool,
     /// Warnings for a person: why the job is stuck, and lost output.
     pub warnings: Vec<String>,
 }

@@ -421,13 +421,15 @@ impl Pool {
         // A younger node would be followed by one that hardly has more time.
         let lacks_time = state.lacks_time && node.until_us <= now_us + half_us;
         node.lacks_time = lacks_time;
+        // Whether it must be replaced is known with the next report of the work.
+        let is_newly_idle = !is_busy && node.idle_since_us == now_us;
         if node.is_draining && state.is_draining && state.tasks == 0 && !state.is_emptied && !node.is_explained {
             node.is_explained = true;
             let text = format!("node {} stays until other nodes have the objects that only it holds", node.name);
             self.note(now_us, text);
         } else if node.is_draining && !node.is_released && state.is_draining && state.is_emptied {
             self.tell(now_us, Event::NodeEmptied { node: id }, actions);
-        } else if !node.is_draining && (node.until_us <= now_us + notice_us || lacks_time) {
+        } else if !node.is_draining && !is_newly_idle && (node.until_us <= now_us + notice_us || lacks_time) {
             self.tell(now_us, Event::NodeExpires { node: id }, actions);
         }
     }

@@ -5,8 +5,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use eyas_types::dfs::{FileName, FileNameProblem};
-use eyas_types::name::scheme_of;
+use eyas_types::name::{scheme_of, without_slashes};
+use eyas_types::place::PlaceProblem;
 use eyas_types::template::Expansion;
 use eyas_types::{Name, OutputSpec, PlaceId, TaskItem, TaskTemplate, Template, Value};
 
@@ -25,14 +25,32 @@ impl JobSpec {
             if let Some(name) = self.kept_twice(task) {
                 return Err(SpecError::KeptTwice { name, task });
             }
+            self.check_destinations(task)?;
             for place in self.places_of(task) {
-                if let Some(problem) = name_problem(&place) {
-                    return Err(SpecError::NoFile { place, task, problem });
-                }
                 let Some(other) = claimed.insert(digest(&place), task) else { continue };
                 if other == task || self.places_of(other).contains(&place) {
                     return Err(SpecError::Claimed { place, tasks: [other, task] });
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the destinations of a task can be written to, also those of patterns, as far as their names can be
+    /// told before the task runs.
+    fn check_destinations(&self, task: u32) -> Result<(), SpecError> {
+        let item = self.items.get(task);
+        for output in &self.templates[usize::from(item.template)].outputs {
+            let Some(destination) = output.destination.as_ref().filter(|to| to.is_known(&item.values)) else {
+                continue;
+            };
+            let mut place = expand(destination, &item, task);
+            if output.pattern.is_glob() || place.ends_with(b"/") {
+                let name = file_name(&item, output, task).unwrap_or_else(|| UNKNOWN.into());
+                place = Name::concat(&[without_slashes(&place), b"/", &name]);
+            }
+            if let Some(problem) = PlaceProblem::of(&place) {
+                return Err(SpecError::NoFile { place, task, problem });
             }
         }
         Ok(())
@@ -70,12 +88,8 @@ impl JobSpec {
     }
 }
 
-/// The rule that the name of a file of the cluster breaks, if a place is one.
-fn name_problem(place: &Name) -> Option<FileNameProblem> {
-    let (b"eyas", name) = scheme_of(place)? else { return None };
-    // A name that is no text fails when the task writes it.
-    core::str::from_utf8(name).ok()?.parse::<FileName>().err().map(|error| error.problem)
-}
+/// Stands for the name of a file that is known once the task has run.
+const UNKNOWN: &str = "…";
 
 fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
     let destination = output.destination.as_ref().filter(|_| output.is_declared(&item.values))?;

@@ -8,8 +8,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use eyas_types::course::JobOwner;
-use eyas_types::dfs::FileNameProblem;
 use eyas_types::matching::Terms;
+use eyas_types::place::PlaceProblem;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{
@@ -152,8 +152,8 @@ pub enum SpecError {
         tasks[1]
     )]
     Claimed { place: Name, tasks: [u32; 2] },
-    #[error("task {task} would write `{place}`, which names no file: {problem}")]
-    NoFile { place: Name, task: u32, problem: FileNameProblem },
+    #[error("task {task} would write `{place}`, which {problem}")]
+    NoFile { place: Name, task: u32, problem: PlaceProblem },
     #[error(
         "task {task} would keep two files named `{name}` in the cluster, where folders do not count: give one of them \
          another name"
@@ -472,6 +472,8 @@ fn compile_terms(templates: &[TaskTemplate], compile: Compile<'_>) -> Result<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eyas_types::dfs::FileNameProblem;
+    use eyas_types::s3::S3UrlProblem;
     use eyas_types::{FileMode, InputFrom, NumberRange, OutputSpec, Template, Version};
 
     fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
@@ -574,9 +576,13 @@ mod tests {
             assert_eq!(with(destination, &["a/1", "a/2"]), Err(claimed));
             assert_eq!(with(destination, &["a/1"]), Ok(()));
         }
-        for (destination, problem) in
-            [("eyas:///../x", FileNameProblem::Relative), ("eyas:////x//{/}", FileNameProblem::EmptyComponent)]
-        {
+        for (destination, problem) in [
+            ("eyas:///../x", PlaceProblem::File(FileNameProblem::Relative)),
+            ("eyas:////x//{/}", PlaceProblem::File(FileNameProblem::EmptyComponent)),
+            ("s3://b/a/./{/}", PlaceProblem::S3(S3UrlProblem::Key)),
+            ("s3://b/../", PlaceProblem::S3(S3UrlProblem::Key)),
+            ("http://h/{/}", PlaceProblem::Scheme),
+        ] {
             assert!(matches!(with(destination, &["a/1"]), Err(SpecError::NoFile { problem: p, .. }) if p == problem));
         }
         for destination in ["{/}", "x-{#}", "{}/", "slot-{%}", "eyas:///x/{/}", "eyas:///{#}/"] {

@@ -19,7 +19,8 @@ pub struct Config {
     pub slots: u32,
     /// The time for which each node is requested, microseconds.
     pub walltime_us: u64,
-    /// The time before the end of its walltime at which a node is drained and another one is requested, microseconds.
+    /// The time before the end of its walltime at which a node is drained and, if there is work, another one is
+    /// requested, microseconds.
     pub notice_us: u64,
     /// A node is drained after this time without a task (30 s in the paper), microseconds.
     pub idle_us: u64,
@@ -74,6 +75,13 @@ pub struct OutstandingWork {
     pub refetch_us: u64,
     /// Nodes that hold inputs which persistent storage could not deliver fast enough in their place.
     pub holding: u64,
+}
+
+impl OutstandingWork {
+    /// Whether no task waits or runs.
+    pub fn is_none(&self) -> bool {
+        self.waiting + self.running == 0
+    }
 }
 
 /// Whether nodes are requested, and whether they stay.

@@ -193,10 +193,12 @@ impl Provisioner {
         self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
-    /// The number of nodes to request.
+    /// The number of nodes to request. As long as no task waits or runs, a node that leaves is not replaced, although
+    /// tasks arrived a while ago: a task that arrives requests a node.
     fn missing(&self) -> u32 {
         let may = self.config.max_nodes.saturating_sub(self.nodes.ours() + self.requested());
-        self.wanted().saturating_sub(self.staying() + self.requested()).min(may)
+        let wanted = if self.work.is_none() { self.config.min_nodes } else { self.wanted() };
+        wanted.saturating_sub(self.staying() + self.requested()).min(may)
     }
 
     /// The time from when a node joins until it is drained because its walltime nearly ends.

@@ -335,6 +335,31 @@ fn nodes_leave_before_their_time_is_over_and_are_replaced() {
 }
 
 #[test]
+fn an_idle_node_whose_time_is_over_is_not_replaced() {
+    for min_nodes in [0, 1] {
+        let mut run = Run::new(Config { min_nodes, ..config(ProvisioningPolicy::Demand) });
+        let work = |arrived, running| {
+            Event::Work(OutstandingWork { arrived, running, task_us: SECOND_US, ..OutstandingWork::default() })
+        };
+        run.waiting(1);
+        run.joined(0, 0);
+        run.tell(Event::NodeBusy { node: node(0) });
+        for second in 1..=10 {
+            run.now_us = second * SECOND_US;
+            assert_eq!(run.tell(work(second, 1)), []);
+        }
+        run.tell(Event::NodeIdle { node: node(0) });
+        run.now_us = 11 * SECOND_US;
+        run.tell(work(10, 0));
+        assert_eq!(run.provisioner.wanted(), 1, "tasks arrived a moment ago");
+        let leaves = run.tell(Event::NodeExpires { node: node(0) });
+        assert_eq!(leaves[0], Effect::Drain { node: node(0) });
+        assert_eq!(asked(&leaves).len() as u32, min_nodes, "no task waits");
+        assert_eq!(asked(&run.waiting(1)).len() as u32, 1 - min_nodes, "a task has come");
+    }
+}
+
+#[test]
 fn what_others_started_counts_and_is_left_alone() {
     let mut run = Run::new(config(ProvisioningPolicy::Demand));
     assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None, was: None }), []);

@@ -6,6 +6,7 @@ use std::path::Path;
 use eyas_types::dfs::FileName;
 use eyas_types::name::scheme_of;
 use eyas_types::object::is_kept_name;
+use eyas_types::s3::bucket_and_key;
 use eyas_types::{Name, shown};
 
 use crate::error::{StorageError, StorageErrorKind};
@@ -42,23 +43,11 @@ impl<'a> SourceUrl<'a> {
                     Some(_) => Ok(SourceUrl::Http(url)),
                 }
             }
-            b"s3" => match text_of(url)?[b"s3://".len()..].split_once('/') {
-                Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-                    // The S3 client, or the parser of its URLs, would silently use another key or bucket.
-                    if key.split('/').any(|part| matches!(part, "" | "." | "..")) || key.trim() != key {
-                        return wrong(
-                            "has an empty part, `.` or `..` in its key, or a space at an end of it, which web \
-                             addresses cannot carry: rename the object",
-                        );
-                    }
-                    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
-                    if !bucket.bytes().all(is_plain) || bucket.bytes().all(|byte| byte == b'.') {
-                        return wrong("names no bucket: names of buckets have letters, digits, `-`, `_`, `:` and `.`");
-                    }
-                    Ok(SourceUrl::S3 { bucket, key })
-                }
-                _ => wrong("has no bucket or no key: write s3://bucket/key"),
-            },
+            b"s3" => {
+                let (bucket, key) = bucket_and_key(&text_of(url)?[b"s3://".len()..])
+                    .map_err(|problem| invalid(url, &problem.to_string()))?;
+                Ok(SourceUrl::S3 { bucket, key })
+            }
             b"eyas" if is_kept_name(url) => Err(StorageError::new(
                 StorageErrorKind::NotFound,
                 format!(

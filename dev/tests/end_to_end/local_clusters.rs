@@ -48,6 +48,14 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
 }
 
 #[test]
+fn a_job_for_which_no_disk_has_room_ends_its_command() {
+    let home = Home::new();
+    home.write("in", "x");
+    let words = ["run", "--report", "none", "--keep-free", "900TB", "-i", "in", "--", "touch", "ran"];
+    home.eyas(&words).exits(1).says(&["no executor has room on its disk", "--keep-free", "1 cancelled"]);
+}
+
+#[test]
 fn a_cluster_keeps_no_lock_of_its_caller() {
     if !can_use(&["flock"]) {
         return;

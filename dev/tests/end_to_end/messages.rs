@@ -128,6 +128,28 @@ fn a_store_that_can_never_grow_to_its_size_is_refused_or_said() {
 }
 
 #[test]
+fn a_long_item_is_shortened_wherever_a_message_quotes_it() {
+    let cluster = Cluster::start(&[&[]]);
+    let item = "ä".repeat(60_000) + &"x".repeat(280_000);
+    cluster.write("items", item.clone() + "\n");
+    cluster.write("job.toml", "[[task]]\neach_line = \"items\"\ncommand = [\"{}\", \"{}\"]\n");
+    let is_short = |text: &str| {
+        assert!(text.len() < 2500, "{} bytes: {}", text.len(), text.chars().take(2000).collect::<String>());
+        assert!(text.contains("ää… ") && text.contains(" more …xx"), "{text}");
+    };
+    is_short(&cluster.run(&["run", "--each-line", "items", "--", "sh", "-c", "exit 3", "{}"]).exits(1).stderr);
+    is_short(&cluster.run(&["run", "--each-line", "items", "--", "{}"]).exits(1).stderr);
+    is_short(&cluster.run(&["submit", "--wait", "job.toml"]).exits(1).stderr);
+    is_short(&cluster.run(&["run", "--each-line", "items", "-i", "{}", "--", "true"]).exits(1).stderr);
+    is_short(&cluster.run(&["task", "list", "1"]).exits(0).stdout);
+    is_short(&cluster.run(&["explain", "1.0"]).exits(0).stdout);
+    let clap = cluster.eyas(&["run", "--array", "1", &item[..100_000], "--", "true"]);
+    assert!(clap.stderr.len() < 2500, "{} bytes", clap.stderr.len());
+    // Answers for programs have the whole.
+    assert_eq!(cluster.run(&["task", "list", "1", "--json"]).exits(0).json("tasks")[0]["item"], *item);
+}
+
+#[test]
 fn a_failure_comes_with_item_command_and_the_end_of_its_standard_error() {
     let cluster = Cluster::start(&[&[]]);
     let job = r#"

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 
 use crate::dfs::cluster;
 use crate::support::{MountedFiles, can_mount, can_use, wait_until};
@@ -246,6 +246,25 @@ fn a_mount_point_that_cannot_be_used_is_refused() {
     cluster.run(&["mount", file.to_str().unwrap()]).exits(1).says(&["it is not a folder"]);
     fs::create_dir(cluster.work().join("folder")).unwrap();
     cluster.run(&["mount", "folder", "--scratch", "/missing"]).exits(1).says(&["scratch folder /missing", "--scratch"]);
+}
+
+#[test]
+fn a_mount_in_the_background_writes_its_log_in_eyas_own_folder() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(1);
+    let access = cluster.write("user/lab.toml", cluster.read("../home/clusters/test/access.toml"));
+    fs::set_permissions(&access, fs::Permissions::from_mode(0o600)).unwrap();
+    let place = cluster.work().join("mnt");
+    fs::create_dir(&place).unwrap();
+    let words = ["--access", access.to_str().unwrap(), "mount", "--detach", place.to_str().unwrap()];
+    let log = cluster.path("home/clients.log");
+    cluster.eyas(&words).exits(0).says(&["mounted on", &format!("log: {}", log.display())]);
+    assert!(log.exists());
+    assert_eq!(cluster.names("user"), ["lab.toml"]);
+    rustix::mount::unmount(&place, rustix::mount::UnmountFlags::empty()).unwrap();
+    wait_until("only the cluster runs", || !cluster.processes().iter().any(|(_, line)| line.contains("mount")));
 }
 
 #[test]

@@ -239,6 +239,30 @@ fn a_folder_that_is_not_text_is_worked_in() {
 }
 
 #[test]
+fn a_destination_to_which_nothing_can_be_written_is_refused_before_a_task_runs() {
+    let cluster = Cluster::start(&[&[]]);
+    let dots = "in its key";
+    for (output, place, why) in [
+        ("x=s3://b/a/./k", "`s3://b/a/./k`", dots),
+        ("x=s3://b/{}/../k", "`s3://b/1/../k`", dots),
+        ("*=s3://b/a/../", "`s3://b/a/../…`", dots),
+        ("x=s3://b", "`s3://b`", "no bucket or no key"),
+        ("x=http://host/x", "`http://host/x`", "to which eyas cannot write"),
+        ("*=eyas:///../x", "`eyas:///../x/…`", "names no file"),
+    ] {
+        let words = ["--array", "1-2", "-o", output, "--report", "none", "--", "touch", "x"];
+        cluster.eyas(&[&["run"], &words[..]].concat()).exits(1).says(&[place, why]);
+        cluster.run(&[&["run"], &words[..]].concat()).exits(1).says(&[place, why]);
+        let (file, to) = output.split_once('=').unwrap();
+        let outputs = format!("[{{ file = \"{file}\", to = \"{to}\" }}]");
+        let job = format!("[[task]]\narray = \"1-2\"\ncommand = [\"touch\", \"x\"]\noutputs = {outputs}\n");
+        cluster.write("job.toml", job);
+        cluster.run(&["submit", "job.toml"]).exits(1).says(&[place, why]);
+    }
+    assert_eq!(cluster.ask(&["job", "list"], "jobs"), json!([]), "no job was accepted");
+}
+
+#[test]
 fn links_and_folders_are_delivered_or_said_to_be_wrong() {
     let home = Home::new();
     home.write("shared", "input\n");

@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::{Mutex, PoisonError};
 
+use eyas_client::types::shown::with_short_quotes;
 use eyas_client::types::{JobId, Status, TaskResult};
 use eyas_client::{ClientError, WatchEvent};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -191,7 +192,7 @@ fn show(result: TaskResult, place: &mut Option<ShownResult>) -> EyasTaskResult {
     };
     let (stdout_length, stderr_length) = (outcome.stdout.len(), outcome.stderr.len());
     let shown = place.insert(ShownResult {
-        message: pointers::c_text(outcome.status.to_string()),
+        message: pointers::c_text(with_short_quotes(&outcome.status.to_string()).into_owned()),
         executor: pointers::c_text(result.executor),
         stdout: with_nul(outcome.stdout),
         stderr: with_nul(outcome.stderr),

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use eyas_client::files::{FilesError, FilesErrorKind};
+use eyas_client::types::shown::with_short_quotes;
 use eyas_client::{ClientError, ClusterError};
 
 /// The result of a function. 0 is success. Later versions may add further statuses; treat an unknown one as an error.
@@ -104,7 +105,7 @@ pub(crate) struct CallError {
 
 impl CallError {
     pub fn new(status: EyasStatus, message: impl Display) -> Self {
-        CallError { status, message: message.to_string() }
+        CallError { status, message: with_short_quotes(&message.to_string()).into_owned() }
     }
 
     pub fn invalid(message: impl Display) -> Self {

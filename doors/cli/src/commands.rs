@@ -28,7 +28,7 @@ mod start;
 mod stop;
 mod submit;
 mod task;
-mod top;
+pub(crate) mod top;
 mod worker;
 
 use std::path::PathBuf;

@@ -55,10 +55,12 @@ pub(crate) fn print_messages(messages: &[String]) {
     messages.iter().for_each(|line| print::bytes_to_stderr(format!("{}\n", shown(line)).as_bytes()));
 }
 
-/// Starts this command in the background, without `--detach`, and returns once the process is ready.
-pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, CliError> {
-    PrivateFolder::make(cluster.folder())?;
-    let log_path = cluster.log_path();
+/// Starts this command in the background, without `--detach`, and returns once the process is ready. The process writes
+/// the log at this path.
+pub(crate) async fn detach(log_path: PathBuf, what: &str) -> Result<Detached, CliError> {
+    if let Some(folder) = log_path.parent() {
+        PrivateFolder::make(folder)?;
+    }
     let cannot = |e| format!("cannot write the log {}: {e}", log_path.display());
     let mut log = File::options().create(true).append(true).read(true).open(&log_path).map_err(cannot)?;
     let before = log.metadata().map_err(cannot)?.len();

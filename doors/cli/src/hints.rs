@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use eyas_client::types::shown;
+use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened};
 
 /// Commands that run a command of the user, which follows after `--`.
 const WITH_COMMAND: [&[&str]; 3] = [&["run"], &["map"], &["io", "run"]];
@@ -74,7 +75,12 @@ fn quoted(word: &OsString) -> String {
     let word: &OsStr = word;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
     let text = shown(word.as_encoded_bytes()).to_string();
-    if !word.is_empty() && word.as_encoded_bytes().iter().all(is_plain) { text } else { format!("'{text}'") }
+    let text = shortened(&text, MAX_QUOTED_CHARS);
+    if !word.is_empty() && word.as_encoded_bytes().iter().all(is_plain) {
+        text.into_owned()
+    } else {
+        format!("'{text}'")
+    }
 }
 
 #[cfg(test)]

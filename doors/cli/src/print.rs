@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use eyas_client::types::dfs::is_text;
+use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, with_short_quotes};
 use eyas_client::types::{shown, shown_lines};
 use serde::Serialize;
 
@@ -119,21 +120,15 @@ pub(crate) fn speak(words: fmt::Arguments<'_>) {
     bytes_to_stderr(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words)).as_bytes());
 }
 
-/// Shortens each line in its middle. A message may repeat an item or a word of a command, which may have megabytes.
+/// Shortens what each line quotes, and the line itself, in their middles. A message may repeat an item or a word of a
+/// command, which may have megabytes.
 fn without_long_lines(words: &str) -> String {
-    words.split('\n').map(|line| shortened(line, MAX_LINE_CHARS)).collect::<Vec<_>>().join("\n")
+    let short = |line| shortened(&with_short_quotes(line), MAX_LINE_CHARS).into_owned();
+    words.split('\n').map(short).collect::<Vec<_>>().join("\n")
 }
 
-/// A text of up to this number of characters. Of a longer one, the middle is left out.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
-    let (begin, end): (String, String) =
-        (text.chars().take(most * 3 / 4).collect(), text.chars().skip(count - most / 8).collect());
-    let left_out = count - begin.chars().count() - end.chars().count();
-    format!("{begin}… {left_out} more …{end}")
+fn with_short_words(line: &str) -> String {
+    line.split(' ').map(|word| shortened(word, MAX_QUOTED_CHARS)).collect::<Vec<_>>().join(" ")
 }
 
 /// Writes content to standard error, unchanged.
@@ -157,7 +152,9 @@ pub(crate) fn fail(error: &CliError) -> ExitCode {
 /// Prints an error in the command line, or the requested help or version, and returns the exit code.
 pub(crate) fn explain(wrong: &clap::Error) -> ExitCode {
     let rendered = wrong.render().to_string();
-    let words = shown_lines(&without_long_lines(&rendered)).to_string();
+    // clap quotes words in another way than messages of eyas do.
+    let short = rendered.split('\n').map(with_short_words).collect::<Vec<_>>().join("\n");
+    let words = shown_lines(&without_long_lines(&short)).to_string();
     let is_harmless = words == rendered;
     // clap prints in colours, but repeats words that may act on the terminal, or be very long.
     let printed = match wrong.use_stderr() {
@@ -179,15 +176,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_of_messages_are_shortened() {
+    fn long_lines_of_messages_and_their_quotes_are_shortened() {
         let item = "x".repeat(400_000);
         let words = without_long_lines(&format!("task 1 failed: `{item}`: no such file\nthe next line"));
         assert!(
             words.starts_with("task 1 failed: `x") && words.ends_with("x`: no such file\nthe next line"),
             "{words}"
         );
-        assert!(words.chars().count() < MAX_LINE_CHARS + 100 && words.contains(" more …"), "{words}");
-        assert_eq!(shortened("äöü", 3), "äöü");
-        assert!(shortened(&"ä".repeat(2000), 60).chars().count() < 80);
+        assert!(words.chars().count() < MAX_QUOTED_CHARS + 100 && words.contains(" more …"), "{words}");
+        assert!(without_long_lines(&item).chars().count() < MAX_LINE_CHARS + 100);
     }
 }

@@ -1,5 +1,6 @@
 //! Answers of the dispatcher as tables and sentences, or as JSON.
 
+use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, with_short_quotes};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
 use eyas_client::view::{
@@ -10,7 +11,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
-use crate::print::{self, out, say, shortened};
+use crate::print::{self, out, say};
 
 /// Characters of a name of a job that a table shows: one long name would widen every line.
 const MAX_NAME_CHARS: usize = 60;
@@ -105,8 +106,8 @@ pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), CliError> {
     let mut table = Table::new(&headings);
     for job in jobs {
         let tasks = &job.tasks;
-        let mut row = vec![job.job.to_string(), shortened(&job.name, MAX_NAME_CHARS)];
-        row.extend(have_owners.then(|| shortened(&job.owner.user, MAX_NAME_CHARS)));
+        let mut row = vec![job.job.to_string(), shortened(&job.name, MAX_NAME_CHARS).into_owned()];
+        row.extend(have_owners.then(|| shortened(&job.owner.user, MAX_NAME_CHARS).into_owned()));
         row.extend([
             state(job.state).into(),
             tasks.total().to_string(),
@@ -158,8 +159,8 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), CliError> {
             format_duration_us(task.suspended_us),
             format_duration_us(task.cpu_us),
             known_bytes(task.peak_memory_bytes),
-            task.item.to_string(),
-            task.status.clone().unwrap_or_default(),
+            quoted(&task.item),
+            with_short_quotes(task.status.as_deref().unwrap_or_default()).into_owned(),
         ]);
         table.row(cells);
     }
@@ -221,7 +222,7 @@ pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), CliError> {
 
 pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
     let task = &explanation.task;
-    let item = if task.item.is_empty() { String::new() } else { format!(" ({})", task.item) };
+    let item = if task.item.is_empty() { String::new() } else { format!(" ({})", quoted(&task.item)) };
     out!("Task {}{item}: {}.", task.task, task.state)?;
     explanation.because.iter().try_for_each(|line| out!("{line}"))?;
     if explanation.inputs.is_empty() {
@@ -257,16 +258,21 @@ pub(crate) fn command_line(words: &[Name]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
+/// An item, which may have megabytes, as a message shows it.
+fn quoted(item: &Name) -> String {
+    shortened(&shown(item).to_string(), MAX_QUOTED_CHARS).into_owned()
+}
+
 /// Details of a failed task beside its status: id, item, command, and the last lines of its standard error.
 pub(crate) fn details(failure: &FailureView) -> Vec<String> {
     let FailureView { id, item, command, stderr, .. } = failure;
     let mut lines = Vec::new();
     lines.extend(id.as_ref().map(|id| format!("id: {}", shown(id))));
     if !item.is_empty() {
-        lines.push(format!("item: {}", shown(item)));
+        lines.push(format!("item: {}", quoted(item)));
     }
     if !command.is_empty() {
-        lines.push(format!("command: {}", command_line(command)));
+        lines.push(format!("command: {}", shortened(&command_line(command), MAX_QUOTED_CHARS)));
     }
     if !stderr.is_empty() {
         lines.push("last lines of standard error:".into());

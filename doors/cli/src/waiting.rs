@@ -12,7 +12,7 @@ use eyas_client::{Client, Draft, SubmitProgress, WatchEvent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::connect::unexpected;
-use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
@@ -201,8 +201,16 @@ pub(crate) async fn wait_for_all(
     if global.json {
         show::json("jobs", &ended)?;
     }
-    let have_succeeded = ended.iter().all(|job| job.state == JobState::Succeeded);
-    Ok(if have_succeeded { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(ended.iter().map(exit_code).find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS))
+}
+
+/// The exit code of a command that has waited for a job: a failure if a task did not succeed, or if output was cut that
+/// the user has not limited.
+pub(crate) fn exit_code(ended: &JobView) -> ExitCode {
+    match ended.state == JobState::Succeeded && !ended.is_output_cut {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Prints the failed tasks of an ended job, and the reasons.
@@ -221,4 +229,18 @@ async fn say_failures(client: &mut Client, job: &JobView, progress: &ProgressDis
         progress.suspend(|| say!("{more} did not succeed: list them with `eyas task list {job} --failed`"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::top::overview::tests::job;
+
+    #[test]
+    fn a_job_has_succeeded_if_all_tasks_have_and_no_output_was_cut() {
+        let (ended, running) = (job(1, "job", 4, 4), job(1, "job", 3, 4));
+        let cut = JobView { is_output_cut: true, ..ended.clone() };
+        let codes = [&ended, &running, &cut].map(exit_code);
+        assert_eq!(codes, [ExitCode::SUCCESS, ExitCode::FAILURE, ExitCode::FAILURE]);
+    }
 }

@@ -515,6 +515,7 @@ mod tests {
             executors: 0,
             capacity_milli: 0,
             is_stuck: false,
+            is_output_cut: false,
             warnings: Vec::new(),
         }))
     }

@@ -34,6 +34,7 @@ mod kept;
 mod map;
 mod output_file;
 mod retry;
+mod scratch;
 mod sources;
 mod users;
 
@@ -58,6 +59,7 @@ pub use map::{
 pub use output_file::OutputFileError;
 pub use retry::ChangedInput;
 
+pub use scratch::ScratchFolder;
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};
 pub use users::{FileOwner, UserMap, UserMapError, name_of_user};
 

@@ -57,6 +57,10 @@ class EndedCall:
     def kept(self) -> list[int]:
         """Numbers of the outputs that the cluster keeps."""
 
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes of output that were dropped, because there is a bound."""
+
 @final
 class CallSession:
     """A job that is attached to a connection. Calls are added to it, and their results come in any order."""
@@ -70,9 +74,17 @@ class CallSession:
         """Whether the connection was ended here."""
 
     def __new__(
-        cls, name: str, *, cluster: str | None = None, access: str | PathLike[str] | None = None
+        cls,
+        name: str,
+        *,
+        cluster: str | None = None,
+        access: str | PathLike[str] | None = None,
+        results: str | PathLike[str] | None = None,
     ) -> CallSession:
-        """Connect to a cluster, and attach a job."""
+        """Connect to a cluster, and attach a job.
+
+        Results are downloaded into a folder inside of ``results``, by default the folder for temporary files.
+        """
 
     def add_template(
         self,
@@ -141,6 +153,9 @@ class CallSession:
 
 def access_path(*, cluster: str | None = None, access: str | PathLike[str] | None = None) -> str:
     """Return the path of the access file of a cluster."""
+
+def check_destination(destination: bytes) -> None:
+    """Raise a ``ValueError`` if no task can write to a destination, a path or a URL."""
 
 def trusted_folder(path: str | PathLike[str], *, is_own: bool = False) -> None:
     """Check a folder in which files are read by name, and make it if it is missing.

@@ -12,15 +12,18 @@ from collections.abc import Hashable, Mapping
 from concurrent import futures
 from typing import Any
 
-import dask
-from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph, cull, fuse_linear_task_spec
-from dask.core import flatten
-from dask.local import nested_get
-from dask.order import order
-from dask.sizeof import sizeof
-from dask.utils import ensure_dict
-
 from ._executor.executor import Executor, local
+from ._optional import Needs
+from ._worker.worker import released
+
+with Needs("dask", "eyas.dask", "eyas[dask]"):
+    import dask
+    from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph, cull, fuse_linear_task_spec
+    from dask.core import flatten
+    from dask.local import nested_get
+    from dask.order import order
+    from dask.sizeof import sizeof
+    from dask.utils import ensure_dict
 
 __all__ = ["get"]
 
@@ -111,7 +114,9 @@ class _Run:
                 self._has_all = True
                 if not self._outstanding:
                     self._is_over.set()
-            self._is_over.wait()
+            # In a call, its tasks may need its processors.
+            with released():
+                self._is_over.wait()
             if self._error is not None:
                 raise self._error
             values = {key: self._values[key] for key in self._wanted}

@@ -19,15 +19,25 @@ from datetime import datetime, timezone
 from glob import has_magic
 from typing import Any
 
-from fsspec import AbstractFileSystem
-from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.compression import compr
-from fsspec.core import get_compression
-from fsspec.utils import isfilelike, stringify_path, tokenize
-
 from ._eyas import FileEntry, FilesSession
-from ._files.opened import CompressedWriter, FileEditor, FileReader, FileWriter, TextWriter
+from ._optional import Needs
 from ._worker.worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
+
+with Needs("fsspec", "the file system of the cluster for Python (executor.files, eyas:///…)", "eyas[fsspec]"):
+    from fsspec import AbstractFileSystem
+    from fsspec.callbacks import DEFAULT_CALLBACK
+    from fsspec.compression import compr
+    from fsspec.core import get_compression
+    from fsspec.utils import isfilelike, stringify_path, tokenize
+
+    from ._files.opened import (
+        CompressedWriter,
+        FileEditor,
+        FileReader,
+        FileWriter,
+        TextReader,
+        TextWriter,
+    )
 
 __all__ = ["EyasFileSystem"]
 
@@ -217,9 +227,12 @@ class EyasFileSystem(AbstractFileSystem):
         """Open a file, as bytes or as text, and compressed if ``compression`` says so."""
         if "+" in mode and ("b" not in mode or compression is not None):
             raise ValueError("a file of the cluster is changed as bytes: open it with mode 'r+b' and no compression")
-        if "r" in mode or ("b" in mode and compression is None):
+        if "b" in mode and ("r" in mode or compression is None):
             return super().open(path, mode, block_size, cache_options, compression, **options)
         text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
+        if "r" in mode:
+            buffer = super().open(path, "rb", block_size, cache_options, compression, **options)
+            return TextReader(self, path, buffer, compression, **text)
         binary = mode.replace("t", "").replace("b", "") + "b"
         writer = file = super().open(path, binary, block_size, cache_options, **options)
         if compression is not None and (known := get_compression(path, compression)) is not None:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
-import joblib
-from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
-
 from ._executor.executor import Executor, local
 from ._executor.futures import Future
+from ._optional import Needs
+
+with Needs("joblib", "eyas.joblib", "eyas[joblib]"):
+    import joblib
+    from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
 
 __all__ = ["EyasBackend", "backend"]
 

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, cast
 
-from parsl.executors.base import ParslExecutor
-from parsl.executors.errors import InvalidResourceSpecification
-from parsl.utils import RepresentationMixin
-
 from ._executor.executor import Executor
 from ._executor.options import Options
+from ._optional import Needs
+
+with Needs("parsl", "eyas.parsl", "eyas[parsl]"):
+    from parsl.executors.base import ParslExecutor
+    from parsl.executors.errors import InvalidResourceSpecification
+    from parsl.utils import RepresentationMixin
 
 __all__ = ["EyasExecutor"]
 

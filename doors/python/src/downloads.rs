@@ -2,14 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use eyas_client::types::{JobId, Name};
-use eyas_client::{Client, Cluster, DownloadFolder, GetRequest};
+use eyas_client::{Client, Cluster, DownloadFolder, GetRequest, ScratchFolder};
 use pyo3::prelude::*;
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::session::error;
@@ -36,14 +35,18 @@ struct Used {
 struct ResultFolder {
     hidden: DownloadFolder,
     /// Dropped last: the other one is in it.
-    place: TempDir,
+    place: ScratchFolder,
 }
 
 impl ResultFolder {
-    /// Makes one where Python makes temporary files: it passes over folders that do not exist.
-    fn make(py: Python<'_>) -> PyResult<Self> {
-        let above: PathBuf = py.import("tempfile")?.call_method0("gettempdir")?.extract()?;
-        let place = tempfile::Builder::new().prefix("eyas-results-").tempdir_in(above)?;
+    /// Makes one inside of a folder; without it, where Python makes temporary files: Python passes over folders that do
+    /// not exist.
+    fn make(py: Python<'_>, above: Option<&Path>) -> PyResult<Self> {
+        let above = match above {
+            Some(above) => above.to_owned(),
+            None => py.import("tempfile")?.call_method0("gettempdir")?.extract::<PathBuf>()?,
+        };
+        let place = ScratchFolder::make(&above, "results")?;
         let hidden = DownloadFolder::inside(place.path()).map_err(error)?;
         Ok(ResultFolder { hidden, place })
     }
@@ -53,13 +56,15 @@ impl ResultFolder {
 /// the download of a small file.
 pub(crate) struct Downloads {
     cluster: Cluster,
+    /// Where the folder for results is made.
+    above_results: Option<PathBuf>,
     /// Those of the process that has made them.
     used: Mutex<Option<Arc<Connected<Used>>>>,
 }
 
 impl Downloads {
-    pub fn new(cluster: Cluster) -> Self {
-        Downloads { cluster, used: Mutex::default() }
+    pub fn new(cluster: Cluster, above_results: Option<PathBuf>) -> Self {
+        Downloads { cluster, above_results, used: Mutex::default() }
     }
 
     /// Downloads a file of a task into a folder.
@@ -75,7 +80,7 @@ impl Downloads {
         let (_, Used { results, .. }) = parts(&connected);
         if results.get().is_none() {
             // If two threads make one, one of them is dropped.
-            let _ = results.set(ResultFolder::make(py)?);
+            let _ = results.set(ResultFolder::make(py, self.above_results.as_deref())?);
         }
         let Some(results) = results.get() else { unreachable!("it was set") };
         let to = results.place.path().to_owned();

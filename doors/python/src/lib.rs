@@ -30,5 +30,5 @@ mod _eyas {
     #[pymodule_export]
     use super::results::{CallOutcome, EndedCall};
     #[pymodule_export]
-    use super::session::{CallSession, ClusterError, access_path, ask, push};
+    use super::session::{CallSession, ClusterError, access_path, ask, check_destination, push};
 }

@@ -5,6 +5,7 @@
 
 use eyas_client::types::Status;
 use eyas_client::types::outcome::{Outcome, TaskResult, split_call_output};
+use eyas_client::types::shown::with_short_quotes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
@@ -39,13 +40,16 @@ pub struct EndedCall {
     stderr: Vec<u8>,
     executor: String,
     kept: Vec<u16>,
+    /// Bytes of output that were dropped, because there is a bound.
+    #[pyo3(get)]
+    cut_bytes: u64,
 }
 
 impl EndedCall {
     /// What a task has left. The standard output of a command is its answer.
     pub fn new(result: TaskResult, is_command: bool) -> Self {
         let TaskResult { index: task, outcome, executor, .. } = result;
-        let Outcome { status, stdout, stderr, outputs, .. } = outcome;
+        let Outcome { status, stdout, stderr, outputs, cut_bytes, .. } = outcome;
         let (answer, printed) = if is_command { (&stdout[..], &[][..]) } else { split_call_output(&stdout) };
         let outcome = match &status {
             Status::Succeeded => CallOutcome::Returned,
@@ -57,7 +61,7 @@ impl EndedCall {
         let answer_end = answer.len();
         let printed_end = answer_end + printed.len();
         let kept = outputs.iter().filter(|left| left.object.is_kept()).map(|left| left.output).collect();
-        EndedCall { task, outcome, status, stdout, answer_end, printed_end, stderr, executor, kept }
+        EndedCall { task, outcome, status, stdout, answer_end, printed_end, stderr, executor, kept, cut_bytes }
     }
 }
 
@@ -91,7 +95,7 @@ impl EndedCall {
     /// Why it has failed.
     #[getter]
     fn reason(&self) -> String {
-        self.status.to_string()
+        with_short_quotes(&self.status.to_string()).into_owned()
     }
 
     /// Numbers of the outputs that the cluster keeps.

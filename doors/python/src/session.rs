@@ -12,10 +12,12 @@ use eyas_client::messages::{FromClient, PushRequest, ToClient};
 use eyas_client::pool::PoolsRequest;
 use eyas_client::types::access::FilesScope;
 use eyas_client::types::dfs::FileNameError;
+use eyas_client::types::place::PlaceProblem;
+use eyas_client::types::shown::with_short_quotes;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, TaskId, TaskItem,
-    TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
+    TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
 };
 use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
@@ -106,7 +108,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 pub(crate) fn error(why: impl ToString) -> PyErr {
-    ClusterError::new_err(why.to_string())
+    ClusterError::new_err(short(why))
+}
+
+/// A message with short quotes: an argument may have megabytes.
+fn short(message: impl ToString) -> String {
+    with_short_quotes(&message.to_string()).into_owned()
 }
 
 /// The cluster with this access file or name, or the one that `eyas` commands use by default.
@@ -158,6 +165,15 @@ pub fn access_path(cluster: Option<String>, access: Option<PathBuf>) -> PyResult
     Ok(cluster_of(access, cluster).map_err(error)?.access_path().to_owned())
 }
 
+/// Refuses a destination to which no task can write, before the task runs.
+#[pyfunction]
+pub fn check_destination(destination: &[u8]) -> PyResult<()> {
+    match PlaceProblem::of(destination) {
+        Some(problem) => Err(PyValueError::new_err(short(format!("`{}` {problem}", shown(destination))))),
+        None => Ok(()),
+    }
+}
+
 /// Copies files to executors, and waits for that. The answer has the fields of the JSON of `eyas push`.
 #[pyfunction]
 #[pyo3(signature = (files, to, *, cluster=None, access=None))]
@@ -173,7 +189,7 @@ pub fn push<'py>(
     let access = cluster.access().map_err(error)?;
     let pushing = async {
         let mut draft = Draft::new("push").on_cluster(&cluster);
-        draft.look_up(&files).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
+        draft.look_up(&files).await.map_err(|why| PyOSError::new_err(short(why)))?;
         let (objects, kept) = (draft.into_objects(), Vec::new());
         let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
         Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
@@ -184,10 +200,17 @@ pub fn push<'py>(
 #[pymethods]
 impl CallSession {
     /// Connects to the cluster with this access file or name, or to the one that `eyas` commands use by default, and
-    /// attaches a job with this name.
+    /// attaches a job with this name. Results are downloaded into a folder inside of `results`, by default the folder
+    /// for temporary files.
     #[new]
-    #[pyo3(signature = (name, *, cluster=None, access=None))]
-    fn new(py: Python<'_>, name: String, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (name, *, cluster=None, access=None, results=None))]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        cluster: Option<String>,
+        access: Option<PathBuf>,
+        results: Option<PathBuf>,
+    ) -> PyResult<Self> {
         let cluster = cluster_of(access, cluster).map_err(error)?;
         let access = cluster.access().map_err(error)?;
         let attaching = async { Client::connect(&access).await.map_err(error)?.attach(name).await.map_err(error) };
@@ -201,7 +224,7 @@ impl CallSession {
         runtime.spawn(send(shared.clone(), sender));
         runtime.spawn(receive(shared.clone(), receiver));
         let inputs = AsyncMutex::new(AttachedInputs::new(&cluster));
-        let downloads = Downloads::new(cluster);
+        let downloads = Downloads::new(cluster, results);
         Ok(CallSession { shared, runtime: Mutex::new(Some(Arc::new(runtime))), inputs, downloads, job: job.0 })
     }
 
@@ -235,7 +258,7 @@ impl CallSession {
         let parse = |word: &String| if is_command { Template::parse(word) } else { Template::literal(word.as_str()) };
         if let Some(requirements) = &requirements {
             // The dispatcher would refuse all that is sent with it.
-            check_requirements(requirements).map_err(|why| PyValueError::new_err(why.to_string()))?;
+            check_requirements(requirements).map_err(|why| PyValueError::new_err(short(why)))?;
         }
         let words = words.iter().map(parse).chain(paths).collect();
         let program = if is_command { Program::Command(words) } else { Program::Call(words) };
@@ -280,7 +303,7 @@ impl CallSession {
             let mut known = self.inputs.lock().await;
             let mut numbers = Vec::with_capacity(names.len());
             for name in &names {
-                let (number, object) = known.object(name).await.map_err(|why| PyOSError::new_err(why.to_string()))?;
+                let (number, object) = known.object(name).await.map_err(|why| PyOSError::new_err(short(why)))?;
                 // In the order of their numbers: the inputs are still locked.
                 lock(&self.shared.unsent).objects.extend(object);
                 numbers.push(number);

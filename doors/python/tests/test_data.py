@@ -12,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import textwrap
 import time
 import weakref
 from concurrent import futures
@@ -526,3 +527,62 @@ def test_large_results_can_be_written_to_as_small_ones_can(executor):
         assert array[-1] == count
     fixed = executor.submit(lambda: numpy.broadcast_to(ramp(MANY), MANY).view()).result(LONG_S)
     assert not fixed.flags.writeable, "what the call could not write to"
+
+
+def write(path):
+    path.write_text("x")
+
+
+@pytest.mark.parametrize("destination", ["s3://bucket/a/./b", "s3://bucket", "eyas:///../x", "http://host/x"])
+def test_a_destination_to_which_nothing_can_be_written_is_refused_before_a_task_runs(executor, destination):
+    ran = executor._state.session.job
+    with pytest.raises(ValueError, match=destination.replace(".", r"\.")):
+        executor.submit(write, eyas.Output(destination)).result()
+    with pytest.raises(ValueError, match=destination.replace(".", r"\.")):
+        executor.run("touch {file}", file=eyas.Output(destination))
+    assert executor._state.session.job == ran and not executor._state.pending
+
+
+def test_an_open_file_that_cannot_be_pickled_is_refused_with_what_to_do(executor, tmp_path):
+    with open(tmp_path / "written", "w") as file:
+        with pytest.raises(TypeError, match="pass its path"):
+            executor.submit(write, file).result()
+
+
+def test_output_that_was_dropped_is_told(executor, caplog):
+    with pytest.raises(eyas.CallFailed, match=r"1000 bytes of its output were dropped: .* eyas\.Output"):
+        executor.run(f"head -c {(16 << 20) + 1000} /dev/zero").result()
+    assert len(executor.run(f"head -c {16 << 20} /dev/zero").result().stdout) == 16 << 20
+
+
+KILLED = """
+    import os, signal, sys, eyas
+    cluster = sys.argv[1]
+    executor = eyas.connect(access=cluster) if cluster else eyas.local(max_workers=1)
+    assert len(executor.submit(bytes, 2 << 20).result()) == 2 << 20
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_client_that_is_killed_leaves_no_folder_of_results(executor, tmp_path, is_own):
+    def left():
+        return [path for path in tmp_path.rglob("eyas-results-*") if path.is_dir()]
+
+    def run(program):
+        access = "" if is_own else executor._cluster["access"]
+        words = [sys.executable, "-c", textwrap.dedent(program), access]
+        return subprocess.run(words, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=LONG_S).returncode
+
+    assert run(KILLED) == -signal.SIGTERM
+    if is_own:
+        # The dispatcher removes the folder of the cluster.
+        deadline = time.monotonic() + LONG_S
+        while any(tmp_path.iterdir()):
+            assert time.monotonic() < deadline, list(tmp_path.iterdir())
+            time.sleep(0.05)
+    else:
+        # The next client removes it.
+        assert len(left()) == 1
+        assert run(KILLED.replace("os.kill", "executor.shutdown() # ")) == 0
+        assert not left()

@@ -4,6 +4,7 @@ import os
 
 import eyas
 import pytest
+from programs import script
 
 joblib = pytest.importorskip("joblib")
 
@@ -33,3 +34,19 @@ def test_dask(executor):
     array = pytest.importorskip("dask.array")
     numbers = array.arange(10_000, chunks=1000)
     assert (numbers**2).sum().compute(scheduler=executor) == sum(n * n for n in range(10_000))
+
+
+@pytest.mark.parametrize(
+    ("package", "use", "install"),
+    [
+        ("fsspec", "with eyas.local(max_workers=1) as executor: executor.files", "eyas[fsspec]"),
+        ("dask", "import eyas.dask", "eyas[dask]"),
+        ("joblib", "import eyas.joblib", "eyas[joblib]"),
+        ("parsl", "import eyas.parsl", "eyas[parsl]"),
+        ("ray", "eyas.on_ray()", "ray"),
+    ],
+)
+def test_an_error_names_the_package_that_is_missing_and_how_to_install_it(package, use, install):
+    done = script(f"import sys; sys.modules[{package!r}] = None; import eyas\n{use}")
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"the package {package}, which is not installed: pip install '{install}'" in last, done.stderr

@@ -338,6 +338,18 @@ def test_file_systems_and_files_are_pickled(fs, large):
     assert again.read(10) == CONTENT[1000:1010]
 
 
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_text_files_are_pickled(fs, compression):
+    options = {"encoding": "utf-16", "compression": compression}
+    with fs.open("/text", "w", **options) as file:
+        file.write("erste Zeile\nzwölf\n")
+    with fs.open("/text", "r", **options) as file:
+        assert file.readline() == "erste Zeile\n"
+        again = pickle.loads(pickle.dumps(file))
+    assert again.read() == "zwölf\n"
+    assert pickle.loads(pickle.dumps(file)).closed
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 def test_text_has_the_byte_order_mark_of_its_encoding(fs, tmp_path, encoding):
     for mode, text in ("w", ""), ("w", "text\n"), ("a", "more"):

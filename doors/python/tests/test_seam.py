@@ -3,6 +3,8 @@
 import os
 import pickle
 import time
+import typing
+from collections.abc import Sequence
 
 import eyas
 import pytest
@@ -104,3 +106,11 @@ def test_pickles_name_public_classes_as_programs_do(name):
 def test_an_error_of_a_cluster_can_be_pickled():
     error = pickle.loads(pickle.dumps(eyas.ClusterError("a test")))
     assert (type(error), error.args) == (eyas.ClusterError, ("a test",))
+
+
+@pytest.mark.parametrize("name", [name for name in eyas.__all__ if isinstance(getattr(eyas, name), type)])
+def test_the_annotations_of_public_classes_can_be_evaluated(name):
+    hints = typing.get_type_hints(getattr(eyas, name))
+    assert not any(isinstance(hint, str) for hint in hints.values())
+    if name == "Completed":
+        assert hints["args"] == str | Sequence[str]

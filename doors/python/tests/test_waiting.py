@@ -13,6 +13,7 @@ from concurrent import futures
 import eyas
 import pytest
 from eyas._executor import state
+from eyas._worker import worker
 from programs import LONG_S, script
 
 
@@ -204,12 +205,37 @@ def test_the_end_of_a_block_gives_the_processors_of_a_call_to_the_calls_that_it_
         assert executor.submit(end_block_before_calls).result(LONG_S) == 1
 
 
+def wait_with_the_standard_library(how):
+    """Wait for calls of this call's own as the standard library does."""
+    with eyas.connect() as executor:
+        calls = [executor.submit(abs, -number) for number in range(3)]
+        if how == "as_completed":
+            results = {call.result(0) for call in futures.as_completed(calls, LONG_S)}
+        elif how == "mixed":
+            other = futures.Future()
+            done, _ = futures.wait([other, *calls], LONG_S, futures.FIRST_COMPLETED)
+            assert done and other not in done
+            results = {call.result(LONG_S) for call in calls}
+        else:
+            results = {call.result(0) for call in futures.wait(calls, LONG_S).done}
+        assert not worker.Released.count and not any(call._waiters for call in calls)
+        return results
+
+
+@pytest.mark.parametrize("how", ["wait", "as_completed", "mixed"])
+def test_waits_of_the_standard_library_give_the_processors_of_a_call_to_its_own_calls(how):
+    with eyas.local(max_workers=1) as executor:
+        assert executor.submit(wait_with_the_standard_library, how).result(LONG_S) == {0, 1, 2}
+
+
 def wait_without_giving_way(seconds):
     """Wait for a call of this call's own in a way that gives its processors to no other."""
     state._ASK_S = 0.1
     with eyas.connect() as executor:
         call = executor.submit(abs, -1)
-        futures.wait([call], seconds)
+        deadline = time.monotonic() + seconds
+        while not call.done() and time.monotonic() < deadline:
+            time.sleep(0.1)
         call.cancel()
         return call.cancelled()
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
 use super::dialect::CsvDialect;
-use super::shortened;
+use crate::shown::{MAX_QUOTED_CHARS, shortened};
 
 /// The format of a file's records; no chunk ends inside a record. As text, for example `fasta` or `fixed:100`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,7 @@ impl fmt::Display for Format {
 
 /// A text is not a format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{}` is not a format: {problem}", shortened(text))]
+#[error("`{}` is not a format: {problem}", shortened(text, MAX_QUOTED_CHARS))]
 pub struct FormatError {
     /// The text.
     pub text: String,

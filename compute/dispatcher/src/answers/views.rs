@@ -68,6 +68,7 @@ impl<'a> Views<'a> {
             executors: self.executors.len() as u64,
             capacity_milli: self.scheduler.utilisation().total_milli,
             is_stuck: false,
+            is_output_cut: summary.lacked_output_room,
             warnings: self.why_output_was_cut(summary.lacked_output_room).into_iter().collect(),
         }
     }
@@ -97,6 +98,7 @@ impl<'a> Views<'a> {
             executors: self.executors.len() as u64,
             capacity_milli: self.scheduler.utilisation().total_milli,
             is_stuck: false,
+            is_output_cut: job.lacked_output_room(),
             warnings: self.why_output_was_cut(job.lacked_output_room()).into_iter().collect(),
         };
         if job.has_ended() || job.counts().waiting == 0 {
@@ -132,6 +134,8 @@ impl<'a> Views<'a> {
                         .into(),
                 );
             } else if job.spec.needs().any(|need| self.scheduler.exceeds_disks(&need)) {
+                // Tasks that have run may leave room when they end, or have left it since the last report of the disk.
+                view.is_stuck = view.tasks.waiting + view.tasks.blocked == view.tasks.total();
                 view.warnings.push(
                     "no executor has room on its disk for what the largest of its tasks reads and takes: make some, or \
                      start executors with less --keep-free"

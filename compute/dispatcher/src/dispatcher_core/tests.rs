@@ -452,8 +452,9 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     dispatcher.end(executor, task(running, 1), wrote(1));
     let cut = dispatcher.log(task(running, 1)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (0, 1));
-    let warnings = dispatcher.view(running).warnings;
-    assert!(warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
+    let JobView { is_output_cut, warnings, .. } = dispatcher.view(running);
+    assert!(is_output_cut && warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
+    assert!(!dispatcher.view(jobs[1]).is_output_cut);
     drop(watching);
     dispatcher.core.tick(0);
     dispatcher.end(executor, task(running, 2), wrote(50));

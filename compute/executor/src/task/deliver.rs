@@ -16,7 +16,7 @@ use std::sync::Arc;
 use eyas_store::{
     Checksum, Copied, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, url_of,
 };
-use eyas_types::name::scheme_of;
+use eyas_types::name::without_slashes;
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::task::STREAMS;
 use eyas_types::template::Expansion;
@@ -326,11 +326,4 @@ fn destination(run: &TaskRun, with: &Expansion<'_>, spec: &OutputSpec, is_glob: 
         place = Name::concat(&[without_slashes(&run.task.template.base), b"/", &place]);
     }
     Some(place)
-}
-
-/// The folder without the slashes at its end. The scheme of a URL stays whole.
-fn without_slashes(folder: &[u8]) -> &[u8] {
-    let path = scheme_of(folder).map_or(folder, |(_, path)| path);
-    let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
-    &folder[..folder.len() - slashes]
 }

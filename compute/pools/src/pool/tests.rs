@@ -229,6 +229,23 @@ fn a_node_without_time_for_the_waiting_tasks_is_replaced_in_its_second_half() {
 }
 
 #[test]
+fn a_node_that_is_idle_when_its_time_ends_is_not_replaced() {
+    for (is_over, expected) in [(true, 0), (false, 1)] {
+        let mut world = World::new(0);
+        world.report(1, &[]);
+        world.submitted(0);
+        let busy = PoolNodeState { tasks: 1, left_us: Some(600 * SECOND_US), ..node(0, 0) };
+        let mut actions: Vec<_> = (0..8).flat_map(|_| world.report(0, &[&busy])).collect();
+        assert!(actions.is_empty(), "{actions:?}");
+        // Its only task ends when its time is nearly over, or goes on.
+        let last = PoolNodeState { tasks: u64::from(!is_over), ..busy };
+        actions.extend((0..2).flat_map(|_| world.report(0, &[&last])));
+        assert!(matches!(actions[0], PoolAction::Order(PoolOrder::Drain { .. })), "{actions:?}");
+        assert_eq!(submissions(&actions).len(), expected);
+    }
+}
+
+#[test]
 fn a_request_that_is_withdrawn_before_it_is_submitted_is_ended_afterwards() {
     let mut world = World::new(0);
     assert_eq!(submissions(&world.report(2, &[])), [0]);

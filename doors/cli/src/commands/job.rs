@@ -32,7 +32,8 @@ pub(crate) enum JobCommand {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
     },
-    /// Wait for the end of jobs; the exit code is 0 if all of their tasks succeeded
+    /// Wait for the end of jobs; the exit code is 0 if all of their tasks succeeded and no output was cut for
+    /// want of room in the journal
     Wait {
         /// Ids of the jobs; `last` is the job that was submitted last
         #[arg(required = true, value_name = "JOB")]

@@ -233,6 +233,9 @@ fn show_seen(seen: MapEvent, bar: &ProgressBar, progress: &mut ProgressDisplay) 
             progress.suspend(|| {
                 print::bytes_to_stderr(&outcome.stderr);
                 print::bytes_to_stderr(print::end_of_part(&outcome.stderr));
+                if outcome.cut_bytes > 0 {
+                    say!("{} (of task {})", show::cut(outcome.cut_bytes), result.index);
+                }
                 if is_failed {
                     say!("task {} did not succeed: {}", result.index, outcome.status);
                 }

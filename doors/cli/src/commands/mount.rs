@@ -48,7 +48,7 @@ pub(crate) struct MountArgs {
 
 pub(crate) async fn mount(args: MountArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     if args.detach {
-        let detached = detach(&global.cluster()?, "the mount").await?;
+        let detached = detach(global.cluster()?.client_log_path(), "the mount").await?;
         say!("mounted on {}; log: {}", args.folder.display(), detached.log.display());
         return Ok(ExitCode::SUCCESS);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Distribution, JobId, Name, shown, units};
-use eyas_client::view::{JobReport, JobState, JobView};
+use eyas_client::view::{JobReport, JobView};
 use eyas_client::{
     Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
     TaskFields, array, home,
@@ -329,9 +329,8 @@ async fn run_on(
         () = interrupt.received() => Err(INTERRUPTED),
         () = stuck.notified() => Err(FAILED),
     };
-    let (ended, code) = match watched {
-        Ok(ended) if ended.state == JobState::Succeeded => (ended, 0),
-        Ok(ended) => (ended, FAILED),
+    let (code, ended) = match watched {
+        Ok(ended) => (waiting::exit_code(&ended).number(), ended),
         Err(code) => {
             output.progress.message("cancelling the job");
             let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
@@ -339,7 +338,7 @@ async fn run_on(
                 Err(format!("the job was cancelled but did not end within {} s", CANCEL_DEADLINE.as_secs()).into())
             });
             match ended {
-                Ok(ended) => (ended, code),
+                Ok(ended) => (code, ended),
                 Err(error) if is_own => return Err(error),
                 Err(error) => {
                     return Err(format!("{error}. If the job was not cancelled, {}", waiting::continues(job)).into());

@@ -140,7 +140,7 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
     let stores = cluster.stores_at_start(shape.node.dfs)?;
     refuse_to_lose(&cluster, &stores, shape.nodes)?;
     if is_detached {
-        let Detached { log, messages } = detach::detach(&cluster, "the cluster").await?;
+        let Detached { log, messages } = detach::detach(cluster.log_path(), "the cluster").await?;
         detach::print_messages(&messages);
         say!("{executors} ready; log: {}", log.display());
         return Ok(());
@@ -195,7 +195,7 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         None => None,
     };
     if args.detach {
-        let Detached { log, messages } = detach::detach(&cluster, "the dispatcher").await?;
+        let Detached { log, messages } = detach::detach(cluster.log_path(), "the dispatcher").await?;
         detach::print_messages(&messages);
         announce(&cluster.access()?, cluster.access_path());
         say!("its log is {}", log.display());

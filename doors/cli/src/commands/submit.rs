@@ -25,7 +25,8 @@ pub(crate) struct SubmitArgs {
     /// chain]
     #[arg(long, value_name = "METHOD")]
     distribution: Option<Distribution>,
-    /// Wait for the end of the job; the exit code is 0 if all tasks succeeded
+    /// Wait for the end of the job; the exit code is 0 if all tasks succeeded and no output was cut for want of
+    /// room in the journal
     #[arg(long, short = 'w')]
     wait: bool,
     /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs

@@ -5,7 +5,7 @@ mod canvas;
 mod cells;
 mod draw;
 mod keys;
-mod overview;
+pub(crate) mod overview;
 mod rows;
 mod screen;
 mod table;

@@ -83,6 +83,7 @@ fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> Job
         executors: if elapsed_us == 0 { 0 } else { EXECUTORS as u64 },
         capacity_milli: if elapsed_us == 0 { 0 } else { EXECUTORS as u64 * 2000 },
         is_stuck: false,
+        is_output_cut: false,
         warnings: Vec::new(),
     }
 }

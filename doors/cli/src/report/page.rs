@@ -9,6 +9,7 @@ use super::course::{SampleColumns, condense, per_second};
 use super::figure::{Breakdown, Figure, breakdowns, comparisons, figures};
 use super::{is_simulated, node_hours, nodes_of};
 use crate::show::details;
+use eyas_types::shown::with_short_quotes;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
 use serde::Serialize;
@@ -281,7 +282,7 @@ fn failures(report: &JobReport) -> String {
         counted(report.job.tasks.total(), "task")
     );
     for failure in &report.failures {
-        let lines: Vec<_> = once(failure.status.clone()).chain(details(failure)).collect();
+        let lines: Vec<_> = once(with_short_quotes(&failure.status).into_owned()).chain(details(failure)).collect();
         let _ = write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, Escaped(&lines.join("\n")));
     }
     html.push_str("</dl></section>");

@@ -35,10 +35,11 @@ class LocalCluster(Cluster):
 
     def __init__(self, nodes: int, slots: int | None, *, has_files: bool = False) -> None:
         """Start the cluster with ``nodes`` executors of ``slots`` processors each, and with files if it keeps some."""
-        self._folder = tempfile.mkdtemp(prefix="eyas-")
-        access = os.path.join(self._folder, "access.toml")
+        #: The dispatcher removes it, also if this process is killed.
+        self.folder = tempfile.mkdtemp(prefix="eyas-")
+        access = os.path.join(self.folder, "access.toml")
         self.address = {"access": access}
-        self.objects = os.path.join(self._folder, "values")
+        self.objects = os.path.join(self.folder, "values")
         words = ["start", "local", "--owned", "--ephemeral", "--nodes", str(nodes), "--access", access]
         if slots is not None:
             words += ["--slots", str(slots)]
@@ -47,7 +48,7 @@ class LocalCluster(Cluster):
         try:
             self._process = OwnedProcess(words, "the cluster")
         except ClusterError:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
     def forget(self) -> None:
@@ -57,4 +58,4 @@ class LocalCluster(Cluster):
     def stop(self) -> None:
         """Stop the cluster, and wait until it has ended."""
         self._process.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from .._errors import ClusterError
+from .._optional import Needs
 from .cluster import EngineCluster, by_value, executor_on
 from .node import Description, Node
 
@@ -148,8 +149,9 @@ def on_ray(
 
     Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
     """
-    import ray
-    from ray.util.client import ray as remote_client
+    with Needs("ray", "eyas.on_ray"):
+        import ray
+        from ray.util.client import ray as remote_client
 
     if remote_client.is_connected():
         raise ClusterError("on_ray needs a driver on a node of the cluster, not a Ray client of a ray:// address")

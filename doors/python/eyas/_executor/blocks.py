@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from .. import _eyas
 from .._errors import ClusterLost
 from .._worker import pickling
+from .._worker.public import public
 
 _T = TypeVar("_T")
 
@@ -18,6 +19,7 @@ _SCHEME = "eyas://"
 _STATUS_S = 10.0
 
 
+@public
 class Piece(NamedTuple):
     """A part of a file that a call processes as a whole. It consists of whole records."""
 
@@ -26,10 +28,6 @@ class Piece(NamedTuple):
     #: Place of the piece in the file, bytes.
     offset: int
     content: bytes
-
-
-# Pickles name it as programs do.
-Piece.__module__ = "eyas"
 
 
 def map_blocks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import io
 import math
 import os
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
 
+from .._eyas import check_destination
 from .._files.values import NO_FOLDER, ValueFiles
 from .._worker import pickling, wrappers
 from .._worker.arguments import Arguments
@@ -86,6 +88,8 @@ class Call:
                 arguments.outputs += function.outputs
                 least_bytes = pickling.LARGE_BYTES if has_folder else math.inf
                 self._arguments, buffers = pickling.dump((args, kwargs), least_bytes)
+            for _, destination in arguments.outputs:
+                check_destination(os.fsencode(destination or ""))
             files = values() if buffers else None
             if files is not None:
                 for buffer in buffers:
@@ -96,6 +100,11 @@ class Call:
             given = (*args, *kwargs.values())
             if any(isinstance(value, futures.Future) and not isinstance(value, Future) for value in given):
                 raise TypeError("a future that is no future of eyas cannot be an argument: pass its result") from error
+            if any(isinstance(value, io.IOBase) for value in given):
+                raise TypeError(
+                    "an open file like this cannot be an argument: pass its path, and open it in the call. A path of "
+                    "files that nodes do not see is eyas.File(PATH), and a file that the call writes is eyas.Output(PATH)"
+                ) from error
             raise
         self._found = arguments
         has_parts = arguments.values or arguments.buffers or len(self._arguments) >= pickling.LARGE_BYTES

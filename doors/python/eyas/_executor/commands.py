@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import reprlib
 import shlex
 import string
 from collections.abc import Sequence
 
+from .._eyas import check_destination
 from .._views import html
 from .._worker.arguments import File, Output
+from .._worker.public import public
 from .futures import Future, KeptFile
 
 __all__ = ["Completed", "Words"]
@@ -18,12 +21,10 @@ __all__ = ["Completed", "Words"]
 _SHOWN = 500
 
 
+@public
 @dataclasses.dataclass(frozen=True)
 class Completed:
     """The end of a command that succeeded."""
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     #: The words of the command, as they were submitted.
     args: str | Sequence[str]
@@ -104,6 +105,7 @@ class Words:
                 self.inputs.append(value)
                 number = self._column(value.name, True)
             elif isinstance(value, Output) and (destination := value.destination) is not None:
+                check_destination(os.fsencode(destination))
                 # A name of the command's own folder.
                 number = self._column(f"{name}-{destination.rpartition('/')[2]}")
                 self.outputs.append((f"{{{number}}}", f"{{{self._column(destination)}}}"))

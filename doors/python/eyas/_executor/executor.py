@@ -23,6 +23,7 @@ from .._threads import join
 from .._views.seeing import Job, SeenExecutor
 from .._worker import pickling, sides, worker, wrappers
 from .._worker.arguments import RESULT_PATTERN, Arguments, File
+from .._worker.public import public
 from .._worker.shared import Shared
 from .calls import Call, Function, after
 from .futures import Future
@@ -71,6 +72,7 @@ class ExecutorOptions(Options, total=False):
     objects: str | os.PathLike[str] | None
 
 
+@public
 class Executor(SeenExecutor):
     """Runs calls in workers on a cluster. A worker is a process that stays for further calls.
 
@@ -83,9 +85,6 @@ class Executor(SeenExecutor):
     interpreter). Values of :meth:`share` and large arguments are kept in the folder ``objects``, which all nodes must
     see, or which is in the files of the cluster: ``eyas:///PATH``.
     """
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     def __init__(
         self,
@@ -143,7 +142,8 @@ class Executor(SeenExecutor):
             self._only_nodes = found if own is not None else None
             cpus_milli = 1000 * (max_workers or 0) or sum(node["capacity"]["cpus_milli"] for node in found)
             self._max_workers = max(1, cpus_milli // 1000)
-            session = _eyas.CallSession(name, **self._cluster)
+            # The folder of this executor's cluster is removed also if this process is killed.
+            session = _eyas.CallSession(name, **self._cluster, results=own.folder if own is not None else None)
             self._state = State(Job(session, self._cluster), own)
             self._template = self._template_of(_CALL, _RESULT, options)
         except BaseException:

@@ -16,6 +16,7 @@ from .._errors import ClusterLost
 from .._views.seeing import SeenFuture
 from .._worker import shared
 from .._worker.arguments import Arguments, input_path, result_file, value_of_future
+from .._worker.public import public
 from .._worker.worker import Worker, released
 
 _T = TypeVar("_T")
@@ -121,14 +122,33 @@ class Outputs:
             )
 
 
+class _LendingEvent(threading.Event):
+    """Lets other calls have the processors of this call while it waits."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the event."""
+        if self.is_set():
+            return True
+        with released():
+            return super().wait(timeout)
+
+
+class _Waiters(list[Any]):
+    """What waits for a future in a call: :func:`concurrent.futures.wait` and ``as_completed`` add a waiter."""
+
+    def append(self, waiter: Any) -> None:
+        """Add a waiter, before it waits for its event. It is the waiter of other futures, too."""
+        if type(waiter.event) is threading.Event:
+            waiter.event = _LendingEvent()
+        super().append(waiter)
+
+
+@public
 class Future(SeenFuture[_T]):
     """The result of a call that may still run.
 
     A future can be an argument of another call, which then gets the result. Large results go from node to node.
     """
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     #: The command, if it is no call of a function.
     _command: str | Sequence[str] | None = None
@@ -138,6 +158,12 @@ class Future(SeenFuture[_T]):
     _names: dict[str | int, tuple[int, str]] | None = None
     #: What must stay until the call has ended: files in the cluster that it reads.
     _needs: Sequence[object] = ()
+
+    def __init__(self) -> None:
+        """Begin without a result, as executors do."""
+        super().__init__()
+        if Worker.answering is not None:
+            self._waiters = _Waiters()
 
     def _invoke_callbacks(self) -> None:
         """Call all callbacks, whatever they raise. The first exit or interrupt is raised then."""
@@ -240,14 +266,12 @@ def _close_like(before: str, path: str) -> None:
         os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & (0o700 | mode | (mode & 0o044) >> 2))
 
 
+@public
 class KeptFile:
     """A file that a task has written and that stays in the cluster, as long as this object or the future does.
 
     As an argument of a call or command it becomes a path on the node.
     """
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     def __init__(self, future: Future[Any], number: int, name: str) -> None:
         """Name an output of a task."""

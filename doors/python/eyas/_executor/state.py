@@ -210,6 +210,8 @@ class State:
             if text:
                 with contextlib.suppress(Exception):
                     print(text.decode(errors="replace"), end="", flush=True, file=stream)
+        if command is None and result.cut_bytes:
+            logging.getLogger("eyas").warning("task %s.%s: %s", self.session.job, task, _dropped(result))
         if future is not None and outcome == CallOutcome.CANCELLED:
             # By the executor's end, or by a command.
             futures.Future.cancel(future)
@@ -224,6 +226,8 @@ class State:
                 is_raised = outcome == CallOutcome.RAISED
                 reason = why or result.reason
                 error = self._raised(answer) if is_raised else CallFailed(sides.missing_interpreter(reason))
+            elif command is not None and result.cut_bytes:
+                error = CallFailed(f"the command has ended well, but {_dropped(result)}")
             elif outputs is not None and command is None and 0 in kept:
                 outputs.has_result, value = True, outputs
             else:
@@ -300,6 +304,11 @@ def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
         elif not is_hopeless:
             return
         logging.getLogger("eyas").warning("task %s.%s: %s", state.session.job, future.task, " ".join(because))
+
+
+def _dropped(result: EndedCall) -> str:
+    """Say how much of the output was dropped, and what to do."""
+    return f"{result.cut_bytes} bytes of its output were dropped: write large output to a file, eyas.Output"
 
 
 def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> object:

@@ -12,7 +12,7 @@ from fsspec import AbstractFileSystem
 
 from .._eyas import OpenedFile, WrittenFile
 
-__all__ = ["CompressedWriter", "FileEditor", "FileReader", "FileWriter", "TextWriter"]
+__all__ = ["CompressedWriter", "FileEditor", "FileReader", "FileWriter", "TextReader", "TextWriter"]
 
 #: Bytes that are read at least. Larger reads go to their destination directly, except for a last part of this size.
 _READ_BYTES = 8 << 10
@@ -82,6 +82,30 @@ class FileReader(io.BufferedReader):
 def _open_again(fs: AbstractFileSystem, path: str, position: int | None) -> Any:
     """Open a file that was pickled, in the version that it has now."""
     file = fs.open(path, "rb")
+    if position is None:
+        file.close()
+    else:
+        file.seek(position)
+    return file
+
+
+class TextReader(io.TextIOWrapper):
+    """Text that is read from a file."""
+
+    def __init__(self, fs: AbstractFileSystem, path: str, buffer: Any, compression: str | None, **options: Any) -> None:
+        """Read ``buffer``, which is the file at ``path``, or decompresses it."""
+        super().__init__(buffer, **options)
+        self.fs = fs
+        self.path = path
+        self._options = {"compression": compression, **options}
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return _open_text_again, (self.fs, self.path, self._options, None if self.closed else self.tell())
+
+
+def _open_text_again(fs: AbstractFileSystem, path: str, options: dict[str, Any], position: int | None) -> Any:
+    """Open a file that was pickled, in the version that it has now."""
+    file = fs.open(path, "r", **options)
     if position is None:
         file.close()
     else:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from .._errors import ClusterError
 from .._threads import join
+from .._worker.worker import released
 from . import html
 from .answers import reads_of
 
@@ -206,7 +207,9 @@ def _follow(waiting: dict[_F, None], display: _Display | None) -> Iterator[_F]:
             display.draw(counts)
         while counts.ended < counts.total:
             try:
-                future = ended.get(timeout=interval_s)
+                # In a call, the calls that it waits for may need its processors.
+                with released() if ended.empty() else contextlib.nullcontext():
+                    future = ended.get(timeout=interval_s)
             except queue.Empty:
                 pass
             else:

@@ -7,6 +7,8 @@ import pathlib
 import threading
 from typing import Any
 
+from .public import public
+
 __all__ = ["RESULT_PATTERN", "Arguments", "File", "Output", "input_path", "result_file", "value_of_future"]
 
 #: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of the task's number.
@@ -60,15 +62,13 @@ def _absolute(source: str) -> str:
     return source if "://" in source else os.path.abspath(source)
 
 
+@public
 class File:
     """A file that a call reads: a path of shared storage, ``s3://``, ``https://``, or a file of the cluster.
 
     The call gets a :class:`pathlib.Path` of a copy on its node, which other calls read, too. The call runs where the
     copy is, if it can, and must not change it. A file that changes after the call was submitted fails the call.
     """
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         """Name a file by its path or URL."""
@@ -85,15 +85,13 @@ class File:
         return input_path, (len(arguments.inputs) - 1,)
 
 
+@public
 class Output:
     """A file that a call writes: a path of shared storage, ``s3://``, or a file of the cluster.
 
     The call gets a :class:`pathlib.Path` in a folder of its own. The file appears at its destination, whole, when the
     call has returned. Without a destination it stays in the cluster, as ``future.output()``.
     """
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     def __init__(self, destination: str | os.PathLike[str] | None = None) -> None:
         """Name the destination by its path or URL."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import pathlib
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from .arguments import Arguments, File
+from .public import public
 
 __all__ = ["Shared", "laid_out", "load", "map_file", "parts_of", "write"]
 
@@ -73,26 +75,28 @@ def map_file(path: str | bytes, *, is_private: bool = False) -> memoryview:
 
 def load(path: str | bytes, *, is_private: bool = False) -> Any:
     """Read a value. Its buffers are those of the file, or private ones with the same content."""
-    content = map_file(path, is_private=is_private)
-    (count,) = _COUNT.unpack_from(content)
-    lengths = struct.unpack_from(f"<{count}Q", content, _COUNT.size)
-    place, parts = _COUNT.size * (count + 1), []
-    for length in lengths:
-        place = _aligned(place)
-        parts.append(content[place : place + length])
-        place += length
-    return pickle.loads(parts[0], buffers=parts[1:])
+    with open(path, "rb") as file:
+        (count,) = _COUNT.unpack(file.read(_COUNT.size))
+        lengths = struct.unpack(f"<{count}Q", file.read(_COUNT.size * count))
+        first = place = _aligned(_COUNT.size * (count + 1))
+        buffers: list[memoryview] = []
+        if count > 1:
+            content = map_file(path, is_private=is_private)
+            for before, length in itertools.pairwise(lengths):
+                place = _aligned(place + before)
+                buffers.append(content[place : place + length])
+        file.seek(first)
+        # Not from memory: other threads, such as that of an event loop, run while a file is read.
+        return pickle.load(file, buffers=buffers)
 
 
+@public
 class Shared(Generic[_T]):
     """A value that calls read. A call gets the value itself in its place.
 
     Each node gets one copy, and its workers read that copy: arrays of NumPy and Arrow are not copied into the workers,
     and cannot be written to.
     """
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
     def __init__(self, file: File) -> None:
         """Name the file of the value."""

@@ -6,17 +6,17 @@ import os
 import sys
 from typing import Any
 
+from .public import public
+
 __all__ = ["EnvironmentMismatch", "missing_interpreter", "note_client", "note_worker", "refuse_other_code"]
 __all__ += ["this_side", "unread"]
 
 _WHAT_TO_DO = "Name an environment, which is sent to the nodes: environment=PATH"
 
 
+@public
 class EnvironmentMismatch(RuntimeError):
     """A worker has another Python than its client, and cannot run the call."""
-
-    # Pickles and tracebacks name it as programs do.
-    __module__ = "eyas"
 
 
 def this_side() -> dict[str, str]:

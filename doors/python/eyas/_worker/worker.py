@@ -137,10 +137,10 @@ def released() -> Released:
     """Give the processors of this call to other calls while it waits: ``with eyas.released():``.
 
     A call that waits for calls of its own holds a place that they may need. ``result()`` of a future does this by
-    itself. Outside of calls it does nothing.
+    itself, and so does :func:`concurrent.futures.wait`. Outside of calls it does nothing.
 
     >>> with eyas.released():
-    ...     concurrent.futures.wait(futures)
+    ...     asyncio.run(gather(futures))
     """
     return Released()
 

@@ -12,8 +12,9 @@ use eyas_client::types::task::STREAMS;
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, Name, Status, TaskId};
 use eyas_client::view::FailureView;
-use eyas_client::{Client, GetRequest, WatchEvent};
+use eyas_client::{Client, GetRequest, ScratchFolder, WatchEvent};
 use eyas_session::Access;
+use eyas_session::private::temporary_folder;
 use tokio::sync::Notify;
 
 use crate::error::CliError;
@@ -165,7 +166,7 @@ impl ResultPrinter {
         if self.error.is_some() {
             return Ok(());
         }
-        let folder = tempfile::Builder::new().prefix("eyas-output-").tempdir()?;
+        let folder = ScratchFolder::make(&temporary_folder(), "output")?;
         let kept = outcome.outputs.iter().filter_map(|delivered| Some((delivered.object.kept_file()?, delivered)));
         let files = kept.clone().map(|(name, _)| Name::from(name)).collect();
         let to = folder.path().to_owned();

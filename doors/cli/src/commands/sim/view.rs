@@ -39,6 +39,7 @@ pub(super) fn report(
         executors: cluster.nodes.into(),
         capacity_milli: cluster.processors() * 1000,
         is_stuck: false,
+        is_output_cut: false,
         warnings: warning.into_iter().collect(),
     };
     let samples = samples(scenario, cluster, outcome);

@@ -240,6 +240,7 @@ pub(crate) mod tests {
             executors: 2,
             capacity_milli: 4000,
             is_stuck: false,
+            is_output_cut: false,
             warnings: Vec::new(),
         }
     }
