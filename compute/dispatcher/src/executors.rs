@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::outgoing::{AssignmentInParts, OutgoingMessages};
+use crate::outgoing::{AssignmentInParts, AssignmentPart, OutgoingMessages};
 use crate::sign_of_life::SignOfLife;
 
 /// Lost executors that are remembered, so that executors on their hosts end their leftovers.
@@ -287,12 +287,13 @@ impl ConnectedExecutors {
 
     /// Queues the next part of the assignment that an executor is being sent. Its turn ends with the last part: tasks
     /// begin the sooner if assignments are sent one after the other.
-    pub fn send_part(&mut self, id: ExecutorId, inputs: Vec<AssignedInput>, is_last: bool) {
+    pub fn send_part(&mut self, id: ExecutorId, part: AssignmentPart) {
         let Some(executor) = self.present.get_mut(&id) else { return };
         if executor.outgoing.is_nothing_ready() {
             self.to_send.push(id);
         }
-        executor.outgoing.put_part(inputs, is_last);
+        let is_last = part.is_last;
+        executor.outgoing.put_part(part);
         if is_last {
             self.sent_in_parts.retain(|other| *other != id);
             if executor.outgoing.in_parts().is_some() {

@@ -29,8 +29,19 @@ pub(crate) struct AssignmentInParts {
     /// Number of earlier assignments of the task.
     pub attempt: u32,
     pub item: TaskItem,
+    /// Whether the executor lacks the task's template, which goes before the first part: one with a million inputs is
+    /// copied for a while.
+    pub needs_template: bool,
     /// The number of inputs that were sent.
     pub sent: usize,
+}
+
+/// A part of an assignment.
+pub(crate) struct AssignmentPart {
+    /// The message with the task's template, before the first part.
+    pub template: Option<ToExecutor>,
+    pub inputs: Vec<AssignedInput>,
+    pub is_last: bool,
 }
 
 impl OutgoingMessages {
@@ -91,8 +102,10 @@ impl OutgoingMessages {
 
     /// Adds the next inputs of that assignment. After the last ones, what waits behind the assignment is ready, up to
     /// the next one that is sent in parts.
-    pub fn put_part(&mut self, inputs: Vec<AssignedInput>, is_last: bool) {
+    pub fn put_part(&mut self, part: AssignmentPart) {
         let Some(Outgoing::InParts(mut assignment)) = self.behind.pop_front() else { return };
+        let AssignmentPart { template, inputs, is_last } = part;
+        self.ready.extend(template);
         if !is_last {
             assignment.sent += inputs.len();
             self.ready.push(ToExecutor::Inputs(inputs));
@@ -130,13 +143,17 @@ mod tests {
 
     fn in_parts(index: u32) -> AssignmentInParts {
         let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
-        AssignmentInParts { task: task(index), attempt: 0, item, sent: 0 }
+        AssignmentInParts { task: task(index), attempt: 0, item, needs_template: false, sent: 0 }
     }
 
     fn input(name: &str) -> AssignedInput {
         let version = Version::Modified { mtime_ns: 1, size_bytes: 1 };
         let object = ObjectSpec { source: format!("file:///{name}").into(), version, mode: FileMode::READABLE };
         AssignedInput { object, part: None, name: None, holders: Vec::new() }
+    }
+
+    fn part(inputs: Vec<AssignedInput>, is_last: bool) -> AssignmentPart {
+        AssignmentPart { template: None, inputs, is_last }
     }
 
     fn assigned(index: u32, inputs: Vec<AssignedInput>) -> ToExecutor {
@@ -155,13 +172,13 @@ mod tests {
         outgoing.put(cancel.clone());
         of_others.iter().for_each(|message| outgoing.put(message.clone()));
         assert_eq!(outgoing.take(), of_others);
-        outgoing.put_part(vec![input("a"), input("b")], false);
+        outgoing.put_part(part(vec![input("a"), input("b")], false));
         assert_eq!(outgoing.take(), [ToExecutor::Inputs(vec![input("a"), input("b")])]);
         assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(1), 2)));
-        outgoing.put_part(vec![input("c")], true);
+        outgoing.put_part(part(vec![input("c")], true));
         assert_eq!(outgoing.take(), [assigned(1, vec![input("c")]), recall]);
         assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(2), 0)));
-        outgoing.put_part(Vec::new(), true);
+        outgoing.put_part(part(Vec::new(), true));
         assert_eq!(outgoing.take(), [assigned(2, Vec::new()), cancel]);
         assert!(outgoing.in_parts().is_none() && outgoing.is_nothing_ready());
         outgoing.put_in_parts(in_parts(3));

@@ -33,6 +33,11 @@ impl Dependencies {
         producers.into_iter().for_each(|producer| self.dependents.entry(*producer).or_default().push(task));
     }
 
+    /// Whether no task reads outputs of another.
+    pub(crate) fn are_none(&self) -> bool {
+        self.dependents.is_empty()
+    }
+
     /// The tasks that read outputs of a task.
     pub(crate) fn dependents(&self, producer: u32) -> &[u32] {
         self.dependents.get(&producer).map_or(&[], |dependents| dependents)

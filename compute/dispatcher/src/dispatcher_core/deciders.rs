@@ -11,7 +11,7 @@ use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToEx
 use super::DispatcherCore;
 use crate::answers::ResultReader;
 use crate::events::NewEvent;
-use crate::outgoing::AssignmentInParts;
+use crate::outgoing::{AssignmentInParts, AssignmentPart};
 
 /// Fetches that are ended in one turn of the core.
 const FETCHES_PART: usize = 16_384;
@@ -180,19 +180,25 @@ impl DispatcherCore {
     fn assign_in_parts(&mut self, executor: ExecutorId, task: TaskId, attempt: u32) {
         let job = self.jobs.get(task.job).expect("the scheduler knows tasks of known jobs only");
         let item = job.spec.items.get(task.index);
-        self.send_template(executor, task.job, item.template);
-        self.executors.send_in_parts(executor, AssignmentInParts { task, attempt, item, sent: 0 });
+        let entry = self.executors.get_mut(executor);
+        let needs_template = entry.is_some_and(|entry| entry.lacks_template(task.job, item.template));
+        self.executors.send_in_parts(executor, AssignmentInParts { task, attempt, item, needs_template, sent: 0 });
     }
 
     /// Sends an executor a template that it lacks.
     fn send_template(&mut self, executor: ExecutorId, job: JobId, template: u16) {
         let Some(entry) = self.executors.get_mut(executor) else { return };
         if entry.lacks_template(job, template)
-            && let Some(known) = self.jobs.get(job)
+            && let Some(message) = self.template(job, template)
         {
-            let spec = Box::new(known.spec.templates[usize::from(template)].clone());
-            self.executors.send(executor, ToExecutor::Template { job, template, spec });
+            self.executors.send(executor, message);
         }
+    }
+
+    /// The message with a template.
+    fn template(&self, job: JobId, template: u16) -> Option<ToExecutor> {
+        let spec = Box::new(self.jobs.get(job)?.spec.templates[usize::from(template)].clone());
+        Some(ToExecutor::Template { job, template, spec })
     }
 
     /// Whether something is done in parts, and is not at its end.
@@ -206,14 +212,16 @@ impl DispatcherCore {
         if self.scheduler.has_fetches_to_end() {
             return self.tell_scheduler(Event::EndFetches { objects: FETCHES_PART });
         }
-        if let Some((executor, inputs, is_last)) = self.next_part() {
-            self.executors.send_part(executor, inputs, is_last);
+        if let Some((executor, part)) = self.next_part() {
+            self.executors.send_part(executor, part);
         }
     }
 
-    /// The next inputs of an assignment that is sent in parts; whether they are the last.
-    fn next_part(&mut self) -> Option<(ExecutorId, Vec<AssignedInput>, bool)> {
+    /// The next part of an assignment that is sent in parts.
+    fn next_part(&mut self) -> Option<(ExecutorId, AssignmentPart)> {
         let (executor, assignment) = self.executors.next_in_parts()?;
+        let is_template_due = assignment.needs_template && assignment.sent == 0;
+        let template = is_template_due.then(|| self.template(assignment.task.job, assignment.item.template)).flatten();
         // A job that is unknown was dropped with its executor, which is about to leave.
         let job = self.jobs.get(assignment.task.job);
         let rest = job.into_iter().flat_map(|job| job.inputs_from(&assignment.item, assignment.sent));
@@ -227,7 +235,7 @@ impl DispatcherCore {
             let hint = hints.next_if(|hint| hint.input as usize == index);
             assigned_input(input, object, hint.map_or(Vec::new(), |hint| self.executors.where_to_ask(&hint.holders)))
         });
-        Some((executor, inputs.collect(), is_last))
+        Some((executor, AssignmentPart { template, inputs: inputs.collect(), is_last }))
     }
 
     /// Tells an executor to hold an object that is kept or pushed.

@@ -322,8 +322,9 @@ impl Job {
     pub(crate) fn retry_these(&mut self, again: &[u32], paused_us: u64) -> Vec<u32> {
         let mut ready = Vec::new();
         for index in again {
-            let item = self.spec.items.get(*index);
-            let producers = self.spec.inputs_of(&item).filter_map(producer);
+            let is_alone = self.dependencies.are_none();
+            let item = (!is_alone).then(|| self.spec.items.get(*index));
+            let producers = item.iter().flat_map(|item| self.spec.inputs_of(item)).filter_map(producer);
             let unmet: BTreeSet<u32> = producers.filter(|task| self.tasks.phase(*task) != Phase::Succeeded).collect();
             self.tasks.forget_failures(*index);
             if unmet.is_empty() {
