@@ -57,10 +57,11 @@ async fn all_inputs_come_in_order_and_nothing_about_the_task_before_them() {
             }
             ToExecutor::Cancel { task } => seen.push(format!("cancel {}", task.index)),
             ToExecutor::Heard => seen.push("heard".into()),
+            ToExecutor::Template { .. } => seen.push("template".into()),
             _ => {}
         }
     }
-    assert_eq!(seen, ["heard", "assign 0", "assign 1", "cancel 0"]);
+    assert_eq!(seen, ["template", "heard", "assign 0", "assign 1", "cancel 0"]);
     assert_eq!(turns, 2 * (INPUTS as usize).div_ceil(INPUTS_PART));
 }
 
