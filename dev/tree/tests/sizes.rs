@@ -18,7 +18,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("compute/executor", "TaskRunner", 4),
     ("compute/pools", "Pool", 4),
     ("compute/sim", "Run", 10),
-    ("core/blocks", "Blocks", 5),
     ("core/jobs", "Job", 8),
     ("core/jobs", "Jobs", 10),
     ("core/node", "Node", 5),
