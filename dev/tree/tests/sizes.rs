@@ -20,7 +20,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("compute/sim", "Run", 10),
     ("core/jobs", "Job", 8),
     ("core/jobs", "Jobs", 10),
-    ("core/ring", "RingNode", 13),
     ("core/sched", "Scheduler", 4),
     ("core/sched", "SchedulerState", 4),
     ("data/dfs", "DfsClient", 24),
