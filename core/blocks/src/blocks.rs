@@ -1,24 +1,19 @@
 //! The decider: which worker gets which chunks for how long, and whose work counts.
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
 use crate::chunks::{ChunkTable, NodeIndex, NodeTable};
 use crate::event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
-use crate::ledger::Ledger;
-use crate::measures::ReadRate;
-use crate::schedulers::{self, AssignmentInput, BlockPolicy, BlockScheduler};
-use crate::sizes::{Sizer, Sizes};
-use crate::supply::Supply;
-use crate::worker_state::WorkerState;
+use crate::idle::IdleWorkers;
+use crate::ledger::{BlockState, Ledger};
+use crate::plan::ChunkPlan;
+use crate::schedulers::BlockPolicy;
+use crate::workers::BlockWorkers;
 
 mod copies;
-mod progress;
 mod steal;
-mod validate;
 
 /// Default time after which a silent worker loses its lease, microseconds.
 pub const DEFAULT_TERM_US: u64 = 10_000_000;
@@ -27,7 +22,8 @@ pub const DEFAULT_TERM_US: u64 = 10_000_000;
 /// hundred round trips, so asking costs a worker at most a hundredth of its time.
 pub const DEFAULT_WINDOW_US: u64 = 50_000;
 
-/// Number of lease ids for one start of the leader. The next start begins with higher ids.
+/// Number of lease ids for one start of the leader. The next start begins with higher ids: the third one, which has
+/// epoch 3, with 3 * 2^40.
 const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
 
 /// The configuration of a job.
@@ -60,29 +56,14 @@ impl Config {
 /// See the [crate's](crate) documentation.
 pub struct Blocks {
     config: Config,
-    scheduler: Box<dyn BlockScheduler>,
-    sizer: Sizer,
     chunks: ChunkTable,
     nodes: NodeTable,
-    slots: Vec<(NodeIndex, ReadRate)>,
     ledger: Ledger,
-    supply: Supply,
-    /// Workers with a block, and idle workers.
-    runs: BTreeMap<WorkerId, WorkerState>,
-    /// The times at which workers are given up.
-    expiries: BTreeSet<(u64, WorkerId)>,
-    /// Blocks from which chunks can be taken, by the time that their workers still need, microseconds.
-    tails: BTreeSet<(u64, WorkerId)>,
-    /// Workers without a block.
-    idle: BTreeSet<WorkerId>,
-    /// Number of workers with a known rate, and the sum of their rates.
-    rated: (u64, u64),
+    plan: ChunkPlan,
+    workers: BlockWorkers,
+    idle: IdleWorkers,
     next_lease: LeaseId,
-    is_planned: bool,
     is_told: bool,
-    /// When idle workers look for others' work again, and which of them looked last.
-    look_us: Option<u64>,
-    looked: WorkerId,
 }
 
 impl Blocks {
@@ -101,34 +82,20 @@ impl Blocks {
         now_us: u64,
     ) -> Self {
         let (mut nodes, mut all) = (NodeTable::new(), ChunkTable::default());
-        let slots: Vec<_> =
-            config.slots.iter().map(|(node, rate)| (nodes.place(*node), rate.map(|rate| rate.max(1)))).collect();
+        let plan = ChunkPlan::new(config.policy, &config.slots, &mut nodes);
         for (size_bytes, replicas) in chunks {
             all.push(size_bytes, replicas.iter().map(|node| nodes.place(*node)));
         }
-        for (node, rate) in &slots {
-            nodes.rates[*node as usize] = *rate;
-        }
-        let sizes = if let BlockPolicy::Lean(lean) = config.policy { lean.sizes } else { Sizes::Factoring };
         let mut blocks = Blocks {
-            scheduler: schedulers::of(config.policy),
-            sizer: Sizer::new(sizes),
+            config,
             ledger: Ledger::new(all.len()),
             chunks: all,
             nodes,
-            slots,
-            supply: Supply::default(),
-            runs: BTreeMap::new(),
-            expiries: BTreeSet::new(),
-            tails: BTreeSet::new(),
-            idle: BTreeSet::new(),
-            rated: (0, 0),
+            plan,
+            workers: BlockWorkers::default(),
+            idle: IdleWorkers::new(),
             next_lease: LeaseId(u64::from(epoch) * LEASES_OF_AN_EPOCH),
-            is_planned: false,
             is_told: false,
-            look_us: None,
-            looked: WorkerId(0),
-            config,
         };
         blocks.recover(records, now_us);
         blocks
@@ -144,13 +111,10 @@ impl Blocks {
             }
             self.ledger.apply(&record, &mut freed);
         }
-        let held: Vec<_> = self.ledger.blocks().map(|(worker, block)| (worker, block.len())).collect();
-        for (worker, confirmed) in held {
-            self.enter(worker, None, now_us);
-            let bytes = self.block_bytes(worker);
-            let run = self.runs.get_mut(&worker).expect("it has just come");
-            run.begin(now_us, bytes);
-            run.confirmed = confirmed;
+        for (worker, block) in self.ledger.blocks() {
+            self.workers.enter(worker, None, &self.nodes, now_us + self.config.term_us);
+            self.workers.begin(worker, now_us, block.bytes(&self.chunks));
+            self.workers.confirm_all(worker, block.len());
         }
     }
 
@@ -180,8 +144,7 @@ impl Blocks {
 
     /// The time at which it must be sent [`Event::Tick`], if no event comes before.
     pub fn next_timeout(&self) -> Option<u64> {
-        let expiry = self.expiries.first().map(|(expires_us, _)| *expires_us);
-        expiry.into_iter().chain(self.look_us).min()
+        self.workers.next_expiry_us().into_iter().chain(self.idle.look_us()).min()
     }
 
     /// Number of committed chunks.
@@ -215,7 +178,7 @@ impl Blocks {
                 None => {
                     let node = self.nodes.place(node);
                     self.enter(worker, Some(node), now_us);
-                    self.idle.insert(worker);
+                    self.idle.add(worker);
                     self.serve(now_us, worker, effects);
                 }
             }
@@ -231,7 +194,7 @@ impl Blocks {
             self.discard(worker, effects);
         } else if lease == Some(last) {
             let node = self.nodes.place(node);
-            self.runs.get_mut(&worker).expect("a worker with a block is known").node = Some(node);
+            self.workers.set_node(worker, node);
             self.more(now_us, worker, effects);
         }
     }
@@ -292,11 +255,57 @@ impl Blocks {
     }
 
     fn expire(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
-        while let Some((expires_us, worker)) = self.expiries.first().copied()
-            && expires_us <= now_us
-        {
+        while let Some(worker) = self.workers.expired(now_us) {
             self.discard(worker, effects);
         }
+    }
+
+    /// A message of a worker has arrived.
+    fn enter(&mut self, worker: WorkerId, node: Option<NodeIndex>, now_us: u64) {
+        self.workers.enter(worker, node, &self.nodes, now_us + self.config.term_us);
+    }
+
+    /// A worker is gone.
+    fn leave(&mut self, worker: WorkerId) {
+        self.workers.leave(worker);
+        self.idle.remove(worker);
+    }
+
+    /// Applies a progress report of a worker under its last lease. Returns `false` if the worker began a chunk that
+    /// was not confirmed.
+    fn advance(&mut self, now_us: u64, worker: WorkerId, progress: LeaseProgress, effects: &mut Vec<Effect>) -> bool {
+        self.enter(worker, None, now_us);
+        if !self.shorten(worker, progress.chunks, effects) {
+            return false;
+        }
+        let block = self.ledger.block(worker).expect("a worker that reports progress has a block");
+        let is_right = self.workers.progressed((worker, block), &self.chunks, &mut self.nodes, progress, now_us);
+        if is_right {
+            self.confirm(worker);
+        }
+        is_right
+    }
+
+    /// Removes chunks from a worker's block that the worker knows to be another's, because the record of this was
+    /// lost. Returns `false` if the worker knows fewer chunks than it was granted before its last lease.
+    fn shorten(&mut self, worker: WorkerId, chunks: u32, effects: &mut Vec<Effect>) -> bool {
+        let block = self.ledger.block(worker).expect("a worker whose block is shortened has one");
+        if block.len() <= chunks {
+            return true;
+        }
+        if chunks < block.start.max(1) || block.twin.is_some() {
+            return false;
+        }
+        self.save(Record::Shortened { worker, chunks }, effects);
+        let block = self.ledger.block(worker).expect("a shortened block has chunks");
+        self.workers.shortened(worker, chunks, block.bytes(&self.chunks))
+    }
+
+    /// Confirms the chunks that a worker may begin now.
+    fn confirm(&mut self, worker: WorkerId) {
+        let block = self.ledger.block(worker).expect("a worker with confirmed chunks has a block");
+        let window_us = self.config.steal.then_some(self.config.window_us);
+        self.workers.confirm((worker, block), &self.chunks, window_us);
     }
 
     // ---- assignment of chunks
@@ -305,42 +314,28 @@ impl Blocks {
     /// is no more.
     fn more(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
         let (block, run) =
-            (self.ledger.block(worker).expect("a worker that asks for more has a block"), &self.runs[&worker]);
+            (self.ledger.block(worker).expect("a worker that asks for more has a block"), &self.workers[worker]);
         let chunks = block.len();
         if run.confirmed < chunks {
             effects.push(self.renewed(worker));
         } else if run.is_ending || block.twin.is_some() {
             effects.push(Effect::NoMore { worker, chunks });
         } else if !self.give(now_us, worker, effects) {
-            self.runs.get_mut(&worker).expect("it is known").is_ending = true;
+            self.workers.end(worker);
             effects.push(Effect::NoMore { worker, chunks });
         }
     }
 
     /// Gives a worker free chunks, or chunks that another worker has not begun. Returns `false` if there are none.
     fn give(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) -> bool {
-        self.plan();
-        let node = self.runs[&worker].node.expect("a request names the worker's node");
-        let Some(chunks) = self.next_chunks(worker, node).or_else(|| self.steal(worker, effects)) else { return false };
+        self.plan.plan(&self.chunks, &self.nodes, self.ledger.free());
+        let run = &self.workers[worker];
+        let node = run.node.expect("a request names the worker's node");
+        let speed = run.rate.zip(self.workers.mean_rate());
+        let next = self.plan.next(&self.chunks, &self.nodes, node, speed, self.workers.len());
+        let Some(chunks) = next.or_else(|| self.steal(worker, effects)) else { return false };
         self.lend(now_us, worker, chunks, None, effects);
         true
-    }
-
-    /// The next chunks for a worker: local ones first, then chunks of the node that has most left (elastic-blocks
-    /// §2.5).
-    fn next_chunks(&mut self, worker: WorkerId, node: NodeIndex) -> Option<Vec<u32>> {
-        if let Some(share) = self.supply.take_own_share(node) {
-            return Some(share);
-        }
-        if self.supply.rest() > 0 {
-            let speed = self.rate(worker).zip(self.mean_rate());
-            let workers = self.runs.len().max(self.slots.len()) as u32;
-            let count = self.sizer.next(self.supply.rest(), workers, speed);
-            return Some(self.supply.take(&self.chunks, node, count));
-        }
-        let all = self.chunks.len() as f64;
-        let need = |node: NodeIndex, left| self.scheduler.need(left as f64 / all, &self.nodes.measures[node as usize]);
-        self.supply.take_neediest_share(need)
     }
 
     fn lend(
@@ -353,44 +348,22 @@ impl Blocks {
     ) {
         let lease = self.next_lease;
         self.next_lease.0 += 1;
-        self.idle.remove(&worker);
+        self.idle.remove(worker);
         let bytes: u64 = chunks.iter().map(|chunk| self.chunks.size_bytes(*chunk)).sum();
-        let run = self.runs.get_mut(&worker).expect("a worker that gets chunks is known");
-        run.begin(now_us, bytes);
-        run.is_ending |= copy_of.is_some();
+        self.workers.begin(worker, now_us, bytes);
+        if copy_of.is_some() {
+            self.workers.end(worker);
+        }
         self.save(Record::Granted { worker, lease, chunks, copy_of }, effects);
         self.confirm(worker);
         let granted = self.granted(worker);
         effects.push(granted);
     }
 
-    /// Assigns chunks in advance. This is done as late as the first request, so that current measurements count.
-    fn plan(&mut self) {
-        if core::mem::replace(&mut self.is_planned, true) {
-            return;
-        }
-        let free: Vec<u32> = self.ledger.free().collect();
-        let mut is_shared = alloc::vec![false; self.chunks.len()];
-        if !self.slots.is_empty() {
-            let measures = &self.nodes.measures;
-            let input = AssignmentInput { chunks: &self.chunks, free: &free, slots: &self.slots, measures };
-            for share in self.scheduler.shares(&input) {
-                share.chunks.iter().for_each(|chunk| is_shared[*chunk as usize] = true);
-                self.supply.add_share(share);
-            }
-        }
-        for chunk in free.into_iter().filter(|chunk| !is_shared[*chunk as usize]) {
-            self.supply.add(&self.chunks, chunk);
-        }
-    }
-
     /// Saves a record and applies it.
     fn save(&mut self, record: Record, effects: &mut Vec<Effect>) {
         let freed = self.record(record, effects);
-        // Before chunks are assigned in advance, only the ledger knows which are free.
-        if self.is_planned {
-            freed.into_iter().for_each(|chunk| self.supply.add(&self.chunks, chunk));
-        }
+        self.plan.add_freed(&self.chunks, freed);
     }
 
     /// Saves a record, and returns the chunks that it frees.
@@ -404,13 +377,29 @@ impl Blocks {
     fn granted(&self, worker: WorkerId) -> Effect {
         let block = self.ledger.block(worker).expect("a worker that was granted chunks has a block");
         let chunks = block.chunks[block.start as usize..].to_vec();
-        let confirmed = self.runs[&worker].confirmed;
+        let confirmed = self.workers[worker].confirmed;
         Effect::Granted { worker, lease: block.lease, kept: block.start, chunks, confirmed }
     }
 
     fn renewed(&self, worker: WorkerId) -> Effect {
         let block = self.ledger.block(worker).expect("a worker with a renewed lease has a block");
-        let confirmed = self.runs[&worker].confirmed;
+        let confirmed = self.workers[worker].confirmed;
         Effect::Renewed { worker, lease: block.lease, chunks: block.len(), confirmed }
+    }
+
+    /// Checks that every chunk is committed, held or free, and that the indexes agree with the ledger.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    pub fn validate(&self) {
+        self.ledger.validate();
+        if let Some(free) = self.plan.validate(&self.chunks) {
+            for chunk in 0..self.chunks.len() as u32 {
+                assert_eq!(self.ledger.state(chunk) == BlockState::Free, free.contains(&chunk), "chunk {chunk}");
+            }
+        }
+        self.workers.validate(&self.ledger, &self.chunks);
+        assert!(self.ledger.blocks().all(|(worker, _)| !self.idle.contains(worker)), "an idle worker has a block");
+        assert_eq!(self.workers.len(), self.idle.len() + self.ledger.blocks().count());
     }
 }

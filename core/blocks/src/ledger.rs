@@ -7,6 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::chunks::ChunkTable;
 use crate::event::{LeaseId, Record, WorkerId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,10 @@ pub(crate) struct Block {
 impl Block {
     pub fn len(&self) -> u32 {
         self.chunks.len() as u32
+    }
+
+    pub fn bytes(&self, chunks: &ChunkTable) -> u64 {
+        self.chunks.iter().map(|chunk| chunks.size_bytes(*chunk)).sum()
     }
 
     /// The number of chunks up to the end of a lease; `None` unless it is one of the last two.

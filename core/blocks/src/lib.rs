@@ -10,6 +10,10 @@
 //! no more. Then it ends its program and commits all that it has read at once, since the output appears when the
 //! program ends. Each chunk counts once: a worker commits its block with its last lease, and the commit is refused if
 //! the block is no longer the worker's, because the worker was given up or a copy of its block has committed first.
+//!
+//! [`Blocks`] routes events to its parts, each with a state that no other part changes: the `Ledger` of what counts
+//! (`ledger.rs`), the `ChunkPlan` of free chunks (`plan.rs`), the `BlockWorkers` and their progress (`workers.rs`), and
+//! the `IdleWorkers` (`idle.rs`).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,8 +26,10 @@ mod blocks;
 mod chunks;
 mod event;
 pub mod format;
+mod idle;
 mod ledger;
 mod measures;
+mod plan;
 mod schedulers;
 mod sizes;
 mod supply;
@@ -31,6 +37,7 @@ mod supply;
 mod tests;
 mod worker_block;
 mod worker_state;
+mod workers;
 
 pub use blocks::{Blocks, Config, DEFAULT_TERM_US, DEFAULT_WINDOW_US};
 pub use event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};

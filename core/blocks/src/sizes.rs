@@ -11,14 +11,16 @@ pub enum Sizes {
     /// Always this number of chunks; the paper locks one at a time.
     Fixed(u32),
     /// The remaining chunks divided by `divisor` times the number of workers. Guided self-scheduling (Polychronopoulos
-    /// and Kuck 1987) has divisor 1, and gives too much to a slow worker that comes first.
+    /// and Kuck 1987) has divisor 1, and gives too much to a slow worker that comes first. The leases of 64 chunks for
+    /// 8 workers have 8, 7, 7, 6, 5, 4, 4, 3 chunks, and so on.
     Guided {
         /// The divisor.
         divisor: u32,
     },
     /// Half of the remaining chunks in as many leases as there are workers, then half of the rest, and so on; each
     /// lease is weighted by the speed of its worker (Flynn Hummel et al. 1996). A worker of unknown speed gets one
-    /// chunk.
+    /// chunk. The leases of 64 chunks for 8 equal workers have 4 chunks, 8 times, then 2, then 1; a worker with a
+    /// quarter of the mean speed gets 1 instead of 4.
     Factoring,
 }
 

@@ -56,6 +56,7 @@ impl WorkerState {
     }
 
     /// Expected remaining time, microseconds: from its rate, but at least the time in which it has made no progress.
+    /// With 40 MB left at 10 MB/s it is 4 s, and 30 s if nothing was read in the last 30 s.
     pub fn left_us(&self, now_us: u64) -> u64 {
         let by_rate = self.rate.map_or(0, |rate| duration_us(self.left_bytes(), rate));
         by_rate.max(now_us.saturating_sub(self.progressed_us))

@@ -37,7 +37,8 @@ impl Cores {
         Cores { cores: cores.into_iter().map(|core| (core, 0)).collect() }
     }
 
-    /// Takes cores for a task. If more is taken than there is, tasks share cores.
+    /// Takes cores for a task. If more is taken than there is, tasks share cores. A task with 2500 thousandths of a
+    /// processor gets two whole cores and half of a third.
     pub fn take(&mut self, cpus_milli: u32) -> Vec<CoreShare> {
         let mut shares: Vec<CoreShare> = Vec::new();
         if self.cores.is_empty() || cpus_milli == 0 {
@@ -59,7 +60,8 @@ impl Cores {
         shares
     }
 
-    /// The NUMA node with the least free cores that has enough of them.
+    /// The NUMA node with the least free cores that has enough of them: of nodes with 2 and 3 free cores, the first for
+    /// 2 cores, the second for 3, and none for 4.
     fn smallest_that_fits(&self, cpus_milli: u32) -> Option<u32> {
         let mut nodes = BTreeMap::new();
         for (core, taken_milli) in &self.cores {
@@ -74,7 +76,7 @@ impl Cores {
     }
 
     /// The core to take next: a free one for a whole core; for a part, the fullest that has it. Otherwise the one of
-    /// which the least is taken.
+    /// which the least is taken. For 500 of cores of which 0, 300 and 700 are taken, it is the second.
     fn next(&self, left_milli: u32, numa_node: Option<u32>, shares: &[CoreShare]) -> usize {
         let is_new = |index: &usize| shares.iter().all(|share| share.index != *index);
         let suits = |index: &usize| numa_node.is_none_or(|node| self.cores[*index].0.numa_node == node);

@@ -16,6 +16,11 @@
 //! while other objects may still leave the store; when none can, the task is refused for now, and another node may take
 //! it. A task that has started and finds the disk full starts again after others have left room. So a full disk never
 //! fails a task.
+//!
+//! The node routes events to its parts, each with a state that no other part changes: `NodeTasks` and the states that
+//! they are in (`tasks.rs`), the `RoomQueue` of tasks that wait for room (`queue.rs`), `NodeObjects` in the store and
+//! on their way to it (`objects.rs`, `hold.rs`, `space.rs`, `fetches.rs`), and the `TaskTurns` in which tasks start
+//! (`turns.rs`).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -25,10 +30,15 @@ extern crate alloc;
 mod cores;
 mod event;
 pub mod eviction;
+mod fetches;
+mod hold;
 mod node;
+mod objects;
 mod overlap;
+mod queue;
 mod slots;
 mod space;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod turns;

@@ -25,7 +25,8 @@ impl Default for Overlap {
 
 impl Overlap {
     /// Number of missing bytes from which a task is data-intensive. `rate_bytes_per_s` is 0 if the rate is unknown. The
-    /// result is at least 1, because a task without missing inputs only computes.
+    /// result is at least 1, because a task without missing inputs only computes. With 64 MB or 2 s, it is 40 MB at
+    /// 20 MB/s, and 64 MB at 100 MB/s or an unknown rate.
     pub(crate) fn threshold_bytes(&self, rate_bytes_per_s: u64) -> u64 {
         let in_time = u128::from(rate_bytes_per_s) * u128::from(self.data_intensive_us) / 1_000_000;
         let in_time = if rate_bytes_per_s == 0 { u64::MAX } else { u64::try_from(in_time).unwrap_or(u64::MAX) };
@@ -36,7 +37,8 @@ impl Overlap {
 /// Fetches of smaller objects say nothing about the rate: most of their time is the request.
 const MIN_MEASURED_BYTES: u64 = 1_000_000;
 
-/// Updates the rate, a moving average over about eight fetches, bytes per second.
+/// Updates the rate, a moving average over about eight fetches, bytes per second. After 100 MB/s, a fetch at 20 MB/s
+/// makes it 90 MB/s.
 pub(crate) fn learn_rate(known: u64, bytes: u64, took_us: u64) -> u64 {
     if bytes < MIN_MEASURED_BYTES {
         return known;

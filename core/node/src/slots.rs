@@ -70,7 +70,7 @@ impl Slots {
     }
 
     /// Processors that are not free for a task with this `need`, in thousandths; `None` if another resource is not
-    /// free.
+    /// free. If 1000 are free, a task that needs 4000 lacks 3000.
     pub fn lacks_cpus_milli(&self, need: &Resources) -> Option<u32> {
         let without_cpus = Resources { cpus_milli: 0, ..need.clone() };
         self.free.covers(&without_cpus).then(|| need.cpus_milli.saturating_sub(self.free.cpus_milli))

@@ -4,6 +4,7 @@
 //! pinned or held object is never evicted. An object that is in the store, not pinned and not held is *idle*.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use eyas_types::{EvictionPolicy, ObjectId};
@@ -67,6 +68,10 @@ impl StoreAmount {
 
 pub(crate) struct Space {
     limits: StoreLimits,
+    /// Whether objects stay that no task needs.
+    caching: bool,
+    /// Objects that stay only because tasks need them.
+    unwanted: BTreeSet<ObjectId>,
     /// Last reported free space of the disk, less the space that was reserved since.
     free: StoreAmount,
     entries: HashMap<ObjectId, Entry, IdHash>,
@@ -80,9 +85,11 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub fn new(limits: StoreLimits, policy: EvictionPolicy, seed: u64) -> Self {
+    pub fn new(limits: StoreLimits, policy: EvictionPolicy, caching: bool, seed: u64) -> Self {
         Space {
             limits,
+            caching,
+            unwanted: BTreeSet::new(),
             free: StoreAmount { bytes: u64::MAX, objects: u64::MAX },
             entries: HashMap::default(),
             used: StoreAmount::default(),
@@ -97,12 +104,14 @@ impl Space {
         self.free = free;
     }
 
-    /// Bytes of the disk for objects and sandboxes: free space above the floor, and all space that the store uses.
+    /// Bytes of the disk for objects and sandboxes: free space above the floor, and all space that the store uses. With
+    /// 50 GB free, a floor of 10 GB and 20 GB in the store, it is 60 GB.
     pub fn disk_bytes(&self) -> u64 {
         self.free.bytes.saturating_add(self.used.bytes).saturating_sub(self.limits.floor_bytes)
     }
 
-    /// Bytes for further objects that are to be held, if all objects that are not held leave.
+    /// Bytes for further objects that are to be held, if all objects that are not held leave. With a limit of 40 GB,
+    /// 60 GB of the disk for objects, and 15 GB held, it is 25 GB.
     pub fn free_bytes(&self) -> u64 {
         self.limits.bytes.min(self.disk_bytes()).saturating_sub(self.staying.bytes)
     }
@@ -135,7 +144,8 @@ impl Space {
     }
 
     /// Makes room for `more`, within the limits and on the disk. Evicts idle objects if needed, and adds them to
-    /// `evicted`. If evicting all idle objects would not suffice, evicts none and returns false.
+    /// `evicted`. If evicting all idle objects would not suffice, evicts none and returns false. Of a store for 100 GB
+    /// with 90 GB, of which 30 GB are idle, at least 15 GB leave for 25 GB more, and nothing leaves for 45 GB more.
     pub fn make_room(&mut self, more: StoreAmount, evicted: &mut Vec<ObjectId>) -> bool {
         self.make_room_beside(more, 0, evicted)
     }
@@ -189,9 +199,10 @@ impl Space {
     }
 
     /// Adds an object that was in the store when it was opened, so it does not reduce the free space of the disk.
-    /// Returns false if the object exceeds the limits.
+    /// Returns false if the object is not to stay: it exceeds the limits, or no object stays that no task needs.
     pub fn found(&mut self, object: ObjectId, size_bytes: u64) -> bool {
-        let fits = self.is_within(StoreAmount { bytes: size_bytes, objects: 1 }, StoreAmount::default());
+        let fits =
+            self.caching && self.is_within(StoreAmount { bytes: size_bytes, objects: 1 }, StoreAmount::default());
         if fits {
             self.enter(object, Entry { size_bytes, pins: 0, here: true, held: false });
             self.policy.stored(object);
@@ -287,6 +298,28 @@ impl Space {
 
     pub fn release(&mut self, object: ObjectId) {
         self.change(object, |entry| entry.held = false);
+    }
+
+    /// From now on the object stays only while tasks need it.
+    pub fn unwant(&mut self, object: ObjectId) {
+        if self.is_known(object) {
+            self.unwanted.insert(object);
+        }
+    }
+
+    /// The object may stay again.
+    pub fn want(&mut self, object: ObjectId) {
+        self.unwanted.remove(&object);
+    }
+
+    /// Removes the account of an idle object that is not to stay: nothing will need it, or no object stays that no task
+    /// needs. Returns whether it was removed.
+    pub fn drop_unless_cached(&mut self, object: ObjectId) -> bool {
+        let leaves = self.is_idle(object) && (self.unwanted.remove(&object) || !self.caching);
+        if leaves {
+            self.remove(object);
+        }
+        leaves
     }
 
     pub fn is_held(&self, object: ObjectId) -> bool {

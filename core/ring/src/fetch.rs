@@ -10,8 +10,9 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
 
 use crate::event::Effect;
+use crate::membership::RingMembership;
 use crate::message::MessageBody;
-use crate::node::{RingNode, Step};
+use crate::step::Step;
 
 /// Maximum number of chunks that wait to be fetched. Further requests are refused, and the leader asks another node.
 pub const MAX_FETCHES: usize = 128;
@@ -39,6 +40,7 @@ struct WantedChunk {
 
 impl ChunkFetches {
     /// The chunk to fetch next and the node to fetch it from: the node that the fewest chunks are being fetched from.
+    /// If 1 chunk is being fetched from node a and 3 from b, a chunk that only b has waits behind one that a has.
     fn next(&self, members: &BTreeSet<NodeId>) -> Option<(ObjectId, NodeId)> {
         let mut gives = BTreeMap::<NodeId, usize>::new();
         let givers = self.wanted.values().filter_map(|wanted| wanted.source);
@@ -55,47 +57,52 @@ impl ChunkFetches {
         choices.min().map(|(_, object, source)| (object, source))
     }
 
-    pub fn validate(&self) {
-        assert!(self.wanted.len() <= MAX_FETCHES);
-        assert!(self.wanted.values().all(|wanted| !wanted.by.is_empty() && !wanted.chunk.replicas.is_empty()));
-    }
-}
-
-impl RingNode {
     /// A leader asks this node to fetch a chunk.
-    pub(crate) fn fetch_chunk(&mut self, leader: NodeId, name: FileName, chunk: Chunk, step: &mut Step) {
+    pub fn fetch_chunk(
+        &mut self,
+        here: &RingMembership,
+        leader: NodeId,
+        name: FileName,
+        chunk: Chunk,
+        step: &mut Step,
+    ) {
         let object = chunk.object;
-        let ChunkFetches { wanted, count } = &mut self.fetches;
+        let ChunkFetches { wanted, count } = self;
         let is_refused = wanted.len() >= MAX_FETCHES && !wanted.contains_key(&object) || chunk.replicas.is_empty();
         if is_refused {
-            return self.send(leader, MessageBody::ChunkStatus { name, object, is_here: false }, step);
+            return here.send(leader, MessageBody::ChunkStatus { name, object, is_here: false }, step);
         }
         let wanted = wanted.entry(object).or_insert_with(|| {
             *count += 1;
             WantedChunk { chunk, by: BTreeSet::new(), number: *count, source: None }
         });
         wanted.by.insert((leader, name));
-        self.start_fetches(step);
+        self.start_fetches(here, step);
     }
 
     /// A chunk has been stored, or could not be fetched.
-    pub(crate) fn fetched(&mut self, object: ObjectId, is_here: bool, step: &mut Step) {
-        let wanted_by = self.fetches.wanted.remove(&object).map(|wanted| wanted.by);
+    pub fn fetched(&mut self, here: &RingMembership, object: ObjectId, is_here: bool, step: &mut Step) {
+        let wanted_by = self.wanted.remove(&object).map(|wanted| wanted.by);
         for (leader, name) in wanted_by.into_iter().flatten() {
-            self.send(leader, MessageBody::ChunkStatus { name, object, is_here }, step);
+            here.send(leader, MessageBody::ChunkStatus { name, object, is_here }, step);
         }
-        self.start_fetches(step);
+        self.start_fetches(here, step);
     }
 
-    fn start_fetches(&mut self, step: &mut Step) {
-        let Some(current) = &self.current else { return };
-        while let Some((object, source)) = self.fetches.next(&current.view.members) {
-            let wanted = self.fetches.wanted.get_mut(&object).expect("it waits");
+    fn start_fetches(&mut self, here: &RingMembership, step: &mut Step) {
+        let Some(current) = &here.current else { return };
+        while let Some((object, source)) = self.next(&current.view.members) {
+            let wanted = self.wanted.get_mut(&object).expect("it waits");
             wanted.source = Some(source);
             let Chunk { size_bytes, checksum, replicas: mut from, .. } = wanted.chunk.clone();
             from.sort_by_key(|node| *node != source);
-            step.records.effects.push(Effect::Fetch { object, size_bytes, checksum, from });
+            step.push(Effect::Fetch { object, size_bytes, checksum, from });
         }
+    }
+
+    pub fn validate(&self) {
+        assert!(self.wanted.len() <= MAX_FETCHES);
+        assert!(self.wanted.values().all(|wanted| !wanted.by.is_empty() && !wanted.chunk.replicas.is_empty()));
     }
 }
 

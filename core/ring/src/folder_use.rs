@@ -10,9 +10,9 @@ use alloc::string::String;
 use eyas_types::dfs::FileName;
 
 use crate::event::{FileAnswer, Refusal};
-use crate::node::{RingNode, Step};
 use crate::record::Stored;
-use crate::record_view::following;
+use crate::record_view::{RecordView, following};
+use crate::view_change::LedPartitions;
 
 /// Maximum number of folders whose use a node keeps. The one that was not asked for the longest is forgotten first.
 pub const MAX_FOLDERS_KEPT: usize = 1024;
@@ -64,24 +64,16 @@ impl FolderUses {
             }
         }
     }
-}
 
-impl RingNode {
-    pub(crate) fn answer_use(&mut self, request: u64, view: u64, folder: &str, step: &mut Step) {
-        let answer = if view == self.number() {
-            self.used(folder.trim_end_matches('/'), step)
-        } else {
-            Err(Refusal::OtherView { view: self.number() })
-        };
-        self.answer(request, answer, step);
-    }
-
-    /// The use of a folder; `StillCounting` until all names below it were read.
-    fn used(&mut self, folder: &str, step: &mut Step) -> Result<FileAnswer, Refusal> {
-        if !self.leading.keys().all(|partition| self.answers(*partition, step.now_us)) {
-            return Err(Refusal::NotYet);
-        }
-        let FolderUses { folders, asked } = &mut self.uses;
+    /// The use of a folder, without a slash at the end; `StillCounting` until all names below it were read. Of a folder
+    /// with 50,000 names, the third question gets the answer.
+    pub fn used(
+        &mut self,
+        partitions: &LedPartitions,
+        folder: &str,
+        records: &RecordView,
+    ) -> Result<FileAnswer, Refusal> {
+        let FolderUses { folders, asked } = self;
         *asked += 1;
         if !folders.contains_key(folder) && folders.len() >= MAX_FOLDERS_KEPT {
             let oldest = folders.iter().min_by_key(|(_, of)| of.asked).map(|(folder, _)| folder.clone());
@@ -92,12 +84,12 @@ impl RingNode {
         let inside = format!("{folder}/");
         for _ in 0..MAX_NAMES_READ {
             let Some((at, from)) = of.rest.clone() else { break };
-            let Some(partition) = self.leading.range(at..).next().map(|(partition, _)| *partition) else {
+            let Some(partition) = partitions.first_from(at) else {
                 of.rest = None;
                 break;
             };
             let from = if partition == at && from > inside { from.as_str() } else { inside.as_str() };
-            of.rest = Some(match step.records.first(partition, from).filter(|(name, _)| is_below(name, folder)) {
+            of.rest = Some(match records.first(partition, from).filter(|(name, _)| is_below(name, folder)) {
                 Some((name, stored)) => {
                     of.change(None, size_of(&stored));
                     (partition, following(name.as_str()))

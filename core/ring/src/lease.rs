@@ -14,7 +14,8 @@ use alloc::collections::BTreeMap;
 
 use eyas_types::dfs::NodeId;
 
-/// A leader counts on `1 / MARGIN` less time than was promised. Rates of clocks may differ by up to 1/16.
+/// A leader counts on `1 / MARGIN` less time than was promised. Rates of clocks may differ by up to 1/16: of 2 s that
+/// were promised, the leader counts on 1.75 s of its own clock, which are at most 1.86 s of the replica's.
 const MARGIN: u64 = 8;
 
 pub(crate) struct Leases {
@@ -38,8 +39,9 @@ impl Leases {
     }
 
     /// A later view has begun.
-    pub fn enter_view(&mut self) {
+    pub fn enter_view(&mut self, now_us: u64) {
         self.granted.clear();
+        self.held.retain(|_, until_us| now_us < *until_us);
         for (leader, until_us) in core::mem::take(&mut self.promised) {
             let held = self.held.entry(leader).or_default();
             *held = (*held).max(until_us);
@@ -56,7 +58,9 @@ impl Leases {
         self.held.remove(&node);
     }
 
-    /// A replica has promised to wait, in answer to a heartbeat that was sent at `sent_us`.
+    /// A replica has promised to wait, in answer to a heartbeat that was sent at `sent_us`. With leases of 800 µs and a
+    /// heartbeat that was sent at 1000, this node counts on the replica until 1700, and the replica waits until 1800 or
+    /// later: it has counted from the moment when the heartbeat came.
     pub fn grant(&mut self, replica: NodeId, sent_us: u64) {
         let until_us = self.granted.entry(replica).or_default();
         *until_us = (*until_us).max(sent_us + self.lease_us - self.lease_us / MARGIN);
@@ -73,9 +77,8 @@ impl Leases {
     }
 
     /// Whether this node no longer waits for any leader of an earlier view.
-    pub fn is_free(&mut self, now_us: u64) -> bool {
-        self.held.retain(|_, until_us| now_us < *until_us);
-        self.held.is_empty() && now_us >= self.forgotten_until_us
+    pub fn is_free(&self, now_us: u64) -> bool {
+        self.held.values().all(|until_us| now_us >= *until_us) && now_us >= self.forgotten_until_us
     }
 }
 
@@ -93,9 +96,9 @@ mod tests {
         assert!(at_leader.is_granted(replica, 1699) && !at_leader.is_granted(replica, 1700));
         assert_eq!((at_leader.granted(1699), at_leader.granted(1700)), (1, 0));
         assert!(at_replica.is_free(1001), "in its own view it waits for no leader");
-        at_replica.enter_view();
+        at_replica.enter_view(1001);
         assert!(!at_replica.is_free(1799) && at_replica.is_free(1800));
-        at_leader.enter_view();
+        at_leader.enter_view(1001);
         assert!(!at_leader.is_granted(replica, 1001), "what was promised in another view");
     }
 
@@ -103,10 +106,10 @@ mod tests {
     fn a_promise_ends_when_its_leader_has_come_along_and_is_not_forgotten_by_starting() {
         let mut leases = Leases::new(800, 0, true);
         leases.promise(NodeId(1), 100);
-        leases.enter_view();
+        leases.enter_view(100);
         leases.heard(NodeId(1));
         assert!(leases.is_free(101));
-        let mut started = Leases::new(800, 5000, false);
+        let started = Leases::new(800, 5000, false);
         assert!(!started.is_free(5799) && started.is_free(5800));
     }
 }

@@ -1,8 +1,27 @@
 //! The metadata of the distributed file system, without a master: which node leads which file, which nodes keep its
 //! record and its chunks, and what happens when nodes join or leave (elastic-blocks §2.4).
 //!
-//! [`RingNode`] is the decider of one node, a pure state machine: it is told facts as [`Event`]s and returns actions
-//! as [`Effect`]s. It must never touch a disk, a clock or a socket. It reads records through [`Records`].
+//! [`RingNode`] is the decider of one node, a state machine: it is told facts as [`Event`]s and returns actions as
+//! [`Effect`]s. It must never touch a disk, a clock or a socket, or hold records in memory.
+//!
+//! It reads records through [`Records`] while it decides. They are no facts from outside: a read shows what effects of
+//! this node have saved, in the order of the effects, so the same events on the same saved state give the same effects
+//! (`tests/faults` runs a second node beside each one to check it). They do not come with the events, because no event
+//! says which will be needed: a list reads up to 20,000 names, a tick scans 1,000, and a digest reads a whole
+//! partition. If each read were an effect, and its result a later event, a view or a name could change between any two
+//! of them, and every operation would have to begin with the question whether it still holds.
+//!
+//! The node routes events to its parts; each has a state that no other part changes:
+//!
+//! - `RingMembership`: the view that the node is in, and the leases of members (`membership.rs`, `lease.rs`)
+//! - `ViewPaxos`: the choice of the next view (`paxos.rs`)
+//! - `PartitionReplicas`: the partitions of which the node has entries (`replica.rs`)
+//! - `LedPartitions`: the partitions that it leads, until it serves them (`view_change.rs`)
+//! - `LedNames`: operations on the names in them (`serve.rs`, `rename.rs`, `syncing.rs`)
+//! - `ChunkRepair`: repair of chunks (`repair.rs`, `scan.rs`, `under_replicated.rs`, `lost.rs`)
+//! - `ChunkFetches`: chunks to fetch for leaders (`fetch.rs`)
+//!
+//! How they work together:
 //!
 //! - The members agree on one [`View`] after another (`paxos.rs`). A view has a [`Ring`], which maps names to
 //!   partitions, and each partition to a leader and further replicas (`ring.rs`).
@@ -27,6 +46,7 @@ mod folder_use;
 mod lease;
 mod list;
 mod lost;
+mod membership;
 mod message;
 mod node;
 mod paxos;
@@ -38,7 +58,9 @@ mod rename;
 mod repair;
 mod replica;
 mod ring;
+mod scan;
 mod serve;
+mod step;
 mod syncing;
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,11 @@ use alloc::vec::Vec;
 use eyas_types::dfs::FileName;
 
 use crate::event::{FileAnswer, ListDepth, Listing, Refusal};
-use crate::node::{RingNode, Step};
+use crate::membership::RingMembership;
 use crate::record::Stored;
 use crate::record_view::following;
+use crate::serve::LedNames;
+use crate::step::Step;
 
 /// Maximum number of entries, and of implied folders, in one answer, whatever the client asks for.
 pub const MAX_LISTED: usize = 1000;
@@ -23,69 +25,50 @@ pub const MAX_LISTED: usize = 1000;
 /// Maximum number of names that are read for one answer. Names of removed files are read, too.
 const MAX_NAMES_READ: usize = 20_000;
 
-impl RingNode {
-    pub(crate) fn list(
-        &mut self,
-        request: u64,
-        view: u64,
-        within: (&str, &str),
-        most: u32,
-        depth: ListDepth,
-        step: &mut Step,
-    ) {
-        let answer = if view == self.number() {
-            self.listed(within, (most as usize).clamp(1, MAX_LISTED), depth, step)
-        } else {
-            Err(Refusal::OtherView { view: self.number() })
-        };
-        self.answer(request, answer, step);
+/// A question for the entries of a folder.
+pub(crate) struct ListQuery<'a> {
+    /// The folder, without a slash at the end.
+    folder: &'a str,
+    /// The folder with a slash at the end.
+    inside: String,
+    /// The name to begin with.
+    from: &'a str,
+    most: usize,
+    depth: ListDepth,
+}
+
+impl<'a> ListQuery<'a> {
+    pub fn new(folder: &'a str, from: &'a str, most: u32, depth: ListDepth) -> Self {
+        let folder = folder.trim_end_matches('/');
+        ListQuery { folder, inside: format!("{folder}/"), from, most: (most as usize).clamp(1, MAX_LISTED), depth }
     }
 
-    fn listed(
-        &mut self,
-        (folder, from): (&str, &str),
-        most: usize,
-        depth: ListDepth,
-        step: &mut Step,
-    ) -> Result<FileAnswer, Refusal> {
-        let served = |partition: &u16| self.answers(*partition, step.now_us);
-        if !self.leading.keys().all(served) {
-            return Err(Refusal::NotYet);
-        }
-        let folder = folder.trim_end_matches('/');
-        let inside = format!("{folder}/");
-        let first_within = |step: &Step, partition, from: &str| {
-            let mut found = step.records.first(partition, from)?;
-            if !found.0.is_within(folder) && found.0.as_str() < inside.as_str() {
-                found = step.records.first(partition, &inside)?;
-            }
-            found.0.is_within(folder).then_some((found.0, (partition, found.1)))
+    /// The entries from `names`, whose partitions this node serves.
+    pub fn answer(&self, names: &mut LedNames, here: &RingMembership, step: &mut Step) -> Result<FileAnswer, Refusal> {
+        let start = match self.depth {
+            ListDepth::OneLevel => self.inside.as_str(),
+            ListDepth::All => self.folder,
         };
-        let start = match depth {
-            ListDepth::OneLevel => inside.as_str(),
-            ListDepth::All => folder,
-        };
-        let from = from.max(start);
-        let partitions: Vec<u16> = self.leading.keys().copied().collect();
+        let from = self.from.max(start);
         // The next entry of each partition.
         let mut heads: BTreeMap<FileName, (u16, Stored)> =
-            partitions.into_iter().filter_map(|partition| first_within(step, partition, from)).collect();
+            names.partitions.partitions().filter_map(|partition| self.first_within(step, partition, from)).collect();
         let (mut entries, mut implied, mut read) = (Vec::new(), Vec::<FileName>::new(), 0);
         while let Some((name, (partition, stored))) = heads.pop_first() {
             read += 1;
-            if entries.len() == most || implied.len() == most || read > MAX_NAMES_READ {
+            if entries.len() == self.most || implied.len() == self.most || read > MAX_NAMES_READ {
                 let next = Some(name.as_str().to_owned());
                 return Ok(FileAnswer::Listed { entries, implied, next });
             }
-            let shown = self.shown(&name, stored);
+            let shown = names.shown(&name, stored);
             if let Some(shown) = &shown
-                && self.expects(&name, shown, step)
+                && names.expects(here, &name, shown, step)
             {
                 return Err(Refusal::NotYet);
             }
             let record = shown.as_ref().and_then(|shown| shown.entry.file());
-            let subfolder = match depth {
-                ListDepth::OneLevel => subfolder(&inside, &name),
+            let subfolder = match self.depth {
+                ListDepth::OneLevel => subfolder(&self.inside, &name),
                 ListDepth::All => None,
             };
             let after = match (record, subfolder) {
@@ -102,17 +85,18 @@ impl RingNode {
                     after
                 }
             };
-            heads.extend(first_within(step, partition, &after));
+            heads.extend(self.first_within(step, partition, &after));
         }
         Ok(FileAnswer::Listed { entries, implied, next: None })
     }
 
-    /// The entry of a name that clients see: the one before a write that is not acknowledged yet.
-    fn shown(&self, name: &FileName, stored: Stored) -> Option<Stored> {
-        match self.pending.get(name).and_then(|pending| pending.operation.before()) {
-            Some(before) => before.cloned(),
-            None => Some(stored),
+    /// The first entry of a partition from a name on that is the folder or below it.
+    fn first_within(&self, step: &Step, partition: u16, from: &str) -> Option<(FileName, (u16, Stored))> {
+        let mut found = step.records.first(partition, from)?;
+        if !found.0.is_within(self.folder) && found.0.as_str() < self.inside.as_str() {
+            found = step.records.first(partition, &self.inside)?;
         }
+        found.0.is_within(self.folder).then_some((found.0, (partition, found.1)))
     }
 }
 
@@ -125,7 +109,8 @@ fn subfolder(inside: &str, name: &FileName) -> Option<FileName> {
     Some(format!("{inside}{first}").parse().expect("it is the beginning of a name"))
 }
 
-/// The smallest text after all names below a folder: `0` follows the slash.
+/// The smallest text after all names below a folder, since `0` follows the slash: `/f/a0` comes after `/f/a/z`, and
+/// after `/f/a-b`, which is not below `/f/a`.
 fn after_folder(folder: &FileName) -> String {
     format!("{folder}0")
 }

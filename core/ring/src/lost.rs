@@ -15,8 +15,10 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
 
 use crate::event::Effect;
-use crate::node::{RingNode, Step};
+use crate::membership::RingMembership;
 use crate::record::{NameEntry, Stored};
+use crate::serve::LedNames;
+use crate::step::Step;
 
 /// Maximum number of chunks that a leader searches for. It takes up further ones when some were found or their files
 /// removed.
@@ -93,68 +95,54 @@ impl LostChunks {
         self.count = self.chunks.values().map(BTreeMap::len).sum();
     }
 
-    pub fn validate(&self) {
-        assert_eq!(self.count, self.chunks.values().map(BTreeMap::len).sum::<usize>());
-        assert!(self.count <= MAX_LOST && self.chunks.values().all(|chunks| !chunks.is_empty()));
-    }
-}
-
-impl RingNode {
-    /// Asks all members for lost chunks, if the last search is long enough ago.
-    pub(crate) fn search(&mut self, step: &mut Step) {
-        let wait_us = if self.lost.has_new { self.config.resend_us } else { SEARCH_PATIENCE * self.config.patience_us };
-        if self.lost.count == 0 || step.now_us < self.lost.searched_us + wait_us {
+    /// Asks all members for lost chunks, if the last search is long enough ago: with the default configuration 20 s, or
+    /// 0.5 s if there are new ones.
+    pub fn search(&mut self, here: &RingMembership, names: &LedNames, step: &mut Step) {
+        let wait_us = if self.has_new { here.config.resend_us } else { SEARCH_PATIENCE * here.config.patience_us };
+        if self.count == 0 || step.now_us < self.searched_us + wait_us {
             return;
         }
-        (self.lost.searched_us, self.lost.has_new) = (step.now_us, false);
+        (self.searched_us, self.has_new) = (step.now_us, false);
+        let leads = |name: &FileName| {
+            here.current.as_ref().is_some_and(|current| names.partitions.serves(here, current.ring.partition(name)))
+        };
         let mut still = BTreeMap::new();
-        for name in self.lost.chunks.keys() {
+        for (name, chunks) in &self.chunks {
             // Files that are being written are checked the next time.
-            let (is_led, stored) = (self.leads(name), self.served(name, step));
-            match stored {
+            match names.served(here, name, step) {
                 Some(Some(Stored { entry: NameEntry::File(record), .. })) => {
-                    let lost = record.chunks.iter().filter(|chunk| self.lost.last(name, chunk).is_some());
+                    let lost = record.chunks.iter().filter(|chunk| self.last(name, chunk).is_some());
                     still.insert(name.clone(), lost.map(|chunk| chunk.object).collect::<BTreeSet<_>>());
                 }
                 Some(_) => {}
-                None if is_led => drop(still.insert(name.clone(), self.lost.chunks[name].keys().copied().collect())),
+                None if leads(name) => drop(still.insert(name.clone(), chunks.keys().copied().collect())),
                 None => {}
             }
         }
-        self.lost.retain(|name, object, _| still.get(name).is_some_and(|objects| objects.contains(&object)));
+        self.retain(|name, object, _| still.get(name).is_some_and(|objects| objects.contains(&object)));
         for (name, objects) in still.into_iter().filter(|(_, objects)| !objects.is_empty()) {
-            step.records.effects.push(Effect::Search { name, objects: objects.into_iter().collect() });
+            step.push(Effect::Search { name, objects: objects.into_iter().collect() });
         }
     }
 
-    /// A node has reported good replicas of chunks that were searched for.
-    pub(crate) fn good_replicas(&mut self, name: &FileName, objects: &[ObjectId], node: NodeId, step: &mut Step) {
-        let is_member = self.current.as_ref().is_some_and(|current| current.view.members.contains(&node));
-        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };
-        if !is_member {
-            return;
+    /// A node has a good replica of a chunk: the chunk, which is in the file's record, gets it if it was searched for.
+    /// Returns whether its replicas have changed.
+    pub fn found(&mut self, name: &FileName, chunk: &mut Chunk, node: NodeId) -> bool {
+        if self.last(name, chunk).is_none() {
+            return false;
         }
-        let mut has_changed = false;
-        for chunk in record.chunks.iter_mut().filter(|chunk| objects.contains(&chunk.object)) {
-            if self.lost.last(name, chunk).is_none() {
-                continue;
-            }
-            let last = self.lost.remove(name, chunk.object).expect("looked at above");
-            if last.are_bad {
-                chunk.replicas.clear();
-            }
-            if !chunk.replicas.contains(&node) {
-                chunk.replicas.push(node);
-            }
-            has_changed |= chunk.replicas != last.named;
+        let last = self.remove(name, chunk.object).expect("looked at above");
+        if last.are_bad {
+            chunk.replicas.clear();
         }
-        self.rescan_name(name, step);
-        if has_changed {
-            self.put_record(name, record, step);
+        if !chunk.replicas.contains(&node) {
+            chunk.replicas.push(node);
         }
+        chunk.replicas != last.named
     }
 
-    fn leads(&self, name: &FileName) -> bool {
-        self.current.as_ref().is_some_and(|current| self.serves(current.ring.partition(name)))
+    pub fn validate(&self) {
+        assert_eq!(self.count, self.chunks.values().map(BTreeMap::len).sum::<usize>());
+        assert!(self.count <= MAX_LOST && self.chunks.values().all(|chunks| !chunks.is_empty()));
     }
 }

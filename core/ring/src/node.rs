@@ -1,86 +1,35 @@
 //! The state machine of a node: routes events and messages to the parts that handle them.
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::NodeId;
 
-use crate::event::{Config, Effect, Event, Save, Saved};
+use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, Save, Saved};
 use crate::fetch::ChunkFetches;
-use crate::folder_use::FolderUses;
 use crate::lease::Leases;
-use crate::lost::LostChunks;
+use crate::membership::{CurrentView, RingMembership};
 use crate::message::{MessageBody, RingMessage};
 use crate::paxos::ViewPaxos;
-use crate::record::{Records, Round};
+use crate::record::Records;
 use crate::record_view::RecordView;
-use crate::replica::CatchUp;
+use crate::recover::recovered;
+use crate::rename::{MoveRequest, MovedFile};
+use crate::repair::ChunkRepair;
+use crate::replica::{PartitionPeer, PartitionReplicas};
 use crate::ring::Ring;
-use crate::serve::PendingName;
-use crate::syncing::SyncingFiles;
-use crate::under_replicated::Repairs;
-use crate::view::{View, read_quorum, write_quorum};
-use crate::view_change::LedPartition;
-
-/// The context of one call of [`RingNode::handle`].
-pub(crate) struct Step<'a> {
-    pub now_us: u64,
-    pub records: RecordView<'a>,
-    /// Messages of the node to itself.
-    own: VecDeque<MessageBody>,
-}
-
-/// The current view and the rings that follow from it.
-pub(crate) struct CurrentView {
-    pub view: View,
-    pub ring: Ring,
-    /// The rings of the view's sources.
-    pub sources: Vec<Ring>,
-}
-
-impl CurrentView {
-    pub fn new(view: View) -> Self {
-        let mut known = BTreeMap::new();
-        let sources = view.sources.iter().map(|members| Ring::of(&view, members, &mut known)).collect();
-        CurrentView { ring: Ring::of(&view, &view.members, &mut known), sources, view }
-    }
-
-    pub fn write_quorum(&self, partition: u16) -> usize {
-        write_quorum(self.ring.replicas(partition).len(), self.view.replication)
-    }
-
-    /// Number of a partition's replicas in a source that must be asked: a read quorum, or all that are not given up if
-    /// those are fewer.
-    pub fn read_quorum(&self, source: &Ring, partition: u16) -> usize {
-        let replicas = source.replicas(partition);
-        let left = replicas.iter().filter(|node| !self.view.lost.contains(node)).count();
-        read_quorum(replicas.len(), self.view.replication).min(left)
-    }
-}
+use crate::serve::LedNames;
+use crate::step::Step;
+use crate::view::View;
+use crate::view_change::LedPartitions;
 
 /// See the [crate's](crate) documentation.
 pub struct RingNode {
-    pub(crate) config: Config,
-    /// Number of times that the node has started.
-    pub(crate) boot: u64,
-    pub(crate) current: Option<CurrentView>,
-    pub(crate) paxos: ViewPaxos,
-    pub(crate) leases: Leases,
-    /// The round in which each partition was last synchronized. A partition without an entry never was.
-    pub(crate) rounds: BTreeMap<u16, Round>,
-    /// Partitions that are being synchronized from their leader.
-    pub(crate) catching_up: BTreeMap<u16, CatchUp>,
-    /// Partitions that this node leads.
-    pub(crate) leading: BTreeMap<u16, LedPartition>,
-    /// Names with an operation in progress, and the requests that wait for them.
-    pub(crate) pending: BTreeMap<FileName, PendingName>,
-    /// Number of requests without an answer.
-    pub(crate) asked: usize,
-    pub(crate) repairs: Repairs,
-    pub(crate) lost: LostChunks,
-    pub(crate) syncing: SyncingFiles,
-    pub(crate) fetches: ChunkFetches,
-    pub(crate) uses: FolderUses,
+    here: RingMembership,
+    paxos: ViewPaxos,
+    replicas: PartitionReplicas,
+    names: LedNames,
+    repair: ChunkRepair,
+    fetches: ChunkFetches,
     next_tick_us: u64,
 }
 
@@ -99,49 +48,54 @@ impl RingNode {
             effects.push(Effect::Save(Save::View(view.clone())));
             Some(view)
         });
-        let mut node = RingNode {
-            config,
-            boot,
-            current: view.map(CurrentView::new),
+        let leases = Leases::new(config.lease_us, now_us, is_new);
+        let here = RingMembership { config, boot, current: view.map(CurrentView::new), leases };
+        let mut replicas = PartitionReplicas::new(rounds);
+        let led = LedPartitions::lead_again(&here, &mut replicas, effects);
+        RingNode {
+            here,
             paxos: ViewPaxos::new(acceptor, settled, now_us),
-            leases: Leases::new(config.lease_us, now_us, is_new),
-            rounds,
-            catching_up: BTreeMap::new(),
-            leading: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            asked: 0,
-            repairs: Repairs::default(),
-            lost: LostChunks::default(),
-            syncing: SyncingFiles::default(),
+            replicas,
+            names: LedNames::new(led),
+            repair: ChunkRepair::default(),
             fetches: ChunkFetches::default(),
-            uses: FolderUses::default(),
             next_tick_us: now_us,
-        };
-        node.lead_again(effects);
-        node
+        }
     }
 
     /// Applies one event and appends the resulting actions to `effects`.
     pub fn handle(&mut self, now_us: u64, event: Event, records: &impl Records, effects: &mut Vec<Effect>) {
-        let step = &mut Step { now_us, records: RecordView::new(records, effects), own: VecDeque::new() };
+        let step = &mut Step::new(now_us, RecordView::new(records, effects));
+        let RingNode { here, names, repair, .. } = self;
         match event {
             Event::Tick => {}
             Event::Alive(alive) => self.paxos.alive(alive),
             Event::Closed(node) => self.paxos.closed(node),
             Event::Received { from, message } => self.received(from, message, step),
             Event::Requested { request, operation } => self.requested(request, operation, step),
-            Event::Fetched { object } => self.fetched(object, true, step),
-            Event::FetchFailed { object } => self.fetched(object, false, step),
-            Event::BadReplicas { name, objects, node } => self.bad_replicas(&name, objects, node, step),
-            Event::Synced { node, bad } => bad.into_iter().for_each(|file| self.file_synced(node, file, step)),
-            Event::GoodReplicas { name, objects, node } => self.good_replicas(&name, &objects, node, step),
+            Event::Fetched { object } => self.fetches.fetched(here, object, true, step),
+            Event::FetchFailed { object } => self.fetches.fetched(here, object, false, step),
+            Event::BadReplicas { name, objects, node } => {
+                repair.bad_replicas(here, names, &name, (node, objects), step)
+            }
+            Event::GoodReplicas { name, objects, node } => {
+                repair.good_replicas(here, names, &name, (node, &objects), step);
+            }
+            Event::Synced { node, bad } => {
+                for file in bad {
+                    let name = file.name.clone();
+                    if names.file_synced(here, node, file, step) {
+                        repair.rescan_name(here, &name, now_us);
+                    }
+                }
+            }
         }
         if now_us >= self.next_tick_us {
-            self.next_tick_us = now_us + self.config.tick_us;
+            self.next_tick_us = now_us + self.here.config.tick_us;
             self.tick(step);
         }
         while let Some(body) = step.own.pop_front() {
-            self.hear(self.config.node, body, step);
+            self.hear(self.here.config.node, body, step);
         }
     }
 
@@ -152,12 +106,23 @@ impl RingNode {
 
     /// The latest view that the node knows.
     pub fn view(&self) -> Option<&View> {
-        self.current.as_ref().map(|current| &current.view)
+        self.here.current.as_ref().map(|current| &current.view)
     }
 
     /// The ring of that view.
     pub fn ring(&self) -> Option<&Ring> {
-        self.current.as_ref().map(|current| &current.ring)
+        self.here.current.as_ref().map(|current| &current.ring)
+    }
+
+    /// Whether this node answers requests for a partition now. No other node does at the same time.
+    pub fn answers(&self, partition: u16, now_us: u64) -> bool {
+        self.names.partitions.answers(&self.here, partition, now_us)
+    }
+
+    /// Whether all partitions of the view are known to have a write quorum in it. From then on the view tolerates as
+    /// many lost nodes as if none had been lost before.
+    pub fn is_settled(&self) -> bool {
+        self.paxos.is_settled(&self.here)
     }
 
     /// Checks the invariants that hold between two events.
@@ -165,52 +130,60 @@ impl RingNode {
     /// # Panics
     /// If one does not hold.
     pub fn validate(&self) {
-        let Some(current) = &self.current else { return assert!(self.pending.is_empty() && self.leading.is_empty()) };
-        assert!(self.rounds.values().all(|round| round.view <= current.view.number));
-        self.validate_leading(current);
-        self.validate_pending();
-        self.repairs.validate();
-        self.lost.validate();
-        self.syncing.validate();
+        assert!(self.replicas.rounds().values().all(|round| round.view <= self.here.number()));
+        self.names.validate(&self.here, &self.replicas);
+        self.repair.validate();
         self.fetches.validate();
     }
 
     fn tick(&mut self, step: &mut Step) {
-        if self.current.is_none() {
-            return;
-        }
-        let (me, boot, has_settled) = (self.config.node, self.boot, self.has_settled());
+        let RingNode { here, paxos, replicas, names, repair, .. } = self;
+        let Some(current) = &here.current else { return };
+        let (me, boot, has_settled) = (here.config.node, here.boot, names.partitions.have_settled(here));
         if has_settled {
-            self.learn_settled(me, false, step);
+            paxos.learn_settled(here, me, false, step);
         }
-        let heartbeat =
-            MessageBody::Heartbeat { sent_us: step.now_us, boot, has_settled, is_settled: self.is_settled() };
-        let Some(current) = &self.current else { return };
-        let others: Vec<_> = current.view.members.iter().copied().filter(|node| *node != me).collect();
-        others.into_iter().for_each(|node| self.send(node, heartbeat.clone(), step));
-        self.propose_view(step);
-        self.advance_view_change(step);
-        self.resend_pending(step);
-        self.repair(step);
-        self.search(step);
-        self.sync_files(step);
+        let is_settled = paxos.is_settled(here);
+        let heartbeat = MessageBody::Heartbeat { sent_us: step.now_us, boot, has_settled, is_settled };
+        let others = current.view.members.iter().filter(|node| **node != me);
+        others.for_each(|node| here.send(*node, heartbeat.clone(), step));
+        paxos.propose_view(here, step);
+        names.partitions.advance(here, replicas, step);
+        names.resend_pending(here, step);
+        repair.repair(here, replicas, names, step);
+        repair.search(here, names, step);
+        names.sync_files(here, step);
+    }
+
+    /// A client requests an operation.
+    fn requested(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
+        let FileOperation::Recover { without, now_s } = &operation else {
+            return self.names.requested(&self.here, request, operation, step);
+        };
+        let answer = recovered(&self.here, &self.paxos, without, *now_s, step.now_us).map(|view| {
+            let members = view.members.clone();
+            self.enter_view(view.clone(), step);
+            self.tell_view(members.iter().copied(), &view, step);
+            FileAnswer::Recovered { members }
+        });
+        step.answer(request, answer);
     }
 
     /// Checks that sender and receiver are in the same view. If not, the view of the later one is sent to the other.
     fn received(&mut self, from: NodeId, message: RingMessage, step: &mut Step) {
-        let number = self.number();
+        let number = self.here.number();
         self.paxos.heard(from);
         match message.body {
-            MessageBody::Decided(view) if view.system == self.config.system => self.enter_view(view, step),
-            // A view of another file system.
+            MessageBody::Decided(view) if self.here.may_enter(&view) => self.enter_view(view, step),
+            // A view that this node has left or is in, or a view of another file system.
             MessageBody::Decided(_) => {}
-            _ if message.view > number => self.send(from, MessageBody::Behind, step),
+            _ if message.view > number => self.here.send(from, MessageBody::Behind, step),
             _ if message.view < number => {
-                let current = self.current.as_ref().expect("a node with a view number has a view");
-                self.send(from, MessageBody::Decided(current.view.clone()), step);
+                let view = self.view().expect("a node with a view number has a view").clone();
+                self.here.send(from, MessageBody::Decided(view), step);
             }
             body => {
-                self.leases.heard(from);
+                self.here.leases.heard(from);
                 self.hear(from, body, step);
             }
         }
@@ -218,79 +191,110 @@ impl RingNode {
 
     /// Handles a message of a node in the same view.
     fn hear(&mut self, from: NodeId, body: MessageBody, step: &mut Step) {
-        if self.current.is_none() {
+        if self.here.current.is_none() {
             return;
         }
+        let RingNode { here, paxos, names, repair, fetches, .. } = self;
         match body {
             MessageBody::Behind | MessageBody::Decided(_) => {}
-            MessageBody::Prepare(ballot) => self.prepare(from, ballot, step),
-            MessageBody::Promise(ballot, accepted) => self.promise(from, ballot, accepted, step),
-            MessageBody::Accept(proposal) => self.accept(from, proposal, step),
-            MessageBody::Accepted(ballot) => self.accepted(from, ballot, step),
-            MessageBody::Outbid(promised) => self.paxos.outbid(promised),
+            MessageBody::Prepare(ballot) => paxos.prepare(here, from, ballot, step),
+            MessageBody::Promise(ballot, accepted) => paxos.promise(here, from, ballot, accepted, step),
+            MessageBody::Accept(proposal) => paxos.accept(here, from, proposal, step),
+            MessageBody::Accepted(ballot) => {
+                if let Some(view) = paxos.accepted(here, from, ballot) {
+                    self.enter_chosen_view(view, step);
+                }
+            }
+            MessageBody::Outbid(promised) => paxos.outbid(promised),
             MessageBody::Heartbeat { sent_us, boot, has_settled, is_settled } => {
                 if has_settled || is_settled {
-                    self.learn_settled(from, is_settled, step);
+                    paxos.learn_settled(here, from, is_settled, step);
                 }
-                self.leases.promise(from, step.now_us);
-                self.send(from, MessageBody::Heard { sent_us, boot }, step);
+                here.leases.promise(from, step.now_us);
+                here.send(from, MessageBody::Heard { sent_us, boot }, step);
             }
-            MessageBody::Heard { sent_us, boot } if boot == self.boot => self.leases.grant(from, sent_us),
+            MessageBody::Heard { sent_us, boot } if boot == here.boot => here.leases.grant(from, sent_us),
             MessageBody::Heard { .. } => {}
-            MessageBody::Collect { partition, round, after, digest } => {
-                self.collect(from, partition, round, after, digest, step);
+            MessageBody::Written { name, version } => names.written(here, from, &name, version, step),
+            MessageBody::Move { from: old, version, to, token } => {
+                names.move_away(here, from, MoveRequest { from: old, version, to, token }, step);
             }
-            MessageBody::Collected { partition, round, after, page } => {
-                self.collected(from, partition, round, &after, page, step);
+            MessageBody::Moved { to, token, from: old, record } => {
+                names.moved(here, from, MovedFile { to, token, from: old, record }, step);
             }
-            MessageBody::OfferSync { partition, round } => self.sync_offered(from, partition, round, step),
-            MessageBody::RequestPage { partition, round, after, digest } => {
-                self.page_requested(from, partition, round, after, digest, step)
+            MessageBody::Gone { to, token } => names.gone(here, &to, token, step),
+            MessageBody::Arrived { from: old, token } => names.arrived(here, &old, token, step),
+            MessageBody::FetchChunk { name, chunk } => fetches.fetch_chunk(here, from, name, chunk, step),
+            MessageBody::ChunkStatus { name, object, is_here } => {
+                if repair.fetched(here, from, &name, (object, is_here), step.now_us) {
+                    repair.go_on(here, &self.replicas, names, &name, step);
+                }
             }
-            MessageBody::SameContent { partition, round } => self.same_content(from, partition, round, step),
-            MessageBody::SyncPage { partition, round, after, page } => {
-                self.store_page(from, partition, round, &after, page, step)
-            }
-            MessageBody::InSync { partition, round } => self.synchronized(from, partition, round, step),
-            MessageBody::Write { partition, round, name, stored } => {
-                self.write(from, partition, round, name, stored, step)
-            }
-            MessageBody::Written { name, version } => self.written(from, &name, version, step),
-            MessageBody::Move { from: old, version, to, token } => self.move_away(from, old, version, to, token, step),
-            MessageBody::Moved { to, token, from: old, record } => self.moved(from, &to, token, old, record, step),
-            MessageBody::Gone { to, token } => self.gone(&to, token, step),
-            MessageBody::Arrived { from: old, token } => self.arrived(&old, token, step),
-            MessageBody::FetchChunk { name, chunk } => self.fetch_chunk(from, name, chunk, step),
-            MessageBody::ChunkStatus { name, object, is_here } => self.chunk_status(from, &name, object, is_here, step),
             MessageBody::Drop(objects) => {
                 step.records.effects.extend(objects.into_iter().map(|object| Effect::Drop { object }))
             }
+            of_partition => self.hear_of_partition(from, of_partition, step),
         }
     }
 
-    /// Number of the node's view; 0 if it has none.
-    pub(crate) fn number(&self) -> u64 {
-        self.current.as_ref().map_or(0, |current| current.view.number)
-    }
-
-    /// The round in which this node leads now.
-    pub(crate) fn round(&self) -> Round {
-        Round { view: self.number(), boot: self.boot }
-    }
-
-    pub(crate) fn send(&self, to: NodeId, body: MessageBody, step: &mut Step) {
-        if to == self.config.node {
-            step.own.push_back(body);
-        } else {
-            let message = RingMessage { view: self.number(), body };
-            step.records.effects.push(Effect::Send { to, message });
+    /// Handles a message between the leader of a partition and a replica.
+    fn hear_of_partition(&mut self, from: NodeId, body: MessageBody, step: &mut Step) {
+        let RingNode { here, replicas, names, .. } = self;
+        let led = &mut names.partitions;
+        let peer = |partition, round| PartitionPeer { node: from, partition, round };
+        match body {
+            MessageBody::Collect { partition, round, after, digest } => {
+                replicas.collect(here, peer(partition, round), after, digest, step);
+            }
+            MessageBody::Collected { partition, round, after, page } => {
+                led.collected(here, replicas, peer(partition, round), &after, page, step);
+            }
+            MessageBody::OfferSync { partition, round } => replicas.sync_offered(here, peer(partition, round), step),
+            MessageBody::RequestPage { partition, round, after, digest } => {
+                led.page_requested(here, peer(partition, round), after, digest, step);
+            }
+            MessageBody::SameContent { partition, round } => {
+                replicas.same_content(here, peer(partition, round), step);
+            }
+            MessageBody::SyncPage { partition, round, after, page } => {
+                replicas.store_page(here, peer(partition, round), &after, page, step);
+            }
+            MessageBody::InSync { partition, round } => {
+                led.synchronized(here, replicas, peer(partition, round), step);
+            }
+            MessageBody::Write { partition, round, name, stored } => {
+                replicas.write(here, peer(partition, round), name, stored, step);
+            }
+            other => unreachable!("{other:?} is of no partition"),
         }
     }
 
-    /// Sends to all members, including this node if it is one.
-    pub(crate) fn send_members(&self, body: &MessageBody, step: &mut Step) {
-        for node in self.current.iter().flat_map(|current| &current.view.members) {
-            self.send(*node, body.clone(), step);
+    /// The members have chosen a view. The members of both views are told.
+    fn enter_chosen_view(&mut self, view: View, step: &mut Step) {
+        let told = self.view().expect("a node that proposes has a view").members.union(&view.members).copied();
+        let told: Vec<NodeId> = told.collect();
+        self.enter_view(view.clone(), step);
+        self.tell_view(told, &view, step);
+    }
+
+    fn tell_view(&self, nodes: impl IntoIterator<Item = NodeId>, view: &View, step: &mut Step) {
+        for node in nodes.into_iter().filter(|node| *node != self.here.config.node) {
+            self.here.send(node, MessageBody::Decided(view.clone()), step);
         }
+    }
+
+    /// Enters a later view.
+    fn enter_view(&mut self, view: View, step: &mut Step) {
+        step.push(Effect::Save(Save::View(view.clone())));
+        let next = CurrentView::new(view);
+        let led = self.names.partitions.in_next_view(&self.here, &next);
+        self.repair.enter_view(&next.view.members);
+        self.here.enter(next, step.now_us);
+        self.paxos.enter_view(step.now_us);
+        self.replicas.enter_view();
+        self.names.enter_view(&self.here, led, step);
+        self.names.partitions.continue_serving(&self.here, &mut self.replicas, step);
+        self.replicas.forget_partitions(&self.here, step);
+        self.names.partitions.advance(&self.here, &mut self.replicas, step);
     }
 }

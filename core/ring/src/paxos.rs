@@ -5,15 +5,15 @@
 //! know it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
 use crate::ballot::{Acceptor, Ballot, Proposal};
 use crate::event::{Effect, Save};
+use crate::membership::{CurrentView, RingMembership};
 use crate::message::MessageBody;
-use crate::node::{RingNode, Step};
-use crate::view::majority;
+use crate::step::Step;
+use crate::view::{View, majority};
 
 /// What a member knows about which other members are alive, and its attempts to have a view chosen.
 #[derive(Default)]
@@ -83,93 +83,110 @@ impl ViewPaxos {
     pub fn outbid(&mut self, promised: Ballot) {
         self.highest = self.highest.max(promised.number);
     }
-}
 
-impl RingNode {
     /// Whether all partitions of the view are known to have a write quorum in it. From then on the view tolerates as
     /// many lost nodes as if none had been lost before.
-    pub fn is_settled(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| self.paxos.settled_view == current.view.number)
+    pub fn is_settled(&self, here: &RingMembership) -> bool {
+        here.current.as_ref().is_some_and(|current| self.settled_view == current.view.number)
     }
 
     /// A member reports that all partitions it leads have a quorum, or (`all`) that this holds for all members.
-    pub(crate) fn learn_settled(&mut self, node: NodeId, all: bool, step: &mut Step) {
-        let Some(current) = &self.current else { return };
-        self.paxos.settled.insert(node);
+    pub fn learn_settled(&mut self, here: &RingMembership, node: NodeId, all: bool, step: &mut Step) {
+        let Some(current) = &here.current else { return };
+        self.settled.insert(node);
         let number = current.view.number;
-        if self.paxos.settled_view < number && (all || current.view.members.is_subset(&self.paxos.settled)) {
-            self.paxos.settled_view = number;
-            step.records.effects.push(Effect::Save(Save::Settled(number)));
+        if self.settled_view < number && (all || current.view.members.is_subset(&self.settled)) {
+            self.settled_view = number;
+            step.push(Effect::Save(Save::Settled(number)));
         }
     }
 
     /// Proposes a view if one is wanted and it is this node's turn.
-    pub(crate) fn propose_view(&mut self, step: &mut Step) {
-        let is_settled = self.is_settled();
-        let Some(current) = &self.current else { return };
-        let (members, me, now_us) = (&current.view.members, self.config.node, step.now_us);
+    pub fn propose_view(&mut self, here: &RingMembership, step: &mut Step) {
+        let is_settled = self.is_settled(here);
+        let Some(current) = &here.current else { return };
+        let (members, me, now_us) = (&current.view.members, here.config.node, step.now_us);
         if !members.contains(&me) {
             return;
         }
-        let paxos = &mut self.paxos;
-        let lives = |node: &NodeId| *node == me || paxos.alive.contains(node);
-        paxos.missing_since.retain(|node, _| !lives(node));
-        paxos.closed.retain(|node| members.contains(node));
-        for node in members.iter().filter(|node| !lives(node)) {
-            paxos.missing_since.entry(*node).or_insert(now_us);
-        }
-        let is_missed = |node: &NodeId| {
-            let has_closed = paxos.closed.contains(node);
-            let patience_us = if has_closed { self.config.restart_us } else { self.config.patience_us };
-            paxos.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
-        };
-        let stay = members.iter().filter(|node| !is_missed(node));
-        // Members that were given up may return only when their old entries can no longer be asked for.
-        let may_come = |node: &&NodeId| is_settled || !current.view.lost.contains(node);
-        let wanted: BTreeSet<NodeId> = stay.chain(paxos.alive.iter().filter(may_come)).copied().collect();
-        let is_old = is_settled && now_us >= paxos.entered_us + self.config.tidy_us;
+        self.count_missing(members, me, now_us);
+        let wanted = self.wanted_members(here, current, now_us);
+        let is_old = is_settled && now_us >= self.entered_us + here.config.tidy_us;
         // A proposal that only a few members have accepted must be completed now. Otherwise it could be chosen later,
         // when other members are wanted.
-        let is_open = paxos.acceptor.view > current.view.number && paxos.acceptor.accepted.is_some();
+        let is_open = self.acceptor.view > current.view.number && self.acceptor.accepted.is_some();
         if wanted == *members && !is_old && !is_open {
-            (paxos.wanted_since, paxos.attempt) = (None, None);
+            (self.wanted_since, self.attempt) = (None, None);
             return;
         }
-        let since_us = *paxos.wanted_since.get_or_insert(now_us);
-        let rank = members.iter().filter(|node| lives(node)).take_while(|node| **node != me).count() as u64;
-        let is_under_way = paxos.attempt.as_ref().is_some_and(|attempt| now_us < attempt.until_us);
-        if is_under_way || now_us < since_us + rank * 2 * self.config.resend_us {
+        let since_us = *self.wanted_since.get_or_insert(now_us);
+        let lives = |node: &&NodeId| **node == me || self.alive.contains(node);
+        let rank = members.iter().filter(lives).take_while(|node| **node != me).count() as u64;
+        let is_under_way = self.attempt.as_ref().is_some_and(|attempt| now_us < attempt.until_us);
+        // If messages are sent again after 0.5 s, the lowest living member proposes at once, the next one 1 s later,
+        // and the third one 2 s later.
+        if is_under_way || now_us < since_us + rank * 2 * here.config.resend_us {
             return;
         }
         if current.view.followed_by(wanted.clone(), is_settled).is_none() {
             return;
         }
-        paxos.highest += 1;
-        let ballot = Ballot { number: paxos.highest, node: me.0, boot: self.boot };
-        // Proposers that outbid each other wait for different times, according to their ranks.
-        let until_us = now_us + (2 + rank) * self.config.resend_us;
+        self.highest += 1;
+        let ballot = Ballot { number: self.highest, node: me.0, boot: here.boot };
+        // Proposers that outbid each other wait for different times, according to their ranks: 1 s, 1.5 s, 2 s.
+        let until_us = now_us + (2 + rank) * here.config.resend_us;
         let (promises, accepted) = Default::default();
-        paxos.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
-        paxos.wanted = wanted;
-        self.send_members(&MessageBody::Prepare(ballot), step);
+        self.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
+        self.wanted = wanted;
+        here.send_members(&MessageBody::Prepare(ballot), step);
     }
 
-    pub(crate) fn prepare(&mut self, from: NodeId, ballot: Ballot, step: &mut Step) {
-        let Some(acceptor) = self.acceptor() else { return };
+    /// Notes since when members have not been alive.
+    fn count_missing(&mut self, members: &BTreeSet<NodeId>, me: NodeId, now_us: u64) {
+        let lives = |node: &NodeId| *node == me || self.alive.contains(node);
+        self.missing_since.retain(|node, _| !lives(node));
+        self.closed.retain(|node| members.contains(node));
+        for node in members.iter().filter(|node| !lives(node)) {
+            self.missing_since.entry(*node).or_insert(now_us);
+        }
+    }
+
+    /// The members of the next view, if it began now: those that are not missed, and the living nodes that join.
+    fn wanted_members(&self, here: &RingMembership, current: &CurrentView, now_us: u64) -> BTreeSet<NodeId> {
+        let is_missed = |node: &NodeId| {
+            let has_closed = self.closed.contains(node);
+            let patience_us = if has_closed { here.config.restart_us } else { here.config.patience_us };
+            self.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
+        };
+        let stay = current.view.members.iter().filter(|node| !is_missed(node));
+        // Members that were given up may return only when their old entries can no longer be asked for.
+        let may_come = |node: &&NodeId| self.is_settled(here) || !current.view.lost.contains(node);
+        stay.chain(self.alive.iter().filter(may_come)).copied().collect()
+    }
+
+    pub fn prepare(&mut self, here: &RingMembership, from: NodeId, ballot: Ballot, step: &mut Step) {
+        let Some(acceptor) = self.acceptor(here) else { return };
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
-            return self.send(from, MessageBody::Outbid(promised), step);
+            return here.send(from, MessageBody::Outbid(promised), step);
         }
         acceptor.promised = ballot;
         let accepted = acceptor.accepted.clone();
         self.save_acceptor(step);
-        self.send(from, MessageBody::Promise(ballot, accepted), step);
+        here.send(from, MessageBody::Promise(ballot, accepted), step);
     }
 
-    pub(crate) fn promise(&mut self, from: NodeId, ballot: Ballot, accepted: Option<Proposal>, step: &mut Step) {
-        let Some(current) = &self.current else { return };
-        let is_settled = self.is_settled();
-        let Some(attempt) = self.paxos.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
+    pub fn promise(
+        &mut self,
+        here: &RingMembership,
+        from: NodeId,
+        ballot: Ballot,
+        accepted: Option<Proposal>,
+        step: &mut Step,
+    ) {
+        let Some(current) = &here.current else { return };
+        let is_settled = self.is_settled(here);
+        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
         if !current.view.members.contains(&from) || attempt.proposal.is_some() {
             return;
         }
@@ -180,55 +197,48 @@ impl RingNode {
         let earlier = attempt.promises.values().flatten().max_by_key(|proposal| proposal.ballot);
         let view = match earlier {
             Some(proposal) => Some(proposal.view.clone()),
-            None => current.view.followed_by(self.paxos.wanted.clone(), is_settled),
+            None => current.view.followed_by(self.wanted.clone(), is_settled),
         };
         let Some(view) = view else { return };
         let proposal = Proposal { ballot, view };
         attempt.proposal = Some(proposal.clone());
-        self.send_members(&MessageBody::Accept(proposal), step);
+        here.send_members(&MessageBody::Accept(proposal), step);
     }
 
-    pub(crate) fn accept(&mut self, from: NodeId, proposal: Proposal, step: &mut Step) {
-        let Some(acceptor) = self.acceptor() else { return };
+    pub fn accept(&mut self, here: &RingMembership, from: NodeId, proposal: Proposal, step: &mut Step) {
+        let Some(acceptor) = self.acceptor(here) else { return };
         let ballot = proposal.ballot;
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
-            return self.send(from, MessageBody::Outbid(promised), step);
+            return here.send(from, MessageBody::Outbid(promised), step);
         }
         (acceptor.promised, acceptor.accepted) = (ballot, Some(proposal));
         self.save_acceptor(step);
-        self.send(from, MessageBody::Accepted(ballot), step);
+        here.send(from, MessageBody::Accepted(ballot), step);
     }
 
-    pub(crate) fn accepted(&mut self, from: NodeId, ballot: Ballot, step: &mut Step) {
-        let Some(current) = &self.current else { return };
-        let Some(attempt) = self.paxos.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
-        if !current.view.members.contains(&from) {
-            return;
-        }
+    /// A member has accepted the proposal of a ballot. Returns the view that is chosen, when a majority has.
+    pub fn accepted(&mut self, here: &RingMembership, from: NodeId, ballot: Ballot) -> Option<View> {
+        let members = &here.current.as_ref()?.view.members;
+        let attempt = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot && members.contains(&from))?;
         attempt.accepted.insert(from);
-        if attempt.accepted.len() < majority(current.view.members.len()) {
-            return;
+        if attempt.accepted.len() < majority(members.len()) {
+            return None;
         }
-        let view = attempt.proposal.as_ref().expect("what was accepted was proposed").view.clone();
-        let told: Vec<NodeId> = current.view.members.union(&view.members).copied().collect();
-        self.enter_view(view.clone(), step);
-        for node in told.into_iter().filter(|node| *node != self.config.node) {
-            self.send(node, MessageBody::Decided(view.clone()), step);
-        }
+        Some(attempt.proposal.as_ref().expect("what was accepted was proposed").view.clone())
     }
 
     /// The promises of this member about the next view.
-    fn acceptor(&mut self) -> Option<&mut Acceptor> {
-        let view = &self.current.as_ref()?.view;
-        let acceptor = &mut self.paxos.acceptor;
+    fn acceptor(&mut self, here: &RingMembership) -> Option<&mut Acceptor> {
+        let view = &here.current.as_ref()?.view;
+        let acceptor = &mut self.acceptor;
         if acceptor.view != view.number + 1 {
             *acceptor = Acceptor { view: view.number + 1, ..Acceptor::default() };
         }
-        view.members.contains(&self.config.node).then_some(acceptor)
+        view.members.contains(&here.config.node).then_some(acceptor)
     }
 
     fn save_acceptor(&self, step: &mut Step) {
-        step.records.effects.push(Effect::Save(Save::Acceptor(self.paxos.acceptor.clone())));
+        step.push(Effect::Save(Save::Acceptor(self.acceptor.clone())));
     }
 }

@@ -9,7 +9,8 @@ use crate::ring::Ring;
 
 /// The nodes that should store a new chunk: first the node of the writer, if it is a member, because this replica
 /// needs no network; then the nodes that follow the chunk's position on the ring. Fewer than `replication` nodes if no
-/// more have space.
+/// more have space. If the nodes d, a, b and c follow the position and the writer is on c, the replicas of a chunk with
+/// replication 3 are on c, d and a, or, if d is full, on c, a and b.
 pub fn replica_targets(
     ring: &Ring,
     object: ObjectId,

@@ -91,8 +91,8 @@ pub struct Stored {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(pub(crate) u128);
 
-/// Read access to the records on the node's disk. A read shows every [`Save`](crate::Save) of earlier calls of
-/// [`handle`](crate::RingNode::handle), whether it is durable or not.
+/// Read access to the records that the node has saved. A read shows every [`Save`](crate::Save) of earlier calls of
+/// [`handle`](crate::RingNode::handle), whether it is durable or not, and nothing else.
 pub trait Records {
     /// The entry of a name in its partition.
     fn get(&self, partition: u16, name: &FileName) -> Option<Stored>;

@@ -78,7 +78,8 @@ impl<'a> RecordView<'a> {
         self.effects.push(Effect::Save(Save::Clear { partition }));
     }
 
-    /// The entries after the name `after` that are not [obsolete](Stored::is_obsolete).
+    /// The entries after the name `after` that are not [obsolete](Stored::is_obsolete). 600 small files come in pages
+    /// of 256, 256 and 88 entries.
     pub fn page(&self, partition: u16, after: &str, base: u64) -> Page {
         let mut page = Page::default();
         let (mut last, mut chunks) = (after.to_owned(), 0);
@@ -137,7 +138,7 @@ impl NameEntry {
 
 impl Stored {
     /// Whether the entry is of no more use: the file was removed before the settled view `base`, so no node whose
-    /// entries count has an older entry of this name.
+    /// entries count has an older entry of this name. An entry of view 6 is of no use with base 7.
     pub(crate) fn is_obsolete(&self, base: u64) -> bool {
         matches!(self.entry, NameEntry::Removed { .. }) && self.version.round.view < base
     }

@@ -14,51 +14,60 @@ use alloc::collections::BTreeSet;
 
 use eyas_types::dfs::NodeId;
 
-use crate::event::{FileAnswer, Refusal};
-use crate::message::MessageBody;
-use crate::node::{RingNode, Step};
+use crate::event::Refusal;
+use crate::membership::RingMembership;
+use crate::paxos::ViewPaxos;
 use crate::view::{View, majority};
 
 /// Position of the era in a view's number.
 const ERA_BITS: u32 = 32;
 
-impl RingNode {
-    pub(crate) fn recover(&mut self, request: u64, without: &BTreeSet<NodeId>, now_s: u32, step: &mut Step) {
-        let answer = self.recovered(without, now_s, step.now_us).map(|view| {
-            let members = view.members.clone();
-            self.enter_view(view.clone(), step);
-            for node in members.iter().filter(|node| **node != self.config.node) {
-                self.send(*node, MessageBody::Decided(view.clone()), step);
-            }
-            FileAnswer::Recovered { members }
-        });
-        self.answer(request, answer, step);
+/// The view of the remaining members, without those that a person has named.
+pub(crate) fn recovered(
+    here: &RingMembership,
+    paxos: &ViewPaxos,
+    without: &BTreeSet<NodeId>,
+    now_s: u32,
+    now_us: u64,
+) -> Result<View, Refusal> {
+    let Some(current) = &here.current else { return Err(Refusal::OtherView { view: 0 }) };
+    let (view, me) = (&current.view, here.config.node);
+    let is_heard = |node: &&NodeId| **node == me || here.leases.is_granted(**node, now_us);
+    let left: BTreeSet<NodeId> = view.members.iter().filter(is_heard).copied().collect();
+    if left.len() >= majority(view.members.len()) {
+        return Err(Refusal::HasMajority);
     }
+    let first = left.first().copied().filter(|_| left.contains(&me)).ok_or(Refusal::NotYet)?;
+    if first != me {
+        return Err(Refusal::NotLeader { leader: first, view: view.number });
+    }
+    let others = view.sources.iter().flatten().filter(|node| !paxos.is_alive(**node));
+    let missing = view.members.iter().chain(others).filter(|node| !left.contains(node));
+    let missing: BTreeSet<NodeId> = missing.copied().collect();
+    if missing.iter().any(|node| paxos.is_alive(*node)) {
+        return Err(Refusal::NotYet);
+    }
+    if missing != *without {
+        return Err(Refusal::Missing(missing));
+    }
+    let next = view.followed_by(left, paxos.is_settled(here)).ok_or(Refusal::NotYet)?;
+    Ok(View { number: first_of_era(view.number, now_s), lost: missing, ..next })
+}
 
-    /// The view of the remaining members.
-    fn recovered(&self, without: &BTreeSet<NodeId>, now_s: u32, now_us: u64) -> Result<View, Refusal> {
-        let Some(current) = &self.current else { return Err(Refusal::OtherView { view: 0 }) };
-        let view = &current.view;
-        let is_heard = |node: &&NodeId| **node == self.config.node || self.leases.is_granted(**node, now_us);
-        let left: BTreeSet<NodeId> = view.members.iter().filter(is_heard).copied().collect();
-        if left.len() >= majority(view.members.len()) {
-            return Err(Refusal::HasMajority);
-        }
-        let first = left.first().copied().filter(|_| left.contains(&self.config.node)).ok_or(Refusal::NotYet)?;
-        if first != self.config.node {
-            return Err(Refusal::NotLeader { leader: first, view: view.number });
-        }
-        let others = view.sources.iter().flatten().filter(|node| !self.paxos.is_alive(**node));
-        let missing = view.members.iter().chain(others).filter(|node| !left.contains(node));
-        let missing: BTreeSet<NodeId> = missing.copied().collect();
-        if missing.iter().any(|node| self.paxos.is_alive(*node)) {
-            return Err(Refusal::NotYet);
-        }
-        if missing != *without {
-            return Err(Refusal::Missing(missing));
-        }
-        let next = view.followed_by(left, self.is_settled()).ok_or(Refusal::NotYet)?;
-        let era = ((view.number >> ERA_BITS) + 1).max(now_s.into());
-        Ok(View { number: era << ERA_BITS, lost: missing, ..next })
+/// The number of the first view in a later era than that of view `number`: the era is the time in seconds, or the next
+/// one if the present era is as late. View 7 of era 0 is followed, at second 1,700,000,000, by view 0 of era
+/// 1,700,000,000.
+fn first_of_era(number: u64, now_s: u32) -> u64 {
+    ((number >> ERA_BITS) + 1).max(now_s.into()) << ERA_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eras_follow_the_clock_and_never_go_back() {
+        assert_eq!(first_of_era(7, 1_700_000_000), 1_700_000_000 << 32);
+        assert_eq!(first_of_era(1_700_000_000 << 32 | 5, 1_600_000_000), 1_700_000_001 << 32, "the clock went back");
     }
 }

@@ -24,10 +24,11 @@ use eyas_types::dfs::{FileId, FileName, FileRecord, NodeId};
 
 use crate::decision::dropped;
 use crate::event::Refusal;
+use crate::membership::RingMembership;
 use crate::message::MessageBody;
-use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::{AfterWrite, PendingName, PendingOperation};
+use crate::serve::{AfterWrite, LedNames, PendingName, PendingOperation};
+use crate::step::Step;
 
 /// A rename that waits for the leader of the old name.
 pub(crate) struct PendingRename {
@@ -61,95 +62,85 @@ impl PendingRename {
     }
 }
 
-impl RingNode {
+/// A rename as the leader of the new name has asked for it.
+pub(crate) struct MoveRequest {
+    pub from: FileName,
+    /// The version that the file must have under its old name.
+    pub version: RecordVersion,
+    pub to: FileName,
+    pub token: RecordVersion,
+}
+
+/// A file that has left its old name.
+pub(crate) struct MovedFile {
+    pub to: FileName,
+    pub token: RecordVersion,
+    pub from: FileName,
+    pub record: FileRecord,
+}
+
+impl LedNames {
     /// The leader of the new name asks to move a file away.
-    pub(crate) fn move_away(
-        &mut self,
-        asking: NodeId,
-        from: FileName,
-        version: RecordVersion,
-        to: FileName,
-        token: RecordVersion,
-        step: &mut Step,
-    ) {
-        match self.known(&from, step) {
+    pub fn move_away(&mut self, here: &RingMembership, asking: NodeId, request: MoveRequest, step: &mut Step) {
+        let MoveRequest { from, version, to, token } = request;
+        match self.known(here, &from, step) {
             None => {}
             Some(Some(Stored { version: is, entry: NameEntry::File(record) })) if is == version => {
-                self.put(&from, NameEntry::Departed { to, token, record }, AfterWrite::Moved, step);
+                self.put(here, &from, NameEntry::Departed { to, token, record }, AfterWrite::Moved, step);
             }
             Some(Some(Stored { entry: NameEntry::Departed { to: known, token: known_token, record }, .. }))
                 if known == to && known_token == token =>
             {
-                self.send(asking, MessageBody::Moved { to, token, from, record }, step);
+                here.send(asking, MessageBody::Moved { to, token, from, record }, step);
             }
-            Some(_) => self.send(asking, MessageBody::Gone { to, token }, step),
+            Some(_) => here.send(asking, MessageBody::Gone { to, token }, step),
         }
-    }
-
-    /// Tells the leader of the new name that the file has departed.
-    pub(crate) fn tell_moved(&mut self, from: &FileName, entry: &NameEntry, step: &mut Step) {
-        let (Some(current), NameEntry::Departed { to, token, record }) = (&self.current, entry) else { return };
-        let (to, token, record) = (to.clone(), *token, record.clone());
-        self.send(current.ring.leader(&to), MessageBody::Moved { to, token, from: from.clone(), record }, step);
     }
 
     /// The leader of the old name has moved the file to this node.
-    pub(crate) fn moved(
-        &mut self,
-        asked: NodeId,
-        to: &FileName,
-        token: RecordVersion,
-        from: FileName,
-        record: FileRecord,
-        step: &mut Step,
-    ) {
-        if let Some(PendingRename { request, over, .. }) = self.moving(to, token) {
+    pub fn moved(&mut self, here: &RingMembership, asked: NodeId, moved: MovedFile, step: &mut Step) {
+        let MovedFile { to, token, from, record } = moved;
+        if let Some(PendingRename { request, over, .. }) = self.moving(&to, token) {
             let (request, record) = (*request, record.in_place_of(over.as_ref()));
             let then = AfterWrite::Arrived { from, token, request, dropped: replaced(over, &record) };
-            self.put(to, NameEntry::File(record), then, step);
+            self.put(here, &to, NameEntry::File(record), then, step);
             return;
         }
-        match self.served(to, step) {
+        match self.served(here, &to, step) {
             Some(Some(Stored { version, entry: NameEntry::Arriving { over, .. } })) if version == token => {
                 let record = record.in_place_of(over.as_ref());
                 let then = AfterWrite::Arrived { from, token, request: None, dropped: replaced(&over, &record) };
-                self.put(to, NameEntry::File(record), then, step);
+                self.put(here, &to, NameEntry::File(record), then, step);
             }
-            Some(_) => self.send(asked, MessageBody::Arrived { from, token }, step),
+            Some(_) => here.send(asked, MessageBody::Arrived { from, token }, step),
             None => {}
         }
     }
 
     /// The leader of the old name has no such file.
-    pub(crate) fn gone(&mut self, to: &FileName, token: RecordVersion, step: &mut Step) {
+    pub fn gone(&mut self, here: &RingMembership, to: &FileName, token: RecordVersion, step: &mut Step) {
         let Some(moving) = self.moving(to, token) else { return };
         let (id, request, over) = (moving.id, moving.request, moving.over.clone());
         let then = AfterWrite::Refuse { request, refusal: Refusal::Changed };
-        self.put(to, over.map_or(NameEntry::Removed { id, is_gone: false }, NameEntry::File), then, step);
-    }
-
-    /// Tells the leader of the old name that the file has arrived.
-    pub(crate) fn tell_arrived(&mut self, from: FileName, token: RecordVersion, step: &mut Step) {
-        let Some(current) = &self.current else { return };
-        self.send(current.ring.leader(&from), MessageBody::Arrived { from, token }, step);
+        self.put(here, to, over.map_or(NameEntry::Removed { id, is_gone: false }, NameEntry::File), then, step);
     }
 
     /// The leader of the new name has the file.
-    pub(crate) fn arrived(&mut self, from: &FileName, token: RecordVersion, step: &mut Step) {
-        let stored = self.known(from, step).flatten();
+    pub fn arrived(&mut self, here: &RingMembership, from: &FileName, token: RecordVersion, step: &mut Step) {
+        let stored = self.known(here, from, step).flatten();
         let Some(Stored { entry: NameEntry::Departed { token: known, record, .. }, .. }) = stored else { return };
         if known == token {
-            let then = AfterWrite::Done { request: None, dropped: Default::default() };
-            self.put(from, NameEntry::Removed { id: record.id, is_gone: false }, then, step);
+            let then = AfterWrite::Done { request: None, dropped: BTreeMap::new() };
+            self.put(here, from, NameEntry::Removed { id: record.id, is_gone: false }, then, step);
         }
     }
 
     /// Whether a file is arriving under this name. If so, it is asked for.
-    pub(crate) fn expects(&mut self, name: &FileName, stored: &Stored, step: &mut Step) -> bool {
+    pub fn expects(&mut self, here: &RingMembership, name: &FileName, stored: &Stored, step: &mut Step) -> bool {
         let moving = PendingRename::of(stored);
         let expects = moving.is_some();
         if let Some(moving) = moving.filter(|_| !self.pending.contains_key(name)) {
-            self.start(name, PendingOperation::PendingRename(Box::new(moving)), VecDeque::new(), step);
+            self.start(here, name, PendingOperation::PendingRename(Box::new(moving)), VecDeque::new(), step);
         }
         expects
     }
@@ -164,17 +155,24 @@ impl RingNode {
     }
 
     /// The entry of a name, if this node serves it and no write of it is in progress.
-    fn known(&self, name: &FileName, step: &Step) -> Option<Option<Stored>> {
-        let partition = self.current.as_ref()?.ring.partition(name);
+    fn known(&self, here: &RingMembership, name: &FileName, step: &Step) -> Option<Option<Stored>> {
+        let partition = here.current.as_ref()?.ring.partition(name);
         let is_written = |pending: &PendingName| matches!(pending.operation, PendingOperation::QuorumWrite(_));
-        let is_known = self.serves(partition) && !self.pending.get(name).is_some_and(is_written);
+        let is_known = self.partitions.serves(here, partition) && !self.pending.get(name).is_some_and(is_written);
         is_known.then(|| step.records.get(partition, name))
     }
 
     /// The entry of a name, if this node serves it and no operation on it is in progress.
-    pub(crate) fn served(&self, name: &FileName, step: &Step) -> Option<Option<Stored>> {
-        self.known(name, step).filter(|_| !self.pending.contains_key(name))
+    pub fn served(&self, here: &RingMembership, name: &FileName, step: &Step) -> Option<Option<Stored>> {
+        self.known(here, name, step).filter(|_| !self.pending.contains_key(name))
     }
+}
+
+/// Tells the leader of the new name that the file has departed.
+pub(crate) fn tell_moved(here: &RingMembership, from: &FileName, entry: &NameEntry, step: &mut Step) {
+    let (Some(current), NameEntry::Departed { to, token, record }) = (&here.current, entry) else { return };
+    let (to, token, record) = (to.clone(), *token, record.clone());
+    here.send(current.ring.leader(&to), MessageBody::Moved { to, token, from: from.clone(), record }, step);
 }
 
 /// The replicas of chunks of a replaced record that the record in its place does not have.

@@ -1,31 +1,36 @@
 //! Repair: keeps every chunk on as many nodes as its file's replication demands.
 //!
-//! A leader scans all names that it leads, some at each tick, again and again. Where a chunk has too few replicas, it
-//! asks other nodes to fetch it and then updates the record. The scan also completes unfinished renames, and erases
-//! obsolete entries.
+//! A leader scans all names that it leads (`scan.rs`). Where a chunk has too few replicas, it asks other nodes to fetch
+//! it and then updates the record. The scan also completes unfinished renames, and erases obsolete entries.
 //!
-//! `under_replicated.rs` has the state of the repairs, and decides which node fetches which chunk from where.
+//! `under_replicated.rs` has the state of the repairs, and decides which node fetches which chunk from where. `lost.rs`
+//! has the chunks that cannot be repaired.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
 
+use crate::lost::LostChunks;
+use crate::membership::RingMembership;
 use crate::message::MessageBody;
-use crate::node::{RingNode, Step};
 use crate::placement::replica_targets;
 use crate::record::{NameEntry, RecordVersion, Stored};
 use crate::record_view::following;
-use crate::serve::AfterWrite;
+use crate::rename::tell_moved;
+use crate::replica::PartitionReplicas;
+use crate::scan::NameScan;
+use crate::serve::LedNames;
+use crate::step::Step;
 use crate::under_replicated::{Loads, MAX_REPAIRS, Repair, Repairs, UnderReplicated};
 
 /// Maximum number of names that are scanned in a tick.
 pub const MAX_NAMES_SCANNED: usize = 1000;
 /// Target number of chunks that a node has to fetch for all leaders together, so that it is busy while leaders hear of
-/// its progress.
+/// its progress. Each of 8 members has a node fetch up to 4, and each of 50 members 1.
 pub const FETCHES_AHEAD: usize = 32;
 /// When this number of new replicas of one file have been made, the record is updated, even if others are still being
 /// made.
@@ -36,91 +41,119 @@ const WRITTEN_TOGETHER: usize = 64;
 const CANDIDATES_PER_CHUNK: u8 = 8;
 
 /// A leader waits for the fetches of a file for this multiple of `Config::patience_us` after the last one succeeded.
+/// With the default configuration, that is 60 s.
 const FETCH_PATIENCE: u64 = 12;
 
-impl RingNode {
+/// Keeps the chunks of the files that this node leads on enough nodes.
+#[derive(Default)]
+pub(crate) struct ChunkRepair {
+    scan: NameScan,
+    repairs: Repairs,
+    lost: LostChunks,
+}
+
+impl ChunkRepair {
+    /// A view with these members has begun. All chunks are checked again.
+    pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
+        self.scan = NameScan::default();
+        self.repairs.enter_view(members);
+        self.lost.enter_view();
+    }
+
     /// Scans some names and advances the repairs in progress.
-    pub(crate) fn repair(&mut self, step: &mut Step) {
-        self.repairs.avoided.retain(|_, until_us| step.now_us < *until_us);
-        for repair in self.repairs.files.values_mut().filter(|repair| step.now_us >= repair.until_us) {
-            repair.under_replicated.clear();
-            repair.awaited.clear();
-        }
-        let is_over = |(_, repair): &(&FileName, &Repair)| repair.in_progress() == 0;
-        let over: Vec<FileName> = self.repairs.files.iter().filter(is_over).map(|(name, _)| name.clone()).collect();
-        over.iter().for_each(|name| self.write_fetched(name, step));
-        self.ask_again(step);
-        self.scan_names(step);
-        self.assign_fetches(step);
+    pub fn repair(
+        &mut self,
+        here: &RingMembership,
+        replicas: &PartitionReplicas,
+        names: &mut LedNames,
+        step: &mut Step,
+    ) {
+        let over = self.repairs.give_up(step.now_us);
+        over.iter().for_each(|name| self.write_fetched(here, names, name, step));
+        self.ask_again(here, step);
+        self.scan_names(here, replicas, names, step);
+        self.assign_fetches(here, step);
+    }
+
+    /// Searches for lost chunks.
+    pub fn search(&mut self, here: &RingMembership, names: &LedNames, step: &mut Step) {
+        self.lost.search(here, names, step);
     }
 
     /// Scans names until enough repairs are in progress.
-    fn scan_names(&mut self, step: &mut Step) {
+    fn scan_names(
+        &mut self,
+        here: &RingMembership,
+        replicas: &PartitionReplicas,
+        names: &mut LedNames,
+        step: &mut Step,
+    ) {
         for _ in 0..MAX_NAMES_SCANNED {
-            if step.now_us < self.repairs.rest_until_us || self.repairs.in_progress() >= MAX_REPAIRS {
+            if self.scan.is_resting(step.now_us) || self.repairs.in_progress() >= MAX_REPAIRS {
                 break;
             }
-            let (at, from) = core::mem::take(&mut self.repairs.cursor);
-            let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else {
-                let has_passed = core::mem::take(&mut self.repairs.has_passed);
-                let rest_us = if !self.has_settled() {
-                    // Partitions that are not served yet were skipped.
-                    0
-                } else if has_passed {
-                    self.config.resend_us
-                } else {
-                    self.config.patience_us
-                };
-                self.repairs.rest_until_us = step.now_us + rest_us;
+            let Some((partition, from)) = self.scan.position(replicas.rounds()) else {
+                self.scan.rest(&here.config, names.partitions.have_settled(here), step.now_us);
                 break;
             };
-            let from = if partition == at { from } else { String::new() };
-            self.repairs.cursor = match step.records.first(partition, &from) {
+            match step.records.first(partition, &from) {
                 Some((name, stored)) => {
-                    let is_done = self.check_name(partition, &name, stored, step);
-                    (partition, if is_done { following(name.as_str()) } else { name.as_str().to_owned() })
+                    erase_if_obsolete(here, replicas, (partition, &name), &stored, step);
+                    let is_done = self.check_name(here, names, (partition, &name), stored, step);
+                    let next = if is_done { following(name.as_str()) } else { name.as_str().to_owned() };
+                    self.scan.go_to(partition, next);
                 }
-                None => (partition + 1, String::new()),
-            };
+                None => self.scan.go_to(partition + 1, String::new()),
+            }
         }
     }
 
     /// Checks one name. Returns whether all repairs that it needs are in progress.
-    fn check_name(&mut self, partition: u16, name: &FileName, stored: Stored, step: &mut Step) -> bool {
-        let Some(current) = &self.current else { return true };
-        let base = current.view.base;
-        if stored.is_obsolete(base) && self.rounds.get(&partition).is_some_and(|round| round.view >= base) {
-            step.records.erase(partition, name);
-        }
-        if !self.serves(partition) {
+    fn check_name(
+        &mut self,
+        here: &RingMembership,
+        names: &mut LedNames,
+        (partition, name): (u16, &FileName),
+        stored: Stored,
+        step: &mut Step,
+    ) -> bool {
+        if !names.partitions.serves(here, partition) {
             return true;
         }
-        if self.pending.contains_key(name) || self.expects(name, &stored, step) {
-            self.repairs.has_passed = true;
+        if names.pending.contains_key(name) || names.expects(here, name, &stored, step) {
+            self.scan.pass();
             return true;
         }
         match stored.entry {
             NameEntry::File(record) => {
-                self.resume_sync(name, stored.version, &record, step);
-                self.start_repair(name, stored.version, &record, step)
+                names.syncing.resume(name, stored.version, &record, step.now_us);
+                self.start_repair(here, name, stored.version, &record, step.now_us)
             }
             entry => {
-                self.tell_moved(name, &entry, step);
+                tell_moved(here, name, &entry, step);
                 true
             }
         }
     }
 
     /// Starts repairs of the chunks of a file, up to the limit. Returns whether all that are needed have been started.
-    fn start_repair(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, step: &mut Step) -> bool {
-        let Some(current) = &self.current else { return true };
+    /// A chunk with replication 3 of which one node has a replica and one is fetching it needs one more.
+    fn start_repair(
+        &mut self,
+        here: &RingMembership,
+        name: &FileName,
+        version: RecordVersion,
+        record: &FileRecord,
+        now_us: u64,
+    ) -> bool {
+        let Some(current) = &here.current else { return true };
         let (members, ring) = (&current.view.members, &current.ring);
         let mut room = MAX_REPAIRS - self.repairs.in_progress();
-        let Repairs { files, avoided, .. } = &mut self.repairs;
-        let until_us = step.now_us + FETCH_PATIENCE * self.config.patience_us;
+        let Repairs { files, avoided } = &mut self.repairs;
+        let until_us = now_us + FETCH_PATIENCE * here.config.patience_us;
         let mut repair = match files.remove(name) {
             Some(repair) if repair.version == version => repair,
-            _ => Repair::new(version, step.now_us, until_us),
+            _ => Repair::new(version, now_us, until_us),
         };
         let mut is_all = true;
         for chunk in record.chunks.iter().filter(|chunk| !chunk.is_hole()) {
@@ -157,8 +190,8 @@ impl RingNode {
     }
 
     /// Assigns fetches to nodes, up to the number that they may have ahead.
-    fn assign_fetches(&mut self, step: &mut Step) {
-        let Some(current) = &self.current else { return };
+    fn assign_fetches(&mut self, here: &RingMembership, step: &mut Step) {
+        let Some(current) = &here.current else { return };
         let ahead = (FETCHES_AHEAD / current.view.members.len()).max(1);
         let mut loads = Loads::of(&self.repairs);
         let mut asked = Vec::new();
@@ -166,68 +199,73 @@ impl RingNode {
             let chunk = self.repairs.start_fetch(&choice, &mut loads);
             asked.push((choice.target, MessageBody::FetchChunk { name: choice.name, chunk }));
         }
-        asked.into_iter().for_each(|(node, body)| self.send(node, body, step));
+        asked.into_iter().for_each(|(node, body)| here.send(node, body, step));
     }
 
     /// Repeats requests that were not answered. A node that has the chunk already answers at once.
-    fn ask_again(&mut self, step: &mut Step) {
-        let mut asked = Vec::new();
-        for (name, repair) in &mut self.repairs.files {
-            if step.now_us >= repair.asked_us + self.config.resend_us {
-                repair.asked_us = step.now_us;
-                let of_file = repair.awaited.iter();
-                asked.extend(of_file.map(|((_, node), chunk)| (*node, name.clone(), chunk.clone())));
-            }
+    fn ask_again(&mut self, here: &RingMembership, step: &mut Step) {
+        for (node, name, chunk) in self.repairs.unanswered(here.config.resend_us, step.now_us) {
+            here.send(node, MessageBody::FetchChunk { name, chunk }, step);
         }
-        asked
-            .into_iter()
-            .for_each(|(node, name, chunk)| self.send(node, MessageBody::FetchChunk { name, chunk }, step));
     }
 
-    /// A node has fetched a chunk, or cannot.
-    pub(crate) fn chunk_status(
+    /// A node has fetched a chunk, or cannot. Returns whether the fetch was awaited.
+    pub fn fetched(
         &mut self,
+        here: &RingMembership,
         node: NodeId,
         name: &FileName,
-        object: ObjectId,
-        is_here: bool,
-        step: &mut Step,
-    ) {
-        let patience_us = self.config.patience_us;
-        let Some(repair) = self.repairs.files.get_mut(name) else { return };
+        (object, is_here): (ObjectId, bool),
+        now_us: u64,
+    ) -> bool {
+        let patience_us = here.config.patience_us;
+        let Some(repair) = self.repairs.files.get_mut(name) else { return false };
         if repair.awaited.remove(&(object, node)).is_none() {
-            return;
+            return false;
         }
         if is_here {
             repair.fetched.insert((object, node));
-            repair.until_us = step.now_us + FETCH_PATIENCE * patience_us;
+            repair.until_us = now_us + FETCH_PATIENCE * patience_us;
         } else {
-            self.repairs.avoided.insert(node, step.now_us + patience_us);
+            self.repairs.avoided.insert(node, now_us + patience_us);
         }
-        if repair.in_progress() == 0 || repair.fetched.len() >= WRITTEN_TOGETHER {
-            self.write_fetched(name, step);
+        true
+    }
+
+    /// A fetch for a file has ended: its record is updated if it is time, and other fetches are started.
+    pub fn go_on(
+        &mut self,
+        here: &RingMembership,
+        replicas: &PartitionReplicas,
+        names: &mut LedNames,
+        name: &FileName,
+        step: &mut Step,
+    ) {
+        let is_time = |repair: &Repair| repair.in_progress() == 0 || repair.fetched.len() >= WRITTEN_TOGETHER;
+        if self.repairs.files.get(name).is_some_and(is_time) {
+            self.write_fetched(here, names, name, step);
         }
         if self.repairs.in_progress() < MAX_REPAIRS / 2 {
-            self.scan_names(step);
+            self.scan_names(here, replicas, names, step);
         }
-        self.assign_fetches(step);
+        self.assign_fetches(here, step);
     }
 
     /// Updates a file's record with its new replicas. If an operation on the file is in progress, this is tried again
-    /// later.
-    fn write_fetched(&mut self, name: &FileName, step: &mut Step) {
+    /// later. A chunk with replication 2 that a record names on node a and on node x, which has left, and that b has
+    /// fetched, is on a and b from then on.
+    fn write_fetched(&mut self, here: &RingMembership, names: &mut LedNames, name: &FileName, step: &mut Step) {
         let has_come = self.repairs.files.get(name).is_some_and(|repair| !repair.fetched.is_empty());
-        if has_come && self.pending.contains_key(name) {
+        if has_come && names.pending.contains_key(name) {
             return;
         }
         let Some(mut repair) = self.repairs.files.remove(name).filter(|_| has_come) else { return };
-        let Some(Some(Stored { version, entry: NameEntry::File(mut record) })) = self.served(name, step) else {
+        let Some(Some(Stored { version, entry: NameEntry::File(mut record) })) = names.served(here, name, step) else {
             return;
         };
-        let Some(current) = &self.current else { return };
-        let at = (current.ring.partition(name), name.as_str().to_owned());
+        let Some(current) = &here.current else { return };
         if version != repair.version {
-            return self.rescan_from(at, step);
+            return self.rescan_name(here, name, step.now_us);
         }
         let fetched = core::mem::take(&mut repair.fetched);
         let mut is_whole = true;
@@ -242,40 +280,41 @@ impl RingNode {
             is_whole &= has + repair.expected(chunk.object) >= record.replication.into();
         }
         if !is_whole {
-            self.rescan_from(at, step);
+            self.rescan_name(here, name, step.now_us);
         }
-        repair.version = self.put_record(name, record, step);
+        repair.version = names.put_record(here, name, record, step);
         if repair.in_progress() > 0 {
             self.repairs.files.insert(name.clone(), repair);
         }
     }
 
-    /// Moves the scan back to a name for which there may be more to do.
-    fn rescan_from(&mut self, at: (u16, String), step: &Step) {
-        if step.now_us < self.repairs.rest_until_us || at < self.repairs.cursor {
-            self.repairs.cursor = at;
-        }
-        self.repairs.rest_until_us = 0;
-    }
-
     /// Scans a name again for which there may be more to do.
-    pub(crate) fn rescan_name(&mut self, name: &FileName, step: &Step) {
-        if let Some(current) = &self.current {
-            self.rescan_from((current.ring.partition(name), name.as_str().to_owned()), step);
+    pub fn rescan_name(&mut self, here: &RingMembership, name: &FileName, now_us: u64) {
+        if let Some(current) = &here.current {
+            self.scan.go_back_to(current.ring.partition(name), name.as_str(), now_us);
         }
     }
 
     /// Replicas are damaged or missing, and are removed from the record. If there are no others, the record keeps
     /// them, and a good replica is searched for. Of content that may not be on the disks, all nodes are asked instead:
     /// a node that has just started may have a chunk that it has not recorded.
-    pub(crate) fn bad_replicas(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, step: &mut Step) {
-        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };
+    pub fn bad_replicas(
+        &mut self,
+        here: &RingMembership,
+        names: &mut LedNames,
+        name: &FileName,
+        (node, objects): (NodeId, Vec<ObjectId>),
+        step: &mut Step,
+    ) {
+        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = names.served(here, name, step) else {
+            return;
+        };
         let (mut objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
         if record.unsynced.is_some() {
             let unsynced = record.unsynced_chunks().map(|chunk| chunk.object);
             let doubted = unsynced.filter(|object| objects.remove(object)).count();
             if doubted > 0 {
-                self.sync_again(name, step);
+                names.sync_again(here, name, step);
             }
         }
         let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.contains(&node);
@@ -288,13 +327,53 @@ impl RingNode {
             }
         }
         if has_changed {
-            self.rescan_name(name, step);
-            self.put_record(name, record, step);
+            self.rescan_name(here, name, step.now_us);
+            names.put_record(here, name, record, step);
         }
     }
 
-    pub(crate) fn put_record(&mut self, name: &FileName, record: FileRecord, step: &mut Step) -> RecordVersion {
-        let then = AfterWrite::Done { request: None, dropped: BTreeMap::new() };
-        self.put(name, NameEntry::File(record), then, step)
+    /// A node has reported good replicas of chunks that were searched for.
+    pub fn good_replicas(
+        &mut self,
+        here: &RingMembership,
+        names: &mut LedNames,
+        name: &FileName,
+        (node, objects): (NodeId, &[ObjectId]),
+        step: &mut Step,
+    ) {
+        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = names.served(here, name, step) else {
+            return;
+        };
+        if !here.is_member(node) {
+            return;
+        }
+        let mut has_changed = false;
+        for chunk in record.chunks.iter_mut().filter(|chunk| objects.contains(&chunk.object)) {
+            has_changed |= self.lost.found(name, chunk, node);
+        }
+        self.rescan_name(here, name, step.now_us);
+        if has_changed {
+            names.put_record(here, name, record, step);
+        }
+    }
+
+    pub fn validate(&self) {
+        self.repairs.validate();
+        self.lost.validate();
+    }
+}
+
+/// Erases an entry of a removed file that is no longer needed.
+fn erase_if_obsolete(
+    here: &RingMembership,
+    replicas: &PartitionReplicas,
+    (partition, name): (u16, &FileName),
+    stored: &Stored,
+    step: &mut Step,
+) {
+    let Some(current) = &here.current else { return };
+    let base = current.view.base;
+    if stored.is_obsolete(base) && replicas.count(partition, base) {
+        step.records.erase(partition, name);
     }
 }

@@ -48,7 +48,7 @@ impl Ring {
         ring
     }
 
-    /// The partition of a name.
+    /// The partition of a name: a hash in the middle of the range, 2^63, is in partition 512 of 1024.
     pub fn partition(&self, name: &FileName) -> u16 {
         let place = hash(b"name", &[name.as_str().as_bytes()]);
         ((u128::from(place) * self.replicas.len() as u128) >> 64) as u16
@@ -59,7 +59,8 @@ impl Ring {
         self.replicas.len() as u16
     }
 
-    /// The nodes that keep the records of a partition, the leader first.
+    /// The nodes that keep the records of a partition, the leader first: with replication 3, the 5 members that follow
+    /// its position.
     pub fn replicas(&self, partition: u16) -> &[NodeId] {
         &self.replicas[usize::from(partition)]
     }
@@ -74,7 +75,8 @@ impl Ring {
         self.successors(hash(b"object", &[&object.0]))
     }
 
-    /// All members, each once, in the order in which they follow this position.
+    /// All members, each once, in the order in which they follow this position. With the points 10 of node a, 20 of b,
+    /// 30 of a and 40 of c, position 15 is followed by b, a, c, and position 45 by a, b, c.
     fn successors(&self, place: u64) -> impl Iterator<Item = NodeId> + '_ {
         let first = self.points.partition_point(|(point, _)| *point < place);
         let (before, after) = self.points.split_at(first);

@@ -8,14 +8,20 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::{FileName, FileRecord, NodeId};
 
 use crate::decision::decide;
-use crate::event::{Effect, FileAnswer, FileOperation, Refusal};
+use crate::event::{FileAnswer, FileOperation, Refusal};
+use crate::folder_use::FolderUses;
+use crate::list::ListQuery;
+use crate::membership::RingMembership;
 use crate::message::MessageBody;
-use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::rename::PendingRename;
+use crate::rename::{PendingRename, tell_moved};
+use crate::replica::PartitionReplicas;
+use crate::step::Step;
+use crate::syncing::SyncingFiles;
+use crate::view_change::LedPartitions;
 
 /// Maximum number of requests that are in progress or waiting on a node. Further ones are refused with `Busy`.
 pub const MAX_PENDING_REQUESTS: usize = 4096;
@@ -79,51 +85,97 @@ impl FileOperation {
     }
 }
 
-impl RingNode {
-    /// A client requests an operation.
-    pub(crate) fn requested(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
-        self.asked += 1;
-        let Some(current) = &self.current else {
-            return self.answer(request, Err(Refusal::OtherView { view: 0 }), step);
-        };
-        let Some(name) = operation.name() else { return self.handle_unnamed(request, operation, step) };
-        let (leader, view) = (current.ring.leader(name), current.view.number);
-        if leader != self.config.node {
-            return self.answer(request, Err(Refusal::NotLeader { leader, view }), step);
-        }
-        if self.asked > MAX_PENDING_REQUESTS {
-            return self.answer(request, Err(Refusal::Busy), step);
-        }
-        match self.pending.get_mut(name) {
-            Some(pending) => pending.waiting.push_back((request, operation)),
-            None => self.process_queue(&name.clone(), [(request, operation)].into(), step),
+/// The names that this node leads: the operations in progress on them, and what follows from each write.
+pub(crate) struct LedNames {
+    pub partitions: LedPartitions,
+    /// Names with an operation in progress, and the requests that wait for them.
+    pub pending: BTreeMap<FileName, PendingName>,
+    /// Number of requests that are in progress or waiting.
+    asked: usize,
+    uses: FolderUses,
+    pub syncing: SyncingFiles,
+}
+
+impl LedNames {
+    pub fn new(partitions: LedPartitions) -> Self {
+        LedNames {
+            partitions,
+            pending: BTreeMap::new(),
+            asked: 0,
+            uses: FolderUses::default(),
+            syncing: SyncingFiles::default(),
         }
     }
 
-    fn handle_unnamed(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
+    /// A client requests an operation.
+    pub fn requested(&mut self, here: &RingMembership, request: u64, operation: FileOperation, step: &mut Step) {
+        let Some(current) = &here.current else {
+            return step.answer(request, Err(Refusal::OtherView { view: 0 }));
+        };
+        let Some(name) = operation.name() else {
+            let answer = self.answer_unnamed(here, operation, step);
+            return step.answer(request, answer);
+        };
+        let (leader, view) = (current.ring.leader(name), current.view.number);
+        if leader != here.config.node {
+            return step.answer(request, Err(Refusal::NotLeader { leader, view }));
+        }
+        if self.asked >= MAX_PENDING_REQUESTS {
+            return step.answer(request, Err(Refusal::Busy));
+        }
+        self.asked += 1;
+        match self.pending.get_mut(name) {
+            Some(pending) => pending.waiting.push_back((request, operation)),
+            None => self.process_queue(here, &name.clone(), [(request, operation)].into(), step),
+        }
+    }
+
+    /// The answer to an operation on many names.
+    fn answer_unnamed(
+        &mut self,
+        here: &RingMembership,
+        operation: FileOperation,
+        step: &mut Step,
+    ) -> Result<FileAnswer, Refusal> {
+        let (FileOperation::List { view, .. } | FileOperation::Use { view, .. }) = operation else {
+            unreachable!("{operation:?} is of a name, or for the whole node")
+        };
+        if view != here.number() {
+            return Err(Refusal::OtherView { view: here.number() });
+        }
+        if !self.partitions.answers_all(here, step.now_us) {
+            return Err(Refusal::NotYet);
+        }
         match operation {
-            FileOperation::List { view, folder, from, most, depth } => {
-                self.list(request, view, (&folder, &from), most, depth, step);
+            FileOperation::List { folder, from, most, depth, .. } => {
+                ListQuery::new(&folder, &from, most, depth).answer(self, here, step)
             }
-            FileOperation::Use { view, folder } => self.answer_use(request, view, &folder, step),
-            FileOperation::Recover { without, now_s } => self.recover(request, &without, now_s, step),
-            _ => unreachable!("{operation:?} is of a name"),
+            FileOperation::Use { folder, .. } => {
+                self.uses.used(&self.partitions, folder.trim_end_matches('/'), &step.records)
+            }
+            _ => unreachable!("looked at above"),
         }
     }
 
     /// Handles the waiting requests of a name that has no operation in progress.
-    fn process_queue(&mut self, name: &FileName, mut waiting: VecDeque<(u64, FileOperation)>, step: &mut Step) {
-        let Some(current) = &self.current else { return };
+    fn process_queue(
+        &mut self,
+        here: &RingMembership,
+        name: &FileName,
+        mut waiting: VecDeque<(u64, FileOperation)>,
+        step: &mut Step,
+    ) {
+        let Some(current) = &here.current else { return };
         let partition = current.ring.partition(name);
         while let Some((request, operation)) = waiting.pop_front() {
-            if !self.answers(partition, step.now_us) {
+            if !self.partitions.answers(here, partition, step.now_us) {
                 self.answer(request, Err(Refusal::NotYet), step);
                 continue;
             }
             let stored = step.records.get(partition, name);
             if let Some(moving) = stored.as_ref().and_then(PendingRename::of) {
                 waiting.push_front((request, operation));
-                self.start(name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
+                self.start(here, name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
                 return;
             }
             let is_leaving = |stored: &Stored| matches!(stored.entry, NameEntry::Departed { .. });
@@ -131,13 +183,13 @@ impl RingNode {
                 && stored.as_ref().is_some_and(is_leaving)
             {
                 waiting.push_front((request, operation));
-                self.start(name, PendingOperation::Leaving, waiting, step);
+                self.start(here, name, PendingOperation::Leaving, waiting, step);
                 return;
             }
             match decide(request, operation, stored.as_ref()) {
                 Ok((entry, then)) => {
-                    let writing = self.writing(partition, entry, stored, then);
-                    self.start(name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
+                    let writing = self.writing(here, partition, entry, stored, then);
+                    self.start(here, name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
                     return;
                 }
                 Err(answer) => self.answer(request, *answer, step),
@@ -145,90 +197,113 @@ impl RingNode {
         }
     }
 
-    fn writing(&mut self, partition: u16, entry: NameEntry, before: Option<Stored>, then: AfterWrite) -> QuorumWrite {
-        let round = self.round();
-        let leading = self.leading.get_mut(&partition).expect("only leaders write");
-        leading.sequence += 1;
-        let version = RecordVersion { round, sequence: leading.sequence };
-        QuorumWrite { stored: Stored { version, entry }, before, acks: [self.config.node].into(), then }
+    fn writing(
+        &mut self,
+        here: &RingMembership,
+        partition: u16,
+        entry: NameEntry,
+        before: Option<Stored>,
+        then: AfterWrite,
+    ) -> QuorumWrite {
+        let version = self.partitions.next_version(here, partition);
+        QuorumWrite { stored: Stored { version, entry }, before, acks: [here.config.node].into(), then }
     }
 
     /// Writes an entry to a name that has no other operation in progress. Returns its version.
-    pub(crate) fn put(
+    pub fn put(
         &mut self,
+        here: &RingMembership,
         name: &FileName,
         entry: NameEntry,
         then: AfterWrite,
         step: &mut Step,
     ) -> RecordVersion {
-        let current = self.current.as_ref().expect("a node that serves names has a view");
+        let current = here.current.as_ref().expect("a node that serves names has a view");
         let partition = current.ring.partition(name);
         let waiting = self.pending.remove(name).map_or_else(VecDeque::new, |pending| pending.waiting);
         let before = step.records.get(partition, name);
-        let writing = self.writing(partition, entry, before, then);
+        let writing = self.writing(here, partition, entry, before, then);
         let version = writing.stored.version;
-        self.start(name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
+        self.start(here, name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
         version
     }
 
-    pub(crate) fn start(
+    /// Writes the record of a file that the leader has changed of its own accord.
+    pub fn put_record(
         &mut self,
+        here: &RingMembership,
+        name: &FileName,
+        record: FileRecord,
+        step: &mut Step,
+    ) -> RecordVersion {
+        let then = AfterWrite::Done { request: None, dropped: BTreeMap::new() };
+        self.put(here, name, NameEntry::File(record), then, step)
+    }
+
+    pub fn start(
+        &mut self,
+        here: &RingMembership,
         name: &FileName,
         operation: PendingOperation,
         waiting: VecDeque<(u64, FileOperation)>,
         step: &mut Step,
     ) {
-        let Some(current) = &self.current else { return };
+        let Some(current) = &here.current else { return };
         let partition = current.ring.partition(name);
         if let PendingOperation::QuorumWrite(writing) = &operation {
             self.uses.saved(partition, name, writing.before.as_ref(), &writing.stored);
             step.records.save(partition, name, writing.stored.clone());
         }
         self.pending.insert(name.clone(), PendingName { partition, operation, waiting, asked_us: step.now_us });
-        self.request_participation(name, step);
-        self.commit_if_written(name, step);
+        self.request_participation(here, name, step);
+        self.commit_if_written(here, name, step);
     }
 
     /// Asks other nodes to take part in the operation on a name.
-    fn request_participation(&mut self, name: &FileName, step: &mut Step) {
-        let round = self.round();
-        let (Some(current), Some(pending)) = (&self.current, self.pending.get_mut(name)) else { return };
+    fn request_participation(&mut self, here: &RingMembership, name: &FileName, step: &mut Step) {
+        let round = here.round();
+        let (Some(current), Some(pending)) = (&here.current, self.pending.get_mut(name)) else { return };
         let partition = pending.partition;
         pending.asked_us = step.now_us;
         match &pending.operation {
             PendingOperation::QuorumWrite(writing) => {
                 let QuorumWrite { stored, acks, .. } = &**writing;
                 let body = MessageBody::Write { partition, round, name: name.clone(), stored: stored.clone() };
-                let replicas = current.ring.replicas(partition).iter();
-                let under_replicated: Vec<NodeId> = replicas.filter(|node| !acks.contains(node)).copied().collect();
-                under_replicated.into_iter().for_each(|node| self.send(node, body.clone(), step));
+                let without = current.ring.replicas(partition).iter().filter(|node| !acks.contains(node));
+                without.for_each(|node| here.send(*node, body.clone(), step));
             }
             PendingOperation::PendingRename(moving) => {
-                let (leader, body) = (current.ring.leader(&moving.from), moving.asked(name));
-                self.send(leader, body, step);
+                here.send(current.ring.leader(&moving.from), moving.asked(name), step);
             }
             PendingOperation::Leaving => {
                 if let Some(Stored { entry, .. }) = step.records.get(partition, name) {
-                    self.tell_moved(name, &entry, step);
+                    tell_moved(here, name, &entry, step);
                 }
             }
         }
     }
 
     /// A replica has stored an entry.
-    pub(crate) fn written(&mut self, from: NodeId, name: &FileName, version: RecordVersion, step: &mut Step) {
+    pub fn written(
+        &mut self,
+        here: &RingMembership,
+        from: NodeId,
+        name: &FileName,
+        version: RecordVersion,
+        step: &mut Step,
+    ) {
         let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), .. }) = self.pending.get_mut(name)
         else {
             return;
         };
         if writing.stored.version == version {
             writing.acks.insert(from);
-            self.commit_if_written(name, step);
+            self.commit_if_written(here, name, step);
         }
     }
 
-    fn commit_if_written(&mut self, name: &FileName, step: &mut Step) {
-        let (Some(current), Some(pending)) = (&self.current, self.pending.get(name)) else { return };
+    fn commit_if_written(&mut self, here: &RingMembership, name: &FileName, step: &mut Step) {
+        let (Some(current), Some(pending)) = (&here.current, self.pending.get(name)) else { return };
         let PendingOperation::QuorumWrite(writing) = &pending.operation else { return };
         if writing.acks.len() < current.write_quorum(pending.partition) {
             return;
@@ -239,47 +314,52 @@ impl RingNode {
             return;
         };
         let QuorumWrite { stored: Stored { version, entry }, then, .. } = *writing;
-        self.expect_sync(name, version, &entry, &then, step);
+        self.syncing.written(&here.config, name, (version, &entry), &then, step.now_us);
         match then {
             AfterWrite::Done { request, dropped } => {
                 self.answer_if(request, Ok(FileAnswer::Done { version }), step);
-                dropped.into_iter().for_each(|(node, objects)| self.send(node, MessageBody::Drop(objects), step));
+                drop_chunks(here, dropped, step);
             }
             AfterWrite::Refuse { request, refusal } => self.answer_if(request, Err(refusal), step),
             AfterWrite::Arrived { from, token, request, dropped } => {
                 self.answer_if(request, Ok(FileAnswer::Done { version }), step);
-                self.tell_arrived(from, token, step);
-                dropped.into_iter().for_each(|(node, objects)| self.send(node, MessageBody::Drop(objects), step));
+                here.send(current.ring.leader(&from), MessageBody::Arrived { from, token }, step);
+                drop_chunks(here, dropped, step);
             }
-            AfterWrite::Moved => self.tell_moved(name, &entry, step),
+            AfterWrite::Moved => tell_moved(here, name, &entry, step),
             AfterWrite::Move { request } => {
                 let mut moving = PendingRename::of(&Stored { version, entry }).expect("it was written for that");
                 moving.request = Some(request);
-                return self.start(name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
+                return self.start(here, name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
             }
         }
-        self.process_queue(name, waiting, step);
+        self.process_queue(here, name, waiting, step);
     }
 
     /// Repeats requests to other nodes that did not answer.
-    pub(crate) fn resend_pending(&mut self, step: &mut Step) {
-        let is_due = |pending: &PendingName| step.now_us >= pending.asked_us + self.config.resend_us;
+    pub fn resend_pending(&mut self, here: &RingMembership, step: &mut Step) {
+        let is_due = |pending: &PendingName| step.now_us >= pending.asked_us + here.config.resend_us;
         let due: Vec<FileName> =
             self.pending.iter().filter(|(_, pending)| is_due(pending)).map(|(name, _)| name.clone()).collect();
-        due.iter().for_each(|name| self.request_participation(name, step));
+        due.iter().for_each(|name| self.request_participation(here, name, step));
     }
 
-    /// A view has begun: operations on names that this node no longer serves are left to their new leaders.
-    pub(crate) fn abandon_pending(&mut self, step: &mut Step) {
-        let continues =
-            |name: &FileName| self.current.as_ref().is_some_and(|current| self.serves(current.ring.partition(name)));
+    /// A view has begun, in which this node leads these partitions. Operations on names that it no longer serves are
+    /// left to their new leaders.
+    pub fn enter_view(&mut self, here: &RingMembership, partitions: LedPartitions, step: &mut Step) {
+        self.partitions = partitions;
+        self.syncing.enter_view();
+        self.uses.forget();
+        let continues = |name: &FileName| {
+            here.current.as_ref().is_some_and(|current| self.partitions.serves(here, current.ring.partition(name)))
+        };
         let left: Vec<FileName> = self.pending.keys().filter(|name| !continues(name)).cloned().collect();
         for name in left {
             let PendingName { operation, waiting, .. } = self.pending.remove(&name).expect("it was just there");
             self.answer_if(operation.request(), Err(Refusal::Unknown), step);
             waiting.into_iter().for_each(|(request, _)| self.answer(request, Err(Refusal::NotYet), step));
         }
-        let me = self.config.node;
+        let me = here.config.node;
         for pending in self.pending.values_mut() {
             // Replicas must store the entry in the new view.
             pending.asked_us = 0;
@@ -289,13 +369,23 @@ impl RingNode {
         }
         // A single remaining replica may be a quorum.
         let going_on: Vec<FileName> = self.pending.keys().cloned().collect();
-        going_on.iter().for_each(|name| self.commit_if_written(name, step));
+        going_on.iter().for_each(|name| self.commit_if_written(here, name, step));
     }
 
-    pub(crate) fn validate_pending(&self) {
+    /// The entry of a name that clients see: the one before a write that is not acknowledged yet.
+    pub fn shown(&self, name: &FileName, stored: Stored) -> Option<Stored> {
+        match self.pending.get(name).and_then(|pending| pending.operation.before()) {
+            Some(before) => before.cloned(),
+            None => Some(stored),
+        }
+    }
+
+    pub fn validate(&self, here: &RingMembership, replicas: &PartitionReplicas) {
+        self.partitions.validate(here, replicas);
+        self.syncing.validate();
         let mut asked = 0;
         for (name, PendingName { partition, operation, waiting, .. }) in &self.pending {
-            assert!(self.serves(*partition), "{name} is changed by a node that does not serve it");
+            assert!(self.partitions.serves(here, *partition), "{name} is changed by a node that does not serve it");
             asked += usize::from(operation.request().is_some()) + waiting.len();
             let is_for_it = |(_, operation): &(u64, FileOperation)| operation.name() == Some(name);
             assert!(waiting.iter().all(is_for_it), "{name}: a request waits in the wrong queue");
@@ -310,10 +400,16 @@ impl RingNode {
         }
     }
 
-    pub(crate) fn answer(&mut self, request: u64, answer: Result<FileAnswer, Refusal>, step: &mut Step) {
+    /// Answers a request that was in progress or waiting.
+    fn answer(&mut self, request: u64, answer: Result<FileAnswer, Refusal>, step: &mut Step) {
         self.asked -= 1;
-        step.records.effects.push(Effect::Answer { request, answer });
+        step.answer(request, answer);
     }
+}
+
+/// Has nodes delete the chunks that a file no longer needs.
+fn drop_chunks(here: &RingMembership, dropped: BTreeMap<NodeId, Vec<ObjectId>>, step: &mut Step) {
+    dropped.into_iter().for_each(|(node, objects)| here.send(node, MessageBody::Drop(objects), step));
 }
 
 impl PendingOperation {

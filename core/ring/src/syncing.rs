@@ -21,10 +21,11 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 
 use crate::decision::dropped;
-use crate::event::{Effect, FileChunks};
-use crate::node::{RingNode, Step};
+use crate::event::{Config, Effect, FileChunks};
+use crate::membership::RingMembership;
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::AfterWrite;
+use crate::serve::{AfterWrite, LedNames};
+use crate::step::Step;
 
 /// Maximum number of files that a leader has forced to the disks at a time. Further ones are found by a later scan.
 pub const MAX_SYNCING: usize = 4096;
@@ -48,8 +49,8 @@ const FIRST_PATIENCE: u64 = 4;
 /// The longest time after which they are asked again, as a multiple of `Config::patience_us`.
 const SYNC_PATIENCE: u64 = 4;
 
-/// Number of nodes that must have a chunk on their disks, if that many have the chunk. Clients that wait for the disks
-/// wait for as many.
+/// Number of nodes that must have a chunk on their disks, if that many have the chunk: 2 of 3 nodes, or the only one if
+/// the replicas of the other two are bad. Clients that wait for the disks wait for as many.
 const ENOUGH: usize = 2;
 
 #[derive(Default)]
@@ -92,55 +93,63 @@ impl SyncingFiles {
         self.0.clear();
     }
 
+    /// An entry was written. Content that a client has written waits a little for more; that of a file whose replicas
+    /// have changed does not.
+    pub fn written(
+        &mut self,
+        config: &Config,
+        name: &FileName,
+        (version, entry): (RecordVersion, &NameEntry),
+        then: &AfterWrite,
+        now_us: u64,
+    ) {
+        match entry {
+            NameEntry::File(record) if record.unsynced.is_some() => {
+                let is_own = matches!(then, AfterWrite::Done { request: None, .. });
+                let due_us = if is_own { now_us } else { due_us(config.resend_us, now_us) };
+                self.add(name, version, due_us);
+            }
+            _ => drop(self.0.remove(name)),
+        }
+    }
+
+    /// A scan has found a file.
+    pub fn resume(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, now_us: u64) {
+        if record.unsynced.is_some() {
+            self.add(name, version, now_us);
+        }
+    }
+
     pub fn validate(&self) {
         assert!(self.0.len() <= MAX_SYNCING);
     }
 }
 
-impl RingNode {
-    /// An entry was written. Content that a client has written waits a little for more; that of a file whose replicas
-    /// have changed does not.
-    pub(crate) fn expect_sync(
-        &mut self,
-        name: &FileName,
-        version: RecordVersion,
-        entry: &NameEntry,
-        then: &AfterWrite,
-        step: &Step,
-    ) {
-        match entry {
-            NameEntry::File(record) if record.unsynced.is_some() => {
-                let is_own = matches!(then, AfterWrite::Done { request: None, .. });
-                let together_us = self.config.resend_us;
-                let due_us = match is_own {
-                    true => step.now_us,
-                    false => (step.now_us + WRITTEN_PATIENCE * together_us).next_multiple_of(together_us),
-                };
-                self.syncing.add(name, version, due_us);
-            }
-            _ => drop(self.syncing.0.remove(name)),
-        }
-    }
+/// When content that a client has written now is forced to the disks. With 0.5 s to answer a message, content of the
+/// times 0.1 s, 0.3 s and 0.5 s is all due at 2 s: 1.5 s later, rounded up to a multiple of 0.5 s.
+fn due_us(together_us: u64, now_us: u64) -> u64 {
+    (now_us + WRITTEN_PATIENCE * together_us).next_multiple_of(together_us)
+}
 
-    /// A scan has found a file.
-    pub(crate) fn resume_sync(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, step: &Step) {
-        if record.unsynced.is_some() {
-            self.syncing.add(name, version, step.now_us);
-        }
-    }
+/// Time until nodes that were asked this number of times are asked again: with the default configuration 2 s, 4 s, 8 s,
+/// 16 s, and then 20 s each time.
+fn wait_us(config: &Config, times: u32) -> u64 {
+    let (first_us, most_us) = (FIRST_PATIENCE * config.resend_us, SYNC_PATIENCE * config.patience_us);
+    first_us.saturating_mul(1 << times.min(32)).min(most_us)
+}
 
+impl LedNames {
     /// Has the nodes of files force their chunks to their disks.
-    pub(crate) fn sync_files(&mut self, step: &mut Step) {
+    pub fn sync_files(&mut self, here: &RingMembership, step: &mut Step) {
         let due = self.syncing.0.iter().filter(|(_, file)| file.due_us <= step.now_us);
         let due = due.filter(|(name, _)| !self.pending.contains_key(*name)).take(MAX_SYNCED_TOGETHER);
         let due: Vec<FileName> = due.map(|(name, _)| name.clone()).collect();
-        let (first_us, most_us) = (FIRST_PATIENCE * self.config.resend_us, SYNC_PATIENCE * self.config.patience_us);
         let (mut of_nodes, mut chunks) = (BTreeMap::<NodeId, Vec<FileChunks>>::new(), 0);
         for name in due {
             if chunks >= MAX_SYNCED_CHUNKS {
                 break;
             }
-            let Some((version, record)) = self.unsynced(&name, step) else {
+            let Some((version, record)) = self.unsynced(here, &name, step) else {
                 self.syncing.0.remove(&name);
                 continue;
             };
@@ -148,8 +157,7 @@ impl RingNode {
             if file.version != version {
                 *file = SyncingFile::new(version, step.now_us);
             }
-            let wait_us = first_us.saturating_mul(1 << file.times.min(32)).min(most_us);
-            (file.due_us, file.asked_us) = (step.now_us + wait_us, Some(step.now_us));
+            (file.due_us, file.asked_us) = (step.now_us + wait_us(&here.config, file.times), Some(step.now_us));
             file.times += 1;
             chunks += record.unsynced_chunks().count();
             for (node, objects) in unsynced_of_nodes(&record) {
@@ -160,21 +168,26 @@ impl RingNode {
     }
 
     /// A replica of the content seems to be bad: all nodes are asked, unless they were asked just now.
-    pub(crate) fn sync_again(&mut self, name: &FileName, step: &Step) {
-        let Some((version, record)) = self.unsynced(name, step) else { return };
-        self.resume_sync(name, version, &record, step);
+    pub fn sync_again(&mut self, here: &RingMembership, name: &FileName, step: &Step) {
+        let Some((version, record)) = self.unsynced(here, name, step) else { return };
+        self.syncing.resume(name, version, &record, step.now_us);
         if let Some(file) = self.syncing.0.get_mut(name) {
-            let asked_us = file.asked_us.map_or(0, |asked_us| asked_us + self.config.resend_us);
+            let asked_us = file.asked_us.map_or(0, |asked_us| asked_us + here.config.resend_us);
             file.due_us = file.due_us.min(step.now_us.max(asked_us));
         }
     }
 
-    /// A node has forced its chunks of a file to its disk, but for bad ones.
-    pub(crate) fn file_synced(&mut self, node: NodeId, bad: FileChunks, step: &mut Step) {
+    /// A node has forced its chunks of a file to its disk, but for bad ones. Returns whether the content is on the
+    /// disks now; replicas may be missing then.
+    pub fn file_synced(&mut self, here: &RingMembership, node: NodeId, bad: FileChunks, step: &mut Step) -> bool {
         let FileChunks { ref name, version, objects } = bad;
-        let Some(file) = self.syncing.0.get_mut(name).filter(|file| file.version == version) else { return };
+        let Some(file) = self.syncing.0.get_mut(name).filter(|file| file.version == version) else {
+            return false;
+        };
         file.answers.insert(node, objects.into_iter().collect());
-        let Some((_, mut record)) = self.unsynced(name, step).filter(|(is, _)| *is == version) else { return };
+        let Some((_, mut record)) = self.unsynced(here, name, step).filter(|(is, _)| *is == version) else {
+            return false;
+        };
         let answers = &self.syncing.0[name].answers;
         let (mut is_there, mut is_lost) = (true, false);
         for chunk in record.unsynced_chunks() {
@@ -186,29 +199,37 @@ impl RingNode {
         if is_lost {
             let removed = NameEntry::Removed { id: record.id, is_gone: true };
             let entry = record.fallback().map_or(removed, NameEntry::File);
-            return self.put_instead(name, &record, entry, step);
+            self.put_instead(here, name, &record, entry, step);
+            return false;
         }
         if is_there {
             for chunk in &mut record.chunks {
                 chunk.replicas.retain(|node| !answers.get(node).is_some_and(|bad| bad.contains(&chunk.object)));
             }
-            self.rescan_name(name, step);
             let present = record.clone();
             record.unsynced = None;
-            self.put_instead(name, &present, NameEntry::File(record), step);
+            self.put_instead(here, name, &present, NameEntry::File(record), step);
         }
+        is_there
     }
 
     /// Writes an entry, after which the chunks that only the present record needs are deleted.
-    fn put_instead(&mut self, name: &FileName, present: &FileRecord, entry: NameEntry, step: &mut Step) {
+    fn put_instead(
+        &mut self,
+        here: &RingMembership,
+        name: &FileName,
+        present: &FileRecord,
+        entry: NameEntry,
+        step: &mut Step,
+    ) {
         let dropped = dropped(present, entry.file());
-        self.put(name, entry, AfterWrite::Done { request: None, dropped }, step);
+        self.put(here, name, entry, AfterWrite::Done { request: None, dropped }, step);
     }
 
     /// The record of a file whose content may not be on the disks, if this node serves it and no operation on it is in
     /// progress.
-    fn unsynced(&self, name: &FileName, step: &Step) -> Option<(RecordVersion, FileRecord)> {
-        match self.served(name, step)?? {
+    fn unsynced(&self, here: &RingMembership, name: &FileName, step: &Step) -> Option<(RecordVersion, FileRecord)> {
+        match self.served(here, name, step)?? {
             Stored { version, entry: NameEntry::File(record) } if record.unsynced.is_some() => Some((version, record)),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! A single node, which is a quorum by itself: the result of each request.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
@@ -383,6 +383,28 @@ fn whose_process_has_ended_is_missed_sooner() {
     assert!(!proposes_after(1_900_000, &[three], &[]) && proposes_after(2_000_000, &[three], &[]));
     assert!(!proposes_after(4_900_000, &[three], &[three]), "it has another connection");
     assert!(!proposes_after(4_900_000, &[two], &[]), "it is said to live");
+}
+
+#[test]
+fn a_view_that_does_not_follow_is_not_entered() {
+    let mut alone = with_a_silent_other();
+    let present = alone.node.view().unwrap().clone();
+    let later = present.followed_by([ME, NodeId(2), NodeId(3)].into(), false).unwrap();
+    let first = View::founded_by(SYSTEM, ME, 4, 3);
+    for view in [
+        first,
+        present.clone(),
+        View { system: FileSystemId(2), ..later.clone() },
+        View { partitions: 5, ..later.clone() },
+        View { members: BTreeSet::new(), ..later.clone() },
+    ] {
+        let message = RingMessage { view: view.number, body: MessageBody::Decided(view.clone()) };
+        assert_eq!(alone.run(Event::Received { from: NodeId(2), message }), [], "{view:?}");
+        assert_eq!(alone.node.view(), Some(&present));
+    }
+    let message = RingMessage { view: 3, body: MessageBody::Decided(later.clone()) };
+    alone.run(Event::Received { from: NodeId(2), message });
+    assert_eq!(alone.node.view(), Some(&later));
 }
 
 #[test]

@@ -6,7 +6,6 @@
 //! less work, and all nodes finish at about the same time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
@@ -23,12 +22,6 @@ pub(crate) struct Repairs {
     pub files: BTreeMap<FileName, Repair>,
     /// Nodes that could not fetch, with the time until which they are not asked again.
     pub avoided: BTreeMap<NodeId, u64>,
-    /// The partition and name to scan next.
-    pub cursor: (u16, String),
-    /// Whether names were skipped because an operation on them was in progress.
-    pub has_passed: bool,
-    /// The whole scan is complete; the next one starts at this time.
-    pub rest_until_us: u64,
 }
 
 /// The repair of a file.
@@ -104,12 +97,34 @@ impl Repairs {
     /// A view has begun. Chunks are checked again against the new members, and fetches of nodes that are not members
     /// are dropped.
     pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
-        (self.cursor, self.has_passed, self.rest_until_us) = Default::default();
         for repair in self.files.values_mut() {
             repair.under_replicated.clear();
             repair.awaited.retain(|(_, node), _| members.contains(node));
         }
         self.files.retain(|_, repair| repair.in_progress() > 0 || !repair.fetched.is_empty());
+    }
+
+    /// Gives up what has taken too long. Returns the files of which no replica is in progress or planned any longer.
+    pub fn give_up(&mut self, now_us: u64) -> Vec<FileName> {
+        self.avoided.retain(|_, until_us| now_us < *until_us);
+        for repair in self.files.values_mut().filter(|repair| now_us >= repair.until_us) {
+            repair.under_replicated.clear();
+            repair.awaited.clear();
+        }
+        self.files.iter().filter(|(_, repair)| repair.in_progress() == 0).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Fetches that were not answered within `resend_us`, to be asked for again.
+    pub fn unanswered(&mut self, resend_us: u64, now_us: u64) -> Vec<(NodeId, FileName, Chunk)> {
+        let mut asked = Vec::new();
+        for (name, repair) in &mut self.files {
+            if now_us >= repair.asked_us + resend_us {
+                repair.asked_us = now_us;
+                let of_file = repair.awaited.iter();
+                asked.extend(of_file.map(|((_, node), chunk)| (*node, name.clone(), chunk.clone())));
+            }
+        }
+        asked
     }
 
     /// Number of replicas that are in progress or planned.
@@ -118,7 +133,8 @@ impl Repairs {
     }
 
     /// The next fetch to assign: to the candidate with the fewest bytes to receive, which must have fewer than `ahead`
-    /// fetches; among those, from the source with the fewest bytes to send.
+    /// fetches; among those, from the source with the fewest bytes to send. If nodes 1, 2 and 3 have 3, 1 and 2 MB to
+    /// receive, and node 2 has `ahead` fetches already, it is node 3.
     pub fn next_fetch(&self, loads: &Loads, ahead: usize) -> Option<PlannedFetch> {
         let load = |node: &NodeId| loads.0.get(node).copied().unwrap_or_default();
         let under_replicated = self

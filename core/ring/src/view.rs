@@ -59,24 +59,38 @@ impl View {
         (sources.len() <= MAX_SOURCES).then_some(View { number, members, base, sources, lost, ..*self })
     }
 
-    /// Number of nodes that keep each record: a quorum, plus the nodes that may be lost.
+    /// Whether a node may go from the view `before` to this one; `None` is a node that has no view yet. Number and base
+    /// grow along one history. After a recovery the base may be lower: the members that continue may not know what the
+    /// lost ones knew.
+    pub(crate) fn may_follow(&self, before: Option<&View>) -> bool {
+        let is_of = |before: &View| {
+            let fixed = |view: &View| (view.system, view.partitions, view.replication);
+            fixed(self) == fixed(before) && before.number < self.number && !self.sources.is_empty()
+        };
+        let has_members = !self.members.is_empty() && self.sources.iter().all(|members| !members.is_empty());
+        has_members && self.sources.len() <= MAX_SOURCES && self.base <= self.number && before.is_none_or(is_of)
+    }
+
+    /// Number of nodes that keep each record: a quorum, plus the nodes that may be lost. With replication 3, 5 of 8
+    /// members keep a record, and all of 4 members.
     pub fn replicas_of(&self, members: usize) -> usize {
         (2 * usize::from(self.replication) - 1).min(members)
     }
 }
 
 /// Number of `replicas` that must store an entry before it is acknowledged: a majority, and enough that one remains if
-/// `replication - 1` nodes are lost.
+/// `replication - 1` nodes are lost. With replication 3: of 5 replicas 3, of 4 also 3, and of 2 both.
 pub fn write_quorum(replicas: usize, replication: u8) -> usize {
     (replicas / 2 + 1).max(replicas.min(replication.into()))
 }
 
-/// Number of `replicas` that must be asked to find every acknowledged entry.
+/// Number of `replicas` that must be asked to find every acknowledged entry. With replication 3: of 5 replicas 3, since
+/// 3 others have stored the entry and 3 + 3 > 5; of 4 replicas 2, and of 2 replicas 1.
 pub fn read_quorum(replicas: usize, replication: u8) -> usize {
     replicas - write_quorum(replicas, replication) + 1
 }
 
-/// Number of `members` that choose a view.
+/// Number of `members` that choose a view: of 4 members 3, and of 5 also 3.
 pub fn majority(members: usize) -> usize {
     members / 2 + 1
 }
@@ -112,5 +126,24 @@ mod tests {
         let back = third.followed_by([a, b].into(), false).unwrap().followed_by([a].into(), false).unwrap();
         assert_eq!(back.sources.len(), 3, "each set once");
         assert_eq!(back.followed_by([b].into(), true).unwrap().sources, [[a].into()]);
+    }
+    #[test]
+    fn a_view_follows_only_earlier_views_of_its_file_system() {
+        let [a, b] = [1, 2].map(NodeId);
+        let first = View::founded_by(FileSystemId(1), a, 8, 3);
+        let second = first.followed_by([a, b].into(), true).unwrap();
+        assert!(first.may_follow(None) && second.may_follow(None) && second.may_follow(Some(&first)));
+        assert!(!second.may_follow(Some(&second)) && !first.may_follow(Some(&second)), "only a later one");
+        let wrong = [
+            View { system: FileSystemId(2), ..second.clone() },
+            View { partitions: 9, ..second.clone() },
+            View { replication: 2, ..second.clone() },
+            View { members: BTreeSet::new(), ..second.clone() },
+            View { sources: Vec::new(), ..second.clone() },
+            View { sources: [BTreeSet::new()].into(), ..second.clone() },
+            View { sources: (0..17).map(|node| [NodeId(node)].into()).collect(), ..second.clone() },
+            View { base: 3, ..second },
+        ];
+        wrong.iter().for_each(|view| assert!(!view.may_follow(Some(&first)), "{view:?}"));
     }
 }

@@ -8,12 +8,13 @@ use crate::measures::duration_us;
 
 impl Blocks {
     /// Takes chunks from the worker with the longest remaining time, so that thief and victim finish at about the same
-    /// time. Returns `None` if nothing can be taken.
+    /// time. Returns `None` if nothing can be taken. If both read 10 MB/s and the victim has 10 chunks of 4 MB left, of
+    /// which it has not begun 8, the thief takes 5.
     pub(super) fn steal(&mut self, thief: WorkerId, effects: &mut Vec<Effect>) -> Option<Vec<u32>> {
-        let (_, victim) = self.tails.last().copied()?;
-        let [thief_rate, victim_rate] = [thief, victim].map(|worker| self.rate_or_mean(worker));
+        let victim = self.workers.slowest()?;
+        let [thief_rate, victim_rate] = [thief, victim].map(|worker| self.workers.rate_or_mean(worker));
         let block = self.ledger.block(victim).expect("the victim has a block");
-        let run = &self.runs[&victim];
+        let run = &self.workers[victim];
         let (mut left_bytes, mut taken_bytes) = (run.left_bytes(), 0);
         let mut chunks = block.len();
         while chunks > run.confirmed {
@@ -29,8 +30,7 @@ impl Blocks {
             return None;
         }
         let taken = self.record(Record::Shortened { worker: victim, chunks }, effects);
-        self.runs.get_mut(&victim).expect("a worker with a block is known").block_bytes -= taken_bytes;
-        self.weigh(victim);
+        self.workers.robbed(victim, chunks, taken_bytes);
         Some(taken)
     }
 }

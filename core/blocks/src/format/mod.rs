@@ -2,7 +2,8 @@
 //!
 //! A record belongs to the chunk that has its first byte. So a chunk ends at the first border between records at or
 //! after a multiple of the chunk size: it never ends within a record, a record that is longer than a chunk makes one
-//! longer chunk, and no chunk is empty. Borders depend on the content alone, not on how it is divided into calls.
+//! longer chunk, and no chunk is empty. With chunks of 10 bytes, records that end at 4, 9, 13 and 25 make chunks that
+//! end at 13 and 25. Borders depend on the content alone, not on how it is divided into calls.
 //!
 //! A [`Cutter`] finds borders in content that arrives piece by piece. It must never keep content; the state of a
 //! format is a few words. So it accepts records of any length, and callers that keep a chunk in memory need a limit of

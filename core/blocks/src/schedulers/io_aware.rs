@@ -27,7 +27,9 @@ impl IoAware {
     /// Equal weights.
     pub const DEFAULT: IoAware = IoAware { alpha: 1.0 / 3.0, beta: 1.0 / 3.0 };
 
-    /// The score of a node that was assigned the fraction `usage` of the file's chunks; 1 is best.
+    /// The score of a node that was assigned the fraction `usage` of the file's chunks; 1 is best. With weights of 1/2
+    /// for the disk and 1/4 for the load, a node with half of the chunks, a disk in use half of the time and a load of
+    /// 1/4 has the score 0.5625.
     fn score(&self, usage: f64, node: &NodeLoad) -> f64 {
         let delta = 1.0 - self.alpha - self.beta;
         1.0 - (delta * usage + self.alpha * node.disk + self.beta * node.load)

@@ -47,7 +47,8 @@ impl BlockScheduler for Lean {
 }
 
 /// The largest fraction with which the slowest worker can finish with the others, since lean takes at least alpha * W
-/// / (P * slowest).
+/// / (P * slowest). It is 1/3 for workers with 100, 100 and 25 MB/s: a third of the chunks, divided by three, take the
+/// slowest as long as all take all.
 fn best_alpha(rates: impl Iterator<Item = ReadRate>) -> f64 {
     let Some(rates) = rates.collect::<Option<Vec<u64>>>() else { return 0.0 };
     let slowest = rates.iter().min().copied().unwrap_or(0);

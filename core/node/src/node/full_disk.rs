@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use eyas_types::{TaskId, units};
 
-use super::{Node, NodeTask, STARTS_ON_FULL_DISK, State};
+use super::{Node, STARTS_ON_FULL_DISK};
 use crate::event::Effect;
+use crate::tasks::NodeTask;
 
 /// The least room that a task gets for what it writes after it has found the disk full.
 const MIN_SCRATCH_BYTES: u64 = 1 << 20;
@@ -19,23 +20,19 @@ impl Node {
         self.scratch_bytes > 0
     }
 
-    /// Number of tasks that have room in the store and have not ended.
-    pub(super) fn admitted(&self) -> usize {
-        self.tasks.len() - self.queued.len()
-    }
-
     /// A started task has found the disk full after it had written this much.
     pub(super) fn out_of_disk(&mut self, task: TaskId, written_bytes: u64, effects: &mut Vec<Effect>) {
-        let starts = self.tasks[&task].found_full.min(STARTS_ON_FULL_DISK);
-        // Twice as much with each start.
+        let starts = self.tasks[task].found_full.min(STARTS_ON_FULL_DISK);
+        // Twice as much with each start: a task that finds the disk full after 3 GB, and again after 3 GB, makes each
+        // task get room for 3 GB and then for 6 GB.
         self.scratch_bytes = self.scratch_bytes.max(written_bytes.saturating_mul(1 << starts)).max(MIN_SCRATCH_BYTES);
         // Its own inputs are still pinned, so they stay.
         let could_evict = self.make_scratch_room(effects);
         let entry = self.forget(task, effects);
-        self.leave_slot(task, &entry);
+        self.turns.leave_slot(task, &entry);
         let reason = format!(
             "its disk is full: no room for what the task writes beside its inputs ({})",
-            units::format_bytes(entry.inputs.iter().map(|input| input.size_bytes).sum())
+            units::format_bytes(entry.input_bytes())
         );
         self.await_disk(task, entry, could_evict, reason, effects);
         // The inputs of a task that waits may leave for the tasks that run.
@@ -45,7 +42,7 @@ impl Node {
     /// Evicts idle objects until there is room for what all admitted tasks write. Whether any was evicted.
     fn make_scratch_room(&mut self, effects: &mut Vec<Effect>) -> bool {
         let mut evicted = Vec::new();
-        self.space.free_up(self.scratch_bytes.saturating_mul(self.admitted() as u64), &mut evicted);
+        self.objects.space.free_up(self.scratch_bytes.saturating_mul(self.admitted() as u64), &mut evicted);
         let has_evicted = !evicted.is_empty();
         effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
         has_evicted
@@ -66,16 +63,8 @@ impl Node {
             return effects.push(Effect::Refuse { task, for_now: true, reason });
         }
         self.scratch_bytes = self.scratch_bytes.max(MIN_SCRATCH_BYTES);
-        self.queue_again(task, entry);
-    }
-
-    /// Queues a task before the others of its priority.
-    fn queue_again(&mut self, task: TaskId, mut entry: NodeTask) {
-        entry.inputs.iter_mut().for_each(|input| input.origin = None);
-        (entry.state, entry.overtaken, entry.passed, entry.no_room_at) = (State::Queued, 0, 0, 0);
-        self.awaited += entry.awaited();
-        let index = self.queued.partition_point(|other| self.tasks[other].priority > entry.priority);
+        entry.begin_again();
         self.tasks.insert(task, entry);
-        self.queued.insert(index, task);
+        self.queue.add_again(&self.tasks, task);
     }
 }

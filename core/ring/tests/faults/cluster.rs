@@ -26,7 +26,7 @@ pub struct Faults {
     pub wrong: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Disk {
     pub saved: Saved,
     pub records: BTreeMap<(u16, String), Stored>,
@@ -44,6 +44,14 @@ impl Records for Disk {
 }
 
 impl Disk {
+    fn apply_all(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Save(save) = effect {
+                self.apply(save);
+            }
+        }
+    }
+
     fn apply(&mut self, save: Save) {
         match save {
             Save::Boots(boots) => self.saved.boots = boots,
@@ -72,6 +80,8 @@ pub struct Machine {
     pub volatile: BTreeSet<ObjectId>,
     /// `None` while it is down.
     pub node: Option<RingNode>,
+    /// While the node runs, if there are twins.
+    twin: Option<Twin>,
     /// Number of starts, so that a message for an earlier process does not reach a later one.
     starts: u64,
     /// Its clock is this much ahead, and this many thousandths faster.
@@ -83,6 +93,29 @@ pub struct Machine {
 impl Machine {
     pub fn clock_us(&self, now_us: u64) -> u64 {
         self.ahead_us + now_us + now_us * self.faster / 1000
+    }
+}
+
+/// A second node that is told the same as the first, and reads only what its own effects have saved.
+struct Twin {
+    node: RingNode,
+    disk: Disk,
+}
+
+impl Twin {
+    fn start(config: Config, mut disk: Disk, clock_us: u64, expected: &[Effect]) -> Self {
+        let mut effects = Vec::new();
+        let node = RingNode::new(config, disk.saved.clone(), clock_us, &mut effects);
+        assert_eq!(effects, expected, "the same state gave different effects");
+        disk.apply_all(effects);
+        Twin { node, disk }
+    }
+
+    fn handle(&mut self, clock_us: u64, event: Event, expected: &[Effect]) {
+        let mut effects = Vec::new();
+        self.node.handle(clock_us, event.clone(), &self.disk, &mut effects);
+        assert_eq!(effects, expected, "{event:?} gave different effects");
+        self.disk.apply_all(effects);
     }
 }
 
@@ -108,6 +141,8 @@ pub struct Cluster {
     /// Content that clients do not wait for until it is on the disks, in thousandths. Its files get another version
     /// soon, so requests of clients that know the earlier one are refused, and more histories have to be tried.
     pub unsynced: u64,
+    /// Whether each node has a twin, which must have the same effects.
+    pub has_twins: bool,
     queue: BTreeMap<(u64, u64), What>,
     sequence: u64,
     pub answers: Vec<Answered>,
@@ -123,6 +158,7 @@ impl Cluster {
             dice: Dice::new(seed),
             faults: Faults::default(),
             unsynced: 100,
+            has_twins: false,
             queue: BTreeMap::new(),
             sequence: 0,
             answers: Vec::new(),
@@ -152,6 +188,7 @@ impl Cluster {
             store: BTreeSet::new(),
             volatile: BTreeSet::new(),
             node: None,
+            twin: None,
             starts: 0,
             ahead_us: 0,
             faster: self.dice.below(50),
@@ -179,6 +216,7 @@ impl Cluster {
         let mut effects = Vec::new();
         let clock_us = machine.clock_us(now_us);
         machine.node = Some(RingNode::new(machine.config, machine.disk.saved.clone(), clock_us, &mut effects));
+        machine.twin = self.has_twins.then(|| Twin::start(machine.config, machine.disk.clone(), clock_us, &effects));
         let start = machine.starts;
         self.schedule(0, What::Tick { node, start });
         self.schedule(MS, What::Gossip { node });
@@ -347,8 +385,12 @@ impl Cluster {
         let clock_us = machine.clock_us(now_us);
         let Some(node) = &mut machine.node else { return };
         let mut effects = Vec::new();
+        let again = machine.twin.as_mut().map(|twin| (twin, event.clone()));
         node.handle(clock_us, event, &machine.disk, &mut effects);
         node.validate();
+        if let Some((twin, event)) = again {
+            twin.handle(clock_us, event, &effects);
+        }
         self.perform(at, effects);
         self.at_most_one_answers(at);
     }

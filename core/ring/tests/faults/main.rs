@@ -40,6 +40,18 @@ fn whatever_breaks_nothing_acknowledged_is_lost() {
     assert_eq!(try_seed(0), outcomes[0], "the same seed gave two different runs");
 }
 
+/// A node reads records while it decides. They are those that its own effects have saved, so its decisions follow from
+/// its events.
+#[test]
+fn the_same_events_give_the_same_effects() {
+    try_seeds(SEEDS / 10, |seed| {
+        let mut run = Run::with_twins(seed);
+        run.break_things();
+        run.heal();
+        run.check();
+    });
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Outcome {
     crashes: u64,
@@ -74,7 +86,16 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
+        Run::of(Cluster::new(seed))
+    }
+
+    fn with_twins(seed: u64) -> Self {
         let mut cluster = Cluster::new(seed);
+        cluster.has_twins = true;
+        Run::of(cluster)
+    }
+
+    fn of(mut cluster: Cluster) -> Self {
         let (partitions, replication) = (1 + cluster.dice.below(6) as u16, 1 + cluster.dice.below(3) as u8);
         let nodes = 3 + cluster.dice.below(7);
         cluster.add(true, partitions, replication);

@@ -22,7 +22,7 @@ mod tests;
 
 /// A seat. Its state says which side acts next.
 #[repr(C, align(64))]
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Seat {
     /// A [`Move`]. A program that waits for an answer waits for this word to change.
     word: AtomicU32,
@@ -48,7 +48,7 @@ pub struct Seat {
     successor: AtomicU64,
 }
 
-/// State of a seat: which side acts next.
+/// State of a seat: which side acts next. [`SeatState::may_become`] has the moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SeatState {
@@ -84,6 +84,27 @@ impl SeatState {
         SeatState::Done,
         SeatState::Left,
     ];
+
+    /// Whether a seat may go from this state to the next one. A program may end its turn in every state of it, since a
+    /// signal handler may jump out of its call at any instruction. Beside these moves, the agent may
+    /// [free](Seat::free) a seat in every state, for a program that is gone.
+    pub fn may_become(self, next: SeatState) -> bool {
+        use SeatState::{Asked, Done, Free, Go, InMemory, Left, OpenWanted, Pass, Taken};
+        matches!(
+            (self, next),
+            (Free, Taken)
+                | (Taken, Asked | Done | Left)
+                | (Asked, OpenWanted | Go | InMemory | Pass | Done | Left)
+                | (OpenWanted, Asked | Done | Left)
+                | (Go, Done | Left)
+                | (InMemory | Pass, Free | Done | Left)
+        )
+    }
+
+    /// Whether the program has ended its turn.
+    fn is_over(self) -> bool {
+        matches!(self, SeatState::Free | SeatState::Done | SeatState::Left)
+    }
 }
 
 /// State of a seat, and the number of its current turn.
@@ -116,11 +137,22 @@ impl Move {
     }
 }
 
-/// Number of a kept turn, and the calls under way in it.
-#[derive(Clone, Copy)]
+/// Number of a kept turn, and the calls under way in it. [`Hold::after`] has the moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
     turn: u32,
     calls: u32,
+}
+
+/// What happens to a kept turn.
+#[derive(Clone, Copy, Debug)]
+enum HoldMove {
+    /// A call begins.
+    Enter,
+    /// A call ends.
+    Exit,
+    /// The turn ends.
+    Close,
 }
 
 impl Hold {
@@ -133,6 +165,19 @@ impl Hold {
 
     fn word(self) -> u64 {
         u64::from(self.turn) << 32 | u64::from(self.calls)
+    }
+
+    /// The count after a move in this turn. `None` if the move is not allowed: the turn is over or another one, a call
+    /// would end that has not begun, or the turn would end while a call is under way. With 2 calls under way in turn 5,
+    /// an entry makes 3 and an exit 1; a close of turn 5 and an exit in turn 4 are refused.
+    fn after(self, turn: u32, by: HoldMove) -> Option<Hold> {
+        let calls = match by {
+            _ if self.turn != turn => return None,
+            HoldMove::Enter => self.calls.checked_add(1)?,
+            HoldMove::Exit => self.calls.checked_sub(1)?,
+            HoldMove::Close => return (self.calls == 0).then_some(Hold::OVER),
+        };
+        Some(Hold { turn, calls })
     }
 }
 
@@ -274,30 +319,22 @@ impl Board {
     #[inline]
     pub fn enter(&self, index: usize, turn: u32) -> bool {
         let seat = &self.seats[index];
-        let entered = |word| {
-            let hold = Hold::of(word);
-            (hold.turn == turn).then_some(Hold { calls: hold.calls.wrapping_add(1), ..hold }.word())
-        };
-        seat.state() == SeatState::Go && seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, entered).is_ok()
+        seat.state() == SeatState::Go && seat.step_hold(turn, HoldMove::Enter)
     }
 
     /// Ends a call in a kept turn that has done this many bytes.
     #[inline]
     pub fn exit(&self, index: usize, turn: u32, bytes: u64) {
         let seat = &self.seats[index];
-        let exited = |word| {
-            let hold = Hold::of(word);
-            (hold.turn == turn).then_some(Hold { calls: hold.calls.saturating_sub(1), ..hold }.word())
-        };
         if seat.hold().turn == turn {
             seat.done_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        let _ = seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, exited);
+        seat.step_hold(turn, HoldMove::Exit);
     }
 
     /// Gives up a kept turn, unless it is over or a call is under way.
     pub fn give_up(&self, index: usize, turn: u32) {
-        if self.seats[index].close(turn) {
+        if self.seats[index].step_hold(turn, HoldMove::Close) {
             self.leave(index, turn, SeatState::Done);
         }
     }
@@ -318,7 +355,7 @@ impl Board {
         let successor = seat.successor.load(Ordering::Acquire);
         loop {
             let found = seat.found();
-            if found.turn != turn || matches!(found.state, SeatState::Free | SeatState::Done | SeatState::Left) {
+            if found.turn != turn || found.state.is_over() || !seat.allows(found, state) {
                 return;
             }
             if seat.step(found, state) {
@@ -362,8 +399,21 @@ impl Seat {
         Move::of(self.word.load(Ordering::Acquire))
     }
 
-    /// Changes the state. Returns false if it is no longer `found`.
+    /// Whether the seat may go from a state to another one. The board's memory may have any bits, so a move that is not
+    /// allowed is refused, and neither a program nor its agent fails because of it. In a debug build it is a defect of
+    /// the caller.
+    fn allows(&self, found: Move, state: SeatState) -> bool {
+        let Move { turn, state: before } = found;
+        let is_allowed = before.may_become(state);
+        debug_assert!(is_allowed, "a seat cannot go from {before:?} to {state:?} in turn {turn}: {self:?}");
+        is_allowed
+    }
+
+    /// Changes the state. Returns false if it is no longer `found`, or if the move is not allowed.
     fn step(&self, found: Move, state: SeatState) -> bool {
+        if !self.allows(found, state) {
+            return false;
+        }
         let (from, to) = (found.word(), found.to(state).word());
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -414,17 +464,18 @@ impl Seat {
 
     /// Takes back a kept turn. Returns false if a call is under way. For the agent.
     pub fn take_back(&self) -> bool {
-        self.close(self.hold().turn)
+        self.step_hold(self.hold().turn, HoldMove::Close)
     }
 
     fn hold(&self) -> Hold {
         Hold::of(self.hold.load(Ordering::Acquire))
     }
 
-    /// Ends a kept turn. Returns false if a call is under way.
-    fn close(&self, turn: u32) -> bool {
-        let (from, to) = (Hold { turn, calls: 0 }.word(), Hold::OVER.word());
-        self.hold.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    /// Counts a move of a kept turn. Returns false if it is not allowed.
+    #[inline]
+    fn step_hold(&self, turn: u32, by: HoldMove) -> bool {
+        let after = |word| Hold::of(word).after(turn, by).map(Hold::word);
+        self.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, after).is_ok()
     }
 
     /// Whether the next seat is known. For the agent.
@@ -451,7 +502,7 @@ impl Seat {
         was_there || (answer == SeatAnswer::Go && matches!(self.state(), SeatState::Go | SeatState::Done))
     }
 
-    /// Frees the seat in whatever state it is. For the agent.
+    /// Frees the seat in whatever state it is: the program is done, has left, or is gone. For the agent.
     pub fn free(&self) {
         self.word.fetch_and(!Move::STATE, Ordering::AcqRel);
     }

@@ -144,3 +144,55 @@ fn an_invalid_request_is_refused() {
     board.seats[index].word.store(77, Ordering::Relaxed);
     assert_eq!(board.seats[index].state(), SeatState::Left, "the agent frees it");
 }
+
+#[test]
+fn a_seat_goes_only_where_the_table_says() {
+    use SeatState::{Asked, Done, Free, Go, InMemory, Left, OpenWanted, Pass, Taken};
+    let allowed = |from: SeatState| SeatState::ALL.into_iter().filter(|to| from.may_become(*to)).collect::<Vec<_>>();
+    assert_eq!(allowed(Free), [Taken]);
+    assert_eq!(allowed(Taken), [Asked, Done, Left]);
+    assert_eq!(allowed(Asked), [OpenWanted, Go, InMemory, Pass, Done, Left]);
+    assert_eq!(allowed(OpenWanted), [Asked, Done, Left]);
+    assert_eq!(allowed(Go), [Done, Left]);
+    assert_eq!([allowed(InMemory), allowed(Pass)], [[Free, Done, Left], [Free, Done, Left]]);
+    assert_eq!([allowed(Done), allowed(Left)], [[], []], "the agent frees them");
+}
+
+/// In a debug build, the caller learns of it.
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a seat cannot go from Free to Go in turn 0: Seat { word: 0,"))]
+fn a_move_that_is_not_allowed_is_refused() {
+    let seat = Seat::default();
+    assert!(!seat.step(seat.found(), SeatState::Go));
+    assert_eq!(seat.state(), SeatState::Free);
+}
+
+/// The same, through the call that programs make.
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a seat cannot go from Go to Asked"))]
+fn a_turn_that_was_granted_is_not_asked_for_again() {
+    let board = anonymous();
+    let (index, turn) = board.ask(ask()).unwrap();
+    board.seats[index].reply(SeatAnswer::Go);
+    board.leave(index, turn, SeatState::Asked);
+    assert_eq!(board.seats[index].state(), SeatState::Go);
+}
+
+#[test]
+fn a_kept_turn_counts_its_calls_and_no_others() {
+    let hold = |turn, calls| Hold { turn, calls };
+    assert_eq!(hold(5, 2).after(5, HoldMove::Enter), Some(hold(5, 3)));
+    assert_eq!(hold(5, 2).after(5, HoldMove::Exit), Some(hold(5, 1)));
+    assert_eq!(hold(5, 0).after(5, HoldMove::Close), Some(Hold::OVER));
+    for (before, turn, by) in [
+        (hold(5, 2), 4, HoldMove::Enter),
+        (hold(5, 2), 4, HoldMove::Exit),
+        (hold(5, 0), 4, HoldMove::Close),
+        (hold(5, 0), 5, HoldMove::Exit),
+        (hold(5, 1), 5, HoldMove::Close),
+        (hold(5, u32::MAX), 5, HoldMove::Enter),
+        (Hold::OVER, 5, HoldMove::Enter),
+    ] {
+        assert_eq!(before.after(turn, by), None, "{by:?} of turn {turn}, at {before:?}");
+    }
+}

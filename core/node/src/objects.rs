@@ -1,0 +1,92 @@
+//! The objects of a node: those in its store, and those on their way to it.
+
+use alloc::vec::Vec;
+
+use eyas_types::{ObjectId, Origin, TaskId};
+
+use crate::event::Effect;
+use crate::fetches::{ObjectFetch, ObjectFetches};
+use crate::space::{Space, StoreAmount};
+use crate::tasks::StagedInput;
+
+pub(crate) struct NodeObjects {
+    pub space: Space,
+    pub fetches: ObjectFetches,
+}
+
+impl NodeObjects {
+    /// Brings an input of a task into the store, for which room was reserved. An input that was known is pinned
+    /// already. Returns whether the input is missing.
+    pub fn bring(&mut self, task: TaskId, input: &mut StagedInput) -> bool {
+        let StagedInput { object, size_bytes, .. } = *input;
+        if self.space.is_here(object) {
+            self.space.used(object);
+            input.origin = Some(Origin::Local);
+            return false;
+        }
+        if !self.fetches.join(object, task) {
+            self.space.expect(object, size_bytes);
+            self.space.pin(object);
+            self.fetches.add(object, size_bytes, alloc::vec![task]);
+        }
+        true
+    }
+
+    /// A task no longer needs its inputs, which are pinned.
+    pub fn leave(&mut self, task: TaskId, inputs: &[StagedInput], effects: &mut Vec<Effect>) {
+        for StagedInput { object, .. } in inputs {
+            let object = *object;
+            self.space.unpin(object);
+            match self.fetches.leave(object, task) {
+                Some(is_waived) if is_waived && !self.space.is_held(object) => {
+                    self.fetches.cancel(object);
+                    self.space.remove(object);
+                }
+                Some(_) => {}
+                None => self.drop_unless_cached(object, effects),
+            }
+        }
+    }
+
+    /// A fetched object is in the store.
+    pub fn arrived(&mut self, object: ObjectId, from: Origin, took_us: u64, effects: &mut Vec<Effect>) -> ObjectFetch {
+        let fetch = self.fetches.ended(object);
+        self.space.arrived(object);
+        if self.space.is_held(object) {
+            effects.push(Effect::Held { object });
+        }
+        if from != Origin::Local {
+            self.fetches.learn_rate(fetch.size_bytes, took_us);
+        }
+        fetch
+    }
+
+    /// The store had this object when it was opened.
+    pub fn found(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
+        if !self.space.is_known(object) && !self.space.found(object, size_bytes) {
+            effects.push(Effect::Evict { object });
+        }
+    }
+
+    /// An object that these tasks need was lost. It takes the room that it had before, so no room is made.
+    pub fn bring_back(&mut self, object: ObjectId, size_bytes: u64, tasks: Vec<TaskId>) {
+        self.space.expect(object, size_bytes);
+        tasks.iter().for_each(|_| self.space.pin(object));
+        self.fetches.add(object, size_bytes, tasks);
+    }
+
+    /// Subtracts the space for fetches that wait for their turn. The shell has subtracted that for fetches under way.
+    /// With 10 GB free and 3 fetches of 1 GB that wait, 7 GB are free.
+    pub fn set_free(&mut self, bytes: u64, inodes: u64) {
+        let waiting = self.fetches.waiting();
+        let (bytes, objects) = (bytes.saturating_sub(waiting.bytes), inodes.saturating_sub(waiting.objects));
+        self.space.set_free(StoreAmount { bytes, objects });
+    }
+
+    /// Evicts an object that is idle, without caching or if nothing will need it again.
+    pub fn drop_unless_cached(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
+        if self.space.drop_unless_cached(object) {
+            effects.push(Effect::Evict { object });
+        }
+    }
+}
