@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
+use eyas_files::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
 use eyas_types::dfs::{Format, PROBED_BYTES, RecordFormat};
 
 use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name};
