@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(crate) struct Calls {
     door: Mutex<FilesOrigin>,
     /// At most one connection to each node.
     nodes: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<Option<Call>>>>>,
+    /// Number of times that connections were closed.
+    kept: AtomicU64,
 }
 
 /// A connection.
@@ -58,7 +61,7 @@ impl Calls {
     }
 
     pub fn new(access: Access) -> Self {
-        Calls { access, door: Mutex::new(FilesOrigin::Dfs), nodes: Mutex::default() }
+        Calls { access, door: Mutex::new(FilesOrigin::Dfs), nodes: Mutex::default(), kept: AtomicU64::new(0) }
     }
 
     /// All further requests come through this door.
@@ -94,6 +97,17 @@ impl Calls {
     /// Closes all connections except to these addresses.
     pub fn keep(&self, addresses: &BTreeSet<SocketAddr>) {
         lock(&self.nodes).retain(|address, _| addresses.contains(address));
+        self.kept.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Number of times that connections were closed: other nodes may be known since.
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a connection to this address, or was one since the others were closed.
+    pub fn knows(&self, address: SocketAddr) -> bool {
+        lock(&self.nodes).contains_key(&address)
     }
 
     async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {

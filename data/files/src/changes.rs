@@ -1,16 +1,17 @@
 //! The audit logs of all nodes, merged in order of time.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use eyas_types::dfs::NodeId;
 
 use crate::error::FilesError;
-use crate::protocol::{ChangeEntry, DfsMembership, FilesOrigin, LogPosition, Member, RequestBody, ResponseBody};
-use crate::{DfsClient, unexpected};
+use crate::protocol::{ChangeEntry, DfsMembership, LogPosition, Member, RequestBody, ResponseBody};
+use crate::routes::{Routes, unexpected};
 
 /// A reader of the audit logs of all nodes that are alive.
 pub struct Changes {
-    files: DfsClient,
+    routes: Arc<Routes>,
     folder: String,
     since_us: u64,
     logs: Vec<NodeLog>,
@@ -27,27 +28,17 @@ struct NodeLog {
     is_at_end: bool,
 }
 
-impl DfsClient {
-    /// States the door through which this process uses the files, for the audit log.
-    pub fn set_door(&self, door: FilesOrigin) {
-        self.0.calls.set_door(door);
-    }
-
-    /// The acknowledged changes of files below a folder since a time in microseconds since 1970, in order of time.
-    ///
-    /// # Errors
-    /// `NotAllowed`, `Unreachable`.
-    pub async fn changes(&self, folder: &str, since_us: u64) -> Result<Changes, FilesError> {
-        let DfsMembership { view, alive, .. } = self.membership().await?;
+impl Changes {
+    /// The changes of files below a folder since a time in microseconds since 1970.
+    pub(crate) async fn since(routes: Arc<Routes>, folder: &str, since_us: u64) -> Result<Self, FilesError> {
+        let DfsMembership { view, alive, .. } = routes.membership().await?;
         let is_absent = |node: &NodeId| alive.iter().all(|member| member.node != *node);
         let absent = view.iter().flat_map(|view| &view.members).copied().filter(is_absent).collect();
         let log = |member| NodeLog { member, fetched: VecDeque::new(), next: None, is_at_end: false };
         let logs = alive.iter().copied().map(log).collect();
-        Ok(Changes { files: self.clone(), folder: folder.to_owned(), since_us, logs, absent })
+        Ok(Changes { routes, folder: folder.to_owned(), since_us, logs, absent })
     }
-}
 
-impl Changes {
     /// The members of the file system that are not reachable, whose logs are not read.
     pub fn absent(&self) -> &[NodeId] {
         &self.absent
@@ -62,7 +53,7 @@ impl Changes {
             while log.fetched.is_empty() && !log.is_at_end {
                 let (folder, since_us) = (self.folder.clone(), self.since_us);
                 let request = RequestBody::Changes { folder, since_us, from: log.next };
-                match self.files.0.calls.ask_once(log.member.address, request).await? {
+                match self.routes.calls.ask_once(log.member.address, request).await? {
                     ResponseBody::Changes(Ok((entries, next))) => {
                         (log.fetched, log.next, log.is_at_end) = (entries.into(), next, next.is_none());
                     }

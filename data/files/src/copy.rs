@@ -1,6 +1,8 @@
 //! Copies: new files whose chunks are made on the nodes that have their content, so that no byte of it crosses the
 //! network. A copy is a file of its own: its chunks are other objects, and removing either file leaves the other.
 
+mod retained;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,12 +13,20 @@ use eyas_types::{FileMode, ObjectId, ObjectSpec, shown};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use retained::RetainedFile;
+
+use crate::calls::Calls;
+use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::folders::Folders;
+use crate::names::{File, Names};
 use crate::protocol::{ChunkSpec, CutChunk, CutFailure, CutRequest, Member, RequestBody, ResponseBody};
-use crate::publish::HiddenFile;
-use crate::replicas::{OutgoingChunk, enough_replicas, not_stored};
-use crate::write::{FileDraft, MAX_WRITING, random, too_long, too_many_chunks};
-use crate::{Creation, DfsClient, File, WriteOptions, unexpected};
+use crate::publish::{HiddenFile, Publisher};
+use crate::read::ChunkReader;
+use crate::replicas::{OutgoingChunk, Replicas, not_stored};
+use crate::routes::{Routes, unexpected};
+use crate::uploads::{FileDraft, MAX_WRITING, too_long, too_many_chunks};
+use crate::write::{WriteOptions, random};
 
 /// Chunks that a node is asked to make with one request.
 const DERIVED_TOGETHER: usize = 256;
@@ -38,22 +48,39 @@ pub struct CopyOptions {
     pub replication: u8,
 }
 
-impl DfsClient {
+/// Makes files of what nodes have already.
+pub(crate) struct Copies {
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    folders: Arc<Folders>,
+    chunks: Arc<ChunkReader>,
+    replicas: Arc<Replicas>,
+    publisher: Arc<Publisher>,
+}
+
+impl Copies {
+    pub fn new(
+        names: Arc<Names>,
+        folders: Arc<Folders>,
+        chunks: Arc<ChunkReader>,
+        replicas: Arc<Replicas>,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        Copies { routes: folders.routes.clone(), names, folders, chunks, replicas, publisher }
+    }
+
     /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that are missing are
     /// sent from node to node.
-    ///
-    /// # Errors
-    /// `Exists`; `Full`, `Lost`, `Unreachable`. No file appears then.
     pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
         let record = &from.record;
         let (id, chunk_bytes, began) = (FileId(random()?), record.chunk_bytes, Instant::now());
         let creation = Creation::of_process(record.attributes.mode);
         let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
-        self.prepare_name(to, creation).await?;
-        self.gather(replication.into(), |_| {}).await?;
+        self.folders.prepare_name(to, creation).await?;
+        self.routes.gather(replication.into(), |_| {}).await?;
         let (mut specs, mut replicas) = self.derive_chunks(id, &record.chunks, true).await;
         if let Err(error) = self.store_missing(from, id, replication, (&mut specs, &mut replicas)).await {
-            self.discard(specs.iter().map(|spec| spec.object).collect()).await;
+            self.replicas.discard(specs.iter().map(|spec| spec.object).collect()).await;
             return Err(error);
         }
         self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
@@ -72,12 +99,12 @@ impl DfsClient {
                 continue;
             }
             // Its nodes are gone, or full: the content goes through this process.
-            let stored = self.store(id, self.chunk(from, place).await?, replication, false).await?;
+            let stored = self.replicas.store(id, self.chunks.chunk(from, place).await?, replication, false).await?;
             if stored.is_hole() {
                 specs[place] = spec_like(&stored);
                 continue;
             }
-            let members = self.known().members;
+            let members = self.routes.known().members;
             replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
             if replicas.is_empty() {
                 return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
@@ -88,7 +115,7 @@ impl DfsClient {
 
     /// Has every node make the chunks of a file with this id of the chunks that it has. Returns the nodes that have
     /// made each of them. Chunks that are not for a file stay for a day.
-    pub(super) async fn derive_chunks(
+    pub async fn derive_chunks(
         &self,
         id: FileId,
         chunks: &[Chunk],
@@ -103,12 +130,12 @@ impl DfsClient {
         for (place, chunk) in chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
         }
-        let (members, mut deriving) = (self.known().members, JoinSet::new());
+        let (members, mut deriving) = (self.routes.known().members, JoinSet::new());
         for (node, places) in by_node {
             let Some(member) = members.get(&node).copied() else { continue };
             let derived: Vec<_> = places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
-            let files = self.clone();
-            deriving.spawn(async move { (member, places, files.derive_on(&member, &derived, is_for_file).await) });
+            let calls = self.routes.calls.clone();
+            deriving.spawn(async move { (member, places, derive_on(&calls, &member, &derived, is_for_file).await) });
         }
         let mut replicas = vec![Vec::<Member>::new(); specs.len()];
         while let Some(derived) = deriving.join_next().await {
@@ -125,10 +152,6 @@ impl DfsClient {
 
     /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks. The file has the
     /// permissions of the object, less the umask.
-    ///
-    /// # Errors
-    /// `Exists`; `NotFound` if none of the nodes has the object; `WrongFormat` if the content has another one;
-    /// `Full`, `Unreachable`. No file appears then.
     pub async fn copy_object(
         &self,
         object: &ObjectSpec,
@@ -138,9 +161,9 @@ impl DfsClient {
     ) -> Result<File, FilesError> {
         let creation = Creation::of_process(FileMode::of_copy(object.mode.bits()).bits() as u16);
         let (object, base_name) = (object.id(), shown(object.base_name()).to_string());
-        self.prepare_name(to, creation).await?;
-        self.gather(options.replication.into(), |_| {}).await?;
-        let members = self.known().members;
+        self.folders.prepare_name(to, creation).await?;
+        self.routes.gather(options.replication.into(), |_| {}).await?;
+        let members = self.routes.known().members;
         let holders = members.values().filter(|member| nodes.contains(&member.address));
         let missing = format!("no node of the file system has object {object}: try again");
         let is_guessed = options.format.is_none();
@@ -175,27 +198,6 @@ impl DfsClient {
         Err(why)
     }
 
-    /// Has a node make chunks of objects. Returns one value for each.
-    async fn derive_on(
-        &self,
-        member: &Member,
-        derived: &[(ObjectId, ChunkSpec)],
-        is_for_file: bool,
-    ) -> Vec<Result<(), FilesError>> {
-        let mut results = Vec::with_capacity(derived.len());
-        for part in derived.chunks(DERIVED_TOGETHER) {
-            let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
-            match self.ask_to_derive(member, request).await {
-                Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
-                    results.extend(made.into_iter().map(|made| made.map_err(|failure| not_stored(member, failure))));
-                }
-                Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
-                Err(error) => results.extend(part.iter().map(|_| Err(error.clone()))),
-            }
-        }
-        results
-    }
-
     /// Has a node cut an object into the chunks of a new file. An error says whether the content is the cause.
     async fn cut_on(
         &self,
@@ -210,7 +212,7 @@ impl DfsClient {
         loop {
             let base_name = base_name.to_owned();
             let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
-            match self.ask_to_derive(member, request).await.map_err(|error| (false, error))? {
+            match ask_to_derive(&self.routes.calls, member, request).await.map_err(|error| (false, error))? {
                 ResponseBody::Cut(Ok(part)) => {
                     if specs.len() + part.chunks.len() > MAX_CHUNKS {
                         return Err((false, too_many_chunks(to)));
@@ -237,12 +239,6 @@ impl DfsClient {
         }
     }
 
-    async fn ask_to_derive(&self, member: &Member, request: RequestBody) -> Result<ResponseBody, FilesError> {
-        let answered = async { self.0.calls.ask(member.address, request).await?.next().await };
-        let late = || FilesError::unreachable(format!("node {} does not answer", member.node));
-        timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))
-    }
-
     /// Makes the missing replicas of chunks that some nodes have made since `began`, forces all of them to the disks,
     /// and has the file appear.
     async fn publish_derived(
@@ -256,11 +252,11 @@ impl DfsClient {
         let objects = chunks.iter().map(|(spec, _)| spec.object).collect();
         let made = self.complete_derived(to, options, chunks, began).await;
         if made.is_err() {
-            self.discard(objects).await;
+            self.replicas.discard(objects).await;
         }
         let WriteOptions { replication, is_durable, .. } = options;
         let draft = FileDraft { name: to, id, replication, is_durable, replaced_bytes: 0 };
-        HiddenFile::of(self, &draft, options, made?).create().await
+        HiddenFile::of(&self.publisher, &draft, options, made?).create().await
     }
 
     /// Makes the missing replicas, and forces all of them to the disks.
@@ -278,50 +274,50 @@ impl DfsClient {
             while under_way.len() < REPLICATED_TOGETHER
                 && let Some((place, (spec, replicas))) = rest.next()
             {
-                let (files, ChunkSpec { object, size_bytes, checksum }) = (self.clone(), spec);
+                let (replicating, ChunkSpec { object, size_bytes, checksum }) = (self.replicas.clone(), spec);
                 let hole = Chunk::hole(size_bytes, checksum);
                 if hole.object == object {
                     made[place] = Some(hole);
                     continue;
                 }
                 let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::default() };
-                under_way.spawn(async move { (place, files.replicate(chunk, replicas, replication).await) });
+                under_way.spawn(async move { (place, replicating.replicate(chunk, replicas, replication).await) });
             }
             let Some(replicated) = under_way.join_next().await else { break };
             let (place, chunk) = replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
             made[place] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
-        self.sync_all(&chunks, replication).await?;
+        self.replicas.sync_all(&chunks, replication).await?;
         if began.elapsed() > MAX_WRITING { Err(too_long(to)) } else { Ok(chunks) }
     }
+}
 
-    /// Forces chunks to the disks of their nodes.
-    pub(super) async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
-        let known = self.known();
-        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-        for chunk in chunks {
-            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
-        }
-        let mut syncing = JoinSet::new();
-        for (member, objects) in
-            by_node.into_iter().filter_map(|(node, objects)| Some((*known.members.get(&node)?, objects)))
-        {
-            let files = self.clone();
-            syncing.spawn(async move { (member.node, files.sync_on(&member, objects).await) });
-        }
-        let (mut durable, mut why) =
-            (Vec::new(), FilesError::unreachable("no node has the chunks of the copy on its disk"));
-        while let Some(synced) = syncing.join_next().await {
-            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (node, Ok(())) => durable.push(node),
-                (_, Err(error)) => why = error,
+/// Has a node make chunks of objects. Returns one value for each.
+async fn derive_on(
+    calls: &Calls,
+    member: &Member,
+    derived: &[(ObjectId, ChunkSpec)],
+    is_for_file: bool,
+) -> Vec<Result<(), FilesError>> {
+    let mut results = Vec::with_capacity(derived.len());
+    for part in derived.chunks(DERIVED_TOGETHER) {
+        let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
+        match ask_to_derive(calls, member, request).await {
+            Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
+                results.extend(made.into_iter().map(|made| made.map_err(|failure| not_stored(member, failure))));
             }
+            Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
+            Err(error) => results.extend(part.iter().map(|_| Err(error.clone()))),
         }
-        let enough = enough_replicas(replication, known.size());
-        let is_enough = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough;
-        if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) { Ok(()) } else { Err(why) }
     }
+    results
+}
+
+async fn ask_to_derive(calls: &Calls, member: &Member, request: RequestBody) -> Result<ResponseBody, FilesError> {
+    let answered = async { calls.ask(member.address, request).await?.next().await };
+    let late = || FilesError::unreachable(format!("node {} does not answer", member.node));
+    timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn spec_of(id: FileId, size_bytes: u64, checksum: u64) -> ChunkSpec {

@@ -1,14 +1,10 @@
-//! Attributes of files, folders and links, and the links themselves.
+//! The owner, permissions and time of what this process creates.
 
 use std::sync::OnceLock;
-use std::time::Instant;
 
-use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::dfs::{AttributeChange, Attributes, FileId, FileKind, FileName, FileRecord, MAX_NAME_BYTES, MODE_BITS};
+use eyas_types::dfs::{Attributes, MODE_BITS};
 
-use crate::error::{FilesError, FilesErrorKind};
-use crate::write::{now_ns, random};
-use crate::{DfsClient, File, FolderUsage, PAUSE, unexpected};
+use crate::write::now_ns;
 
 /// Owner, permissions and time of a new entry, and whether its folder is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +30,7 @@ impl Creation {
         Creation { mode: mode & !umask(), uid, gid, modified_ns: None, makes_parents: true }
     }
 
-    pub(super) fn attributes(&self) -> Attributes {
+    pub(crate) fn attributes(&self) -> Attributes {
         let Creation { mode, uid, gid, modified_ns, .. } = *self;
         let changed_ns = now_ns();
         Attributes { mode: mode & MODE_BITS, uid, gid, modified_ns: modified_ns.unwrap_or(changed_ns), changed_ns }
@@ -57,85 +53,4 @@ fn umask() -> u16 {
         let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         mask.and_then(|mask| u16::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
     })
-}
-
-impl DfsClient {
-    /// Makes a symbolic link. The target is not checked.
-    ///
-    /// # Errors
-    /// `Exists`; `Invalid` if the target is empty or too long; `NotFolder`, `Quota`, `Unreachable`.
-    pub async fn make_symbolic_link(
-        &self,
-        name: &FileName,
-        target: &str,
-        creation: Creation,
-    ) -> Result<File, FilesError> {
-        if target.is_empty() || target.len() > MAX_NAME_BYTES || target.contains('\0') {
-            return Err(FilesError::invalid(format!(
-                "{name} cannot be a link to `{target}`: a target has 1 to {MAX_NAME_BYTES} bytes, and no NUL byte"
-            )));
-        }
-        self.create_entry(name, FileKind::SymbolicLink(target.to_owned()), creation).await
-    }
-
-    /// Creates a folder or a link.
-    pub(super) async fn create_entry(
-        &self,
-        name: &FileName,
-        kind: FileKind,
-        creation: Creation,
-    ) -> Result<File, FilesError> {
-        if creation.makes_parents {
-            self.make_parents(name).await?;
-        }
-        let record = FileRecord::without_content(FileId(random()?), kind, creation.attributes());
-        self.create_within_quota(name, record).await
-    }
-
-    /// Creates an entry if the quotas of its folders permit it.
-    pub(super) async fn create_within_quota(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
-        let charge = self.charge(name, None, FolderUsage::added(None, &record)).await?;
-        let created = self.create_record(name, record).await?;
-        charge.keep();
-        Ok(created)
-    }
-
-    /// Creates an entry, which has a new id unless it is a folder.
-    pub(super) async fn create_record(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
-        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
-        let mut is_unsure = false;
-        match self.operate_once(operation, &mut is_unsure).await {
-            Ok(FileAnswer::Done { version }) => Ok(File { name: name.clone(), record, version }),
-            Ok(_) => Err(unexpected()),
-            Err(error) if error.kind == FilesErrorKind::Exists && is_unsure => match self.lookup(name).await {
-                // It was created, the answer was lost, and another client has written to it since.
-                Ok(present) if present.record.id == record.id => Ok(present),
-                _ => Err(error),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Changes attributes of a file, folder or link. Concurrent changes of other attributes, of the content and of the
-    /// replicas are kept.
-    ///
-    /// # Errors
-    /// `NotFound`, `Unreachable`.
-    pub async fn set_attributes(&self, name: &FileName, change: &AttributeChange) -> Result<File, FilesError> {
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
-        loop {
-            let File { record, version, .. } = self.lookup(name).await?;
-            let attributes = record.attributes.with(change, now_ns());
-            let operation = FileOperation::SetAttributes { name: name.clone(), version, attributes };
-            match self.operate(operation).await {
-                Ok(FileAnswer::Done { version }) => {
-                    return Ok(File { name: name.clone(), record: FileRecord { attributes, ..record }, version });
-                }
-                Ok(_) => return Err(unexpected()),
-                Err(error) if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
-                Err(error) => return Err(error),
-            }
-            self.pause(&mut pause).await;
-        }
-    }
 }

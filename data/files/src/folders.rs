@@ -5,18 +5,25 @@
 //! removed while another client creates a file in it, and in file systems of earlier versions. The next list of the
 //! folder above then puts the entry back.
 
+mod list;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_ring::{FileOperation, Listing};
-use eyas_types::dfs::{FileId, FileKind, FileName, FileRecord};
+use eyas_types::dfs::{FileId, FileKind, FileName, FileRecord, MAX_NAME_BYTES};
 use tokio::sync::OnceCell;
 
+pub use list::FolderPage;
+
+use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::names::{File, Names};
+use crate::quota::Quotas;
+use crate::routes::Routes;
 use crate::runs::OWN_FOLDER;
 use crate::write::random;
-use crate::{Creation, DfsClient, File};
 
 /// Maximum number of folders that a client remembers. When there are more, it forgets all.
 const MAX_KNOWN: usize = 4096;
@@ -24,9 +31,17 @@ const MAX_KNOWN: usize = 4096;
 /// After this time, a client looks at a folder again.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
+/// The folders of the file system, and what is in them.
+pub(crate) struct Folders {
+    pub routes: Arc<Routes>,
+    names: Arc<Names>,
+    pub quotas: Arc<Quotas>,
+    known: KnownFolders,
+}
+
 /// Folders that exist, or that are being made.
 #[derive(Default)]
-pub(super) struct KnownFolders(Mutex<HashMap<FileName, KnownFolder>>);
+struct KnownFolders(Mutex<HashMap<FileName, KnownFolder>>);
 
 struct KnownFolder {
     since: Instant,
@@ -56,26 +71,63 @@ impl KnownFolders {
     }
 }
 
-impl DfsClient {
+impl Folders {
+    pub fn new(routes: Arc<Routes>, names: Arc<Names>, quotas: Arc<Quotas>) -> Self {
+        Folders { routes, names, quotas, known: KnownFolders::default() }
+    }
+
+    /// A folder, with everything below it, may have been removed or moved.
+    pub fn forget(&self, folder: &FileName) {
+        self.known.forget(folder);
+    }
+
+    /// Checks that a name is free, and makes the folders above it if that is wanted.
+    pub async fn prepare_name(&self, name: &FileName, creation: Creation) -> Result<(), FilesError> {
+        match self.names.lookup(name).await {
+            Ok(there) => return Err(FilesError::exists(name, there.record.kind.is_folder())),
+            Err(error) if error.kind == FilesErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if creation.makes_parents { self.make_parents(name).await } else { Ok(()) }
+    }
+
     /// Makes a folder.
-    ///
-    /// # Errors
-    /// `Exists`; `NotFolder` if a file is above it; `Quota`, `Unreachable`.
     pub async fn make_folder(&self, name: &FileName, creation: Creation) -> Result<File, FilesError> {
         let made = self.create_entry(name, FileKind::Folder, creation).await?;
-        let _ = self.0.folders.cell(name).set(());
+        let _ = self.known.cell(name).set(());
         Ok(made)
     }
 
+    /// Makes a symbolic link. The target is not checked.
+    pub async fn make_symbolic_link(
+        &self,
+        name: &FileName,
+        target: &str,
+        creation: Creation,
+    ) -> Result<File, FilesError> {
+        if target.is_empty() || target.len() > MAX_NAME_BYTES || target.contains('\0') {
+            return Err(FilesError::invalid(format!(
+                "{name} cannot be a link to `{target}`: a target has 1 to {MAX_NAME_BYTES} bytes, and no NUL byte"
+            )));
+        }
+        self.create_entry(name, FileKind::SymbolicLink(target.to_owned()), creation).await
+    }
+
+    /// Creates a folder or a link.
+    async fn create_entry(&self, name: &FileName, kind: FileKind, creation: Creation) -> Result<File, FilesError> {
+        if creation.makes_parents {
+            self.make_parents(name).await?;
+        }
+        let record = FileRecord::without_content(FileId(random()?), kind, creation.attributes());
+        self.quotas.create_within_quota(name, record).await
+    }
+
     /// Makes a folder and the folders above it, as far as they are missing.
-    ///
-    /// # Errors
-    /// `NotFolder` if one of them is a file; `Quota`, `Unreachable`.
     pub async fn make_folders(&self, name: &FileName) -> Result<(), FilesError> {
         let mut missing = Vec::new();
         let mut folder = Some(name.clone()).filter(|name| !name.is_within(OWN_FOLDER));
         while let Some(name) = folder {
-            let cell = self.0.folders.cell(&name);
+            let cell = self.known.cell(&name);
             if cell.initialized() {
                 break;
             }
@@ -89,7 +141,7 @@ impl DfsClient {
     }
 
     /// Makes the folders above a name, as far as they are missing.
-    pub(super) async fn make_parents(&self, name: &FileName) -> Result<(), FilesError> {
+    pub async fn make_parents(&self, name: &FileName) -> Result<(), FilesError> {
         match name.parent() {
             Some(parent) => self.make_folders(&parent).await,
             None => Ok(()),
@@ -99,11 +151,11 @@ impl DfsClient {
     async fn make_if_missing(&self, name: &FileName) -> Result<(), FilesError> {
         let attributes = Creation::of_process(0o777).attributes();
         let record = FileRecord::without_content(FileId(random()?), FileKind::Folder, attributes);
-        match self.create_within_quota(name, record).await {
-            Err(error) if error.kind == FilesErrorKind::Exists => match self.lookup(name).await {
+        match self.quotas.create_within_quota(name, record).await {
+            Err(error) if error.kind == FilesErrorKind::Exists => match self.names.lookup(name).await {
                 Ok(there) if !there.record.kind.is_folder() => Err(FilesError::not_folder(name)),
                 Ok(there) => {
-                    self.0.quotas.seen(name, there.record.quota);
+                    self.quotas.seen(name, there.record.quota);
                     Ok(())
                 }
                 // Another client has removed it just now.
@@ -114,26 +166,23 @@ impl DfsClient {
             Err(error) if error.kind == FilesErrorKind::NotAllowed => Ok(()),
             Err(error) => Err(error),
             Ok(_) => {
-                self.0.quotas.seen(name, None);
+                self.quotas.seen(name, None);
                 Ok(())
             }
         }
     }
 
     /// Removes an empty folder. If another client creates a file in it at the same time, the folder stays.
-    ///
-    /// # Errors
-    /// `NotFound`, `NotFolder`, `NotEmpty`, `Unreachable`.
     pub async fn remove_folder(&self, name: &FileName) -> Result<(), FilesError> {
-        let record = self.lookup(name).await?.record;
+        let record = self.names.lookup(name).await?.record;
         if !record.kind.is_folder() {
             return Err(FilesError::not_folder(name));
         }
         if !self.is_empty(name).await? {
             return Err(FilesError::not_empty(name));
         }
-        let removed = self.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await;
-        self.0.folders.forget(name);
+        let removed = self.names.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await;
+        self.known.forget(name);
         removed?;
         if self.is_empty(name).await? {
             return Ok(());
@@ -143,7 +192,7 @@ impl DfsClient {
     }
 
     /// Puts the entry of a folder back, below which names were found. `None` if they are gone.
-    pub(super) async fn put_folder_back(&self, folder: &FileName) -> Result<Option<Listing>, FilesError> {
+    pub async fn put_folder_back(&self, folder: &FileName) -> Result<Option<Listing>, FilesError> {
         if self.is_empty(folder).await? {
             return Ok(None);
         }
@@ -155,8 +204,8 @@ impl DfsClient {
 
     /// Creates the entry of a folder unless another client has done so. Returns what has the name then.
     async fn put_back(&self, folder: &FileName, record: FileRecord) -> Result<Option<FileRecord>, FilesError> {
-        match self.create_record(folder, record.clone()).await {
-            Err(error) if error.kind == FilesErrorKind::Exists => match self.lookup(folder).await {
+        match self.names.create_record(folder, record.clone()).await {
+            Err(error) if error.kind == FilesErrorKind::Exists => match self.names.lookup(folder).await {
                 Err(error) if error.kind == FilesErrorKind::NotFound => Ok(None),
                 there => there.map(|there| Some(there.record)),
             },

@@ -2,7 +2,7 @@
 //! node; otherwise it waits and shares the next group. So a single request is not delayed, and a thousand requests cost
 //! a node a few frames, a few syncs and a few rounds of its ring.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::calls::{ANSWER_DEADLINE, Calls};
 use crate::error::FilesError;
 use crate::protocol::{RequestBody, ResponseBody, SmallChunk, SmallContent, StoreFailure};
-use crate::unexpected;
+use crate::routes::unexpected;
 
 /// Maximum number of requests in a group.
 const MAX_TOGETHER: usize = 512;
@@ -147,13 +147,20 @@ type Waiting<T> = (T, oneshot::Sender<Result<<T as Grouped>::Answer, FilesError>
 /// The requests of one kind, by node.
 pub(crate) struct Groups<T: Grouped> {
     calls: Arc<Calls>,
-    /// Each queue is as long as there are callers that wait.
-    queues: Mutex<HashMap<SocketAddr, mpsc::UnboundedSender<Waiting<T>>>>,
+    queues: Mutex<Queues<T>>,
+}
+
+/// The queues of the nodes. Each is as long as there are callers that wait.
+struct Queues<T: Grouped> {
+    by_node: HashMap<SocketAddr, mpsc::UnboundedSender<Waiting<T>>>,
+    /// How often connections had been closed when the queues of other nodes were forgotten.
+    kept: u64,
 }
 
 impl<T: Grouped> Groups<T> {
     pub fn new(calls: Arc<Calls>) -> Self {
-        Groups { calls, queues: Mutex::default() }
+        let queues = Mutex::new(Queues { by_node: HashMap::new(), kept: calls.kept() });
+        Groups { calls, queues }
     }
 
     /// Sends a request to the node at `address`. It is in the queue when this returns the future answer.
@@ -165,7 +172,12 @@ impl<T: Grouped> Groups<T> {
         let (answer, answered) = oneshot::channel();
         {
             let mut queues = self.queues();
-            let queue = queues.entry(address).or_insert_with(|| {
+            let kept = self.calls.kept();
+            if queues.kept != kept {
+                queues.by_node.retain(|address, _| self.calls.knows(*address));
+                queues.kept = kept;
+            }
+            let queue = queues.by_node.entry(address).or_insert_with(|| {
                 let (queue, requests) = mpsc::unbounded_channel();
                 tokio::spawn(send_groups(self.calls.clone(), address, requests));
                 queue
@@ -176,12 +188,7 @@ impl<T: Grouped> Groups<T> {
         async { answered.await.unwrap_or_else(|_| Err(FilesError::unreachable("the program is ending"))) }
     }
 
-    /// Forgets all nodes except those at these addresses.
-    pub fn keep(&self, addresses: &BTreeSet<SocketAddr>) {
-        self.queues().retain(|address, _| addresses.contains(address));
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<SocketAddr, mpsc::UnboundedSender<Waiting<T>>>> {
+    fn queues(&self) -> MutexGuard<'_, Queues<T>> {
         // No update of the map can panic half-way.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -250,6 +257,8 @@ async fn send<T: Grouped>(calls: Arc<Calls>, address: SocketAddr, group: Vec<Wai
 mod tests {
     use std::collections::VecDeque;
 
+    use eyas_session::Access;
+
     use super::*;
 
     fn chunk(number: u8, size_bytes: usize, is_durable: bool) -> Waiting<OutgoingSmallChunk> {
@@ -283,5 +292,21 @@ mod tests {
     fn what_has_to_be_durable_is_not_grouped_with_what_has_not() {
         let mixed = [true, true, false, true].map(|is_durable| chunk(1, 1, is_durable));
         assert_eq!(groups(mixed), [2, 1, 1]);
+    }
+
+    #[tokio::test]
+    async fn queues_of_nodes_that_are_gone_are_forgotten() {
+        let calls = Arc::new(Calls::new(Access::create("test", "127.0.0.1:1")));
+        let groups = Groups::<WantedSmallChunk>::new(calls.clone());
+        let [kept, gone] = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| address.parse().unwrap());
+        let ask = async |address| {
+            let wanted = WantedSmallChunk { object: ObjectId([7; 16]), size_bytes: 1 };
+            assert!(groups.ask(address, wanted).await.is_err());
+        };
+        ask(kept).await;
+        ask(gone).await;
+        calls.keep(&[kept].into());
+        ask(kept).await;
+        assert_eq!(groups.queues().by_node.keys().collect::<Vec<_>>(), [&kept]);
     }
 }

@@ -16,20 +16,20 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use eyas_blocks::format::{PieceCutter, piece_ends};
+use eyas_blocks::format::PieceCutter;
 use eyas_store::{Checksum, HandedOver, Hasher, object_path};
-use eyas_types::dfs::{Chunk, FileRecord, Format, NodeId};
+use eyas_types::dfs::{Chunk, Format, NodeId};
 use tokio::time::timeout;
 
 pub(crate) use self::direct::ChunkPlace;
 use self::mapped::MappedBytes;
 pub(crate) use self::stores::{CheckedFile, ContentRead, NearStores};
 use self::stores::{FileState, NearChunk, read_range};
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::FilesError;
 use crate::protocol::{Member, RequestBody, ResponseBody};
 use crate::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
-use crate::write::random;
-use crate::{DfsClient, File, SMALL_CHUNK_BYTES, unexpected};
+use crate::routes::unexpected;
+use crate::write::{SMALL_CHUNK_BYTES, random};
 
 /// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a page.
 const CHECKED_BYTES: usize = 2 << 20;
@@ -97,48 +97,23 @@ impl Content {
     }
 }
 
-impl DfsClient {
-    /// Opens the chunk with this index for a reader.
-    ///
-    /// # Errors
-    /// `Lost` if no replica of it can be read.
-    pub(crate) async fn open_content(&self, file: &File, place: usize) -> Result<Content, FilesError> {
-        let chunk = &file.record.chunks[place];
-        let known = self.0.near_stores.chunk(chunk.object);
-        let open = move |store: &Path, chunk: &Chunk| open_checked(store, chunk, &known);
-        match self.read_store(chunk, open).await {
-            Some(opened) => Ok(Content::File(opened)),
-            None => self.chunk(file, place).await.map(Content::Memory),
-        }
+impl NearStores {
+    /// Opens a chunk for a reader, if a node on this machine has it undamaged.
+    pub async fn open_checked(&self, chunk: &Chunk) -> Option<CheckedFile> {
+        let known = self.chunk(chunk.object);
+        self.read_store(chunk, move |store: &Path, chunk: &Chunk| open_checked(store, chunk, &known)).await
     }
 
-    /// Whether a chunk can be read from a store on this machine, as far as this client knows.
-    pub(crate) async fn is_near(&self, chunk: &Chunk) -> bool {
-        match &self.0.near {
-            Some(near) => near.store.is_some() && chunk.replicas.contains(&near.node),
-            None => self.store_near(chunk).await.is_some(),
-        }
-    }
-
-    /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if a node
-    /// on this machine has it, otherwise its bytes. With `may_map`, the file is mapped into memory while it is checked,
-    /// instead of copied: the process ends if another program shortens the file meanwhile, so only processes that do
-    /// nothing else may set it.
-    ///
-    /// # Errors
-    /// `Changed` if another client has replaced the content; `Lost` if no replica of it can be read.
-    ///
-    /// # Panics
-    /// If the file has no such chunk.
-    pub async fn open_chunk(
+    /// Opens a chunk if a node on this machine has it undamaged. Returns its file, and where its pieces end. `may_map`
+    /// is as in [`open_chunk`](crate::DfsClient::open_chunk).
+    pub async fn open_pieces(
         &self,
-        file: &File,
-        place: usize,
+        chunk: &Chunk,
+        format: Format,
         pieces: u32,
         may_map: bool,
-    ) -> Result<OpenChunk, FilesError> {
-        let (chunk, format) = (&file.record.chunks[place], *file.record.format);
-        let known = self.0.near_stores.chunk(chunk.object);
+    ) -> Option<(fs::File, Vec<usize>)> {
+        let known = self.chunk(chunk.object);
         let open = move |store: &Path, chunk: &Chunk| {
             let opened = open_chunk_file(store, chunk)?;
             let state = FileState::of(&opened);
@@ -151,20 +126,15 @@ impl DfsClient {
             }
             Some((opened, ends))
         };
-        if let Some((opened, ends)) = self.read_store(chunk, open).await {
-            return Ok(OpenChunk { content: ChunkContent::File(opened), ends });
+        self.read_store(chunk, open).await
+    }
+
+    /// Whether a chunk can be read from a store on this machine, as far as this client knows.
+    pub async fn is_near(&self, chunk: &Chunk) -> bool {
+        match &self.near {
+            Some(near) => near.store.is_some() && chunk.replicas.contains(&near.node),
+            None => self.store_near(chunk).await.is_some(),
         }
-        let content = match self.chunk(file, place).await {
-            Err(lost) if lost.kind == FilesErrorKind::Lost => {
-                let now = self.stat(&file.name).await?;
-                let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
-                let is_same = object(&now.record) == object(&file.record);
-                return Err(if is_same { lost } else { FilesError::changed(&file.name) });
-            }
-            read => read?,
-        };
-        let ends = piece_ends(format, &content, pieces).unwrap_or_else(|_| undivided(content.len(), pieces));
-        Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
     }
 
     /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to be requested. The
@@ -179,7 +149,7 @@ impl DfsClient {
             }
             return self.read_store(chunk, |store, chunk| read_verified(store, chunk, false)).await;
         }
-        let known = self.0.near_stores.chunk(chunk.object);
+        let known = self.chunk(chunk.object);
         if !known.was_checked()? {
             let (parts, bytes) = known.count_part(range.end - range.start);
             if parts <= SMALL_PARTS && bytes < chunk.size_bytes / MIN_SHARE {
@@ -200,7 +170,7 @@ impl DfsClient {
 
     /// Hands a chunk over to a node on this machine, in the folder of its store. `None` if that is not possible, so
     /// that the chunk has to be sent.
-    pub(crate) async fn hand_over(
+    pub async fn hand_over(
         &self,
         member: &Member,
         store: PathBuf,
@@ -213,12 +183,12 @@ impl DfsClient {
             Ok(handed_over) => handed_over,
             Err(error) => {
                 tracing::debug!(node = %member.node, %error, "chunks are sent to a node on this machine");
-                self.0.near_stores.only_read(member.node);
+                self.only_read(member.node);
                 return None;
             }
         };
         let request = RequestBody::Take { number, object, size_bytes, checksum, is_durable };
-        let answered = async { self.0.calls.ask(member.address, request).await?.next().await };
+        let answered = async { self.routes.calls.ask(member.address, request).await?.next().await };
         let stored = timeout(STORE_DEADLINE, answered).await.unwrap_or_else(|_| Err(silent(member)));
         drop(handed_over);
         match stored {
@@ -271,7 +241,7 @@ fn open_chunk_file(store: &Path, chunk: &Chunk) -> Option<fs::File> {
 }
 
 /// Where the pieces of a chunk end, if its file matches its checksum. `may_map` is as in
-/// [`open_chunk`](DfsClient::open_chunk).
+/// [`open_chunk`](crate::DfsClient::open_chunk).
 fn verify(file: &fs::File, chunk: &Chunk, format: Format, pieces: u32, may_map: bool) -> Option<Vec<usize>> {
     let (size_bytes, mut hasher) = (chunk.size_bytes as usize, Hasher::new());
     let mut cutter = Ok(PieceCutter::new(format, size_bytes, pieces));
@@ -304,6 +274,7 @@ fn verify(file: &fs::File, chunk: &Chunk, format: Format, pieces: u32, may_map: 
     (hasher.finish().0 == chunk.checksum).then_some(ends)
 }
 
-fn undivided(size_bytes: usize, pieces: u32) -> Vec<usize> {
+/// The ends of the pieces of a chunk that is one piece.
+pub(crate) fn undivided(size_bytes: usize, pieces: u32) -> Vec<usize> {
     vec![size_bytes; pieces as usize]
 }

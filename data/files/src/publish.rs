@@ -1,66 +1,58 @@
 //! Files that are stored first and appear later, in place of the file that has their name.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_blocks::format::Cutter;
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::dfs::{Chunk, FileId, FileKind, FileName, FileRecord, Unsynced};
+use eyas_types::dfs::{Attributes, Chunk, FileKind, FileName, FileRecord, Unsynced};
 
+use crate::backoff::Backoff;
 use crate::error::{FilesError, FilesErrorKind};
-use crate::source::ContentSource;
-use crate::write::{FileDraft, random};
-use crate::{DfsClient, File, FolderUsage, PAUSE, WriteOptions, unexpected};
+use crate::folders::Folders;
+use crate::names::{File, Names};
+use crate::quota::{FolderUsage, Quotas};
+use crate::replicas::Replicas;
+use crate::routes::{Routes, unexpected};
+use crate::uploads::FileDraft;
+use crate::write::WriteOptions;
 
 /// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that belong to no file
 /// after a day.
-pub(super) const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
+pub(crate) const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
+
+/// Gives names to content that is stored.
+pub(crate) struct Publisher {
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    folders: Arc<Folders>,
+    quotas: Arc<Quotas>,
+    replicas: Arc<Replicas>,
+}
 
 /// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
 pub struct HiddenFile {
-    files: DfsClient,
+    publisher: Arc<Publisher>,
     name: FileName,
     record: FileRecord,
     makes_parents: bool,
     stored: Instant,
 }
 
-impl DfsClient {
-    /// Stores the content of a file that appears when it is [published](HiddenFile::publish). With
-    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this returns. Calls
-    /// `see` with the number of bytes that are stored.
-    ///
-    /// # Errors
-    /// `WrongFormat` if the content does not have this format; `Invalid` if it is too large; `Full`, `Unreachable`;
-    /// `Local` if the source fails.
-    pub async fn store_hidden(
-        &self,
-        name: &FileName,
-        source: impl ContentSource,
-        options: WriteOptions,
-        see: impl FnMut(u64),
-    ) -> Result<HiddenFile, FilesError> {
-        let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
-        let replaced_bytes = match self.lookup(name).await {
-            Ok(present) => present.record.size_bytes(),
-            Err(error) if error.kind == FilesErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
-        };
-        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes };
-        let cutter = Cutter::storing(*format, chunk_bytes, 0);
-        let chunks = self.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
-        Ok(HiddenFile::of(self, &draft, options, chunks))
-    }
-}
-
 impl HiddenFile {
     /// A file whose chunks are stored.
-    pub(super) fn of(files: &DfsClient, draft: &FileDraft<'_>, options: WriteOptions, chunks: Vec<Chunk>) -> Self {
+    pub(crate) fn of(
+        publisher: &Arc<Publisher>,
+        draft: &FileDraft<'_>,
+        options: WriteOptions,
+        chunks: Vec<Chunk>,
+    ) -> Self {
         let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
         let unsynced = (!options.is_durable).then(Unsynced::default);
         let record = FileRecord::without_content(draft.id, FileKind::File, creation.attributes());
         let record = FileRecord { format, chunk_bytes, replication, chunks, unsynced, ..record };
         HiddenFile {
-            files: files.clone(),
+            publisher: publisher.clone(),
             name: draft.name.clone(),
             record,
             makes_parents: creation.makes_parents,
@@ -72,15 +64,15 @@ impl HiddenFile {
     ///
     /// # Errors
     /// `Exists` if there is a file of this name; `Unreachable`.
-    pub(super) async fn create(self) -> Result<File, FilesError> {
-        let HiddenFile { files, name, record, makes_parents, .. } = self;
+    pub(crate) async fn create(self) -> Result<File, FilesError> {
+        let HiddenFile { publisher, name, record, makes_parents, .. } = self;
         if makes_parents {
-            files.make_parents(&name).await?;
+            publisher.folders.make_parents(&name).await?;
         }
         let objects = record.chunks.iter().map(|chunk| chunk.object).collect();
-        let created = files.create_within_quota(&name, record).await;
+        let created = publisher.quotas.create_within_quota(&name, record).await;
         if created.as_ref().is_err_and(|error| matches!(error.kind, FilesErrorKind::Exists | FilesErrorKind::Quota)) {
-            files.discard(objects).await;
+            publisher.replicas.discard(objects).await;
         }
         created
     }
@@ -94,37 +86,87 @@ impl HiddenFile {
     /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a
     /// day ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
     pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
-        let HiddenFile { files, name, record, makes_parents, stored } = self;
+        let HiddenFile { publisher, name, record, makes_parents, stored } = self;
         if stored.elapsed() > RENEW_AFTER {
-            files.sync_all(&record.chunks, record.replication).await?;
+            publisher.replicas.sync_all(&record.chunks, record.replication).await?;
         }
         if *makes_parents {
-            files.make_parents(name).await?;
+            publisher.folders.make_parents(name).await?;
         }
-        files.appear(name, record, true, may_appear).await
+        publisher.appear(name, record, true, may_appear).await
     }
 }
 
-impl DfsClient {
+impl Publisher {
+    pub fn new(names: Arc<Names>, folders: Arc<Folders>, replicas: Arc<Replicas>) -> Self {
+        let (routes, quotas) = (folders.routes.clone(), folders.quotas.clone());
+        Publisher { routes, names, folders, quotas, replicas }
+    }
+
+    /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
+    /// the meantime.
+    pub async fn replace(&self, file: File, record: FileRecord) -> Result<File, FilesError> {
+        self.replace_once(file, record, &mut false).await
+    }
+
+    /// The same. Sets `is_unsure` if an answer was lost: the content may have been replaced although this fails.
+    pub async fn replace_once(
+        &self,
+        mut file: File,
+        mut record: FileRecord,
+        is_unsure: &mut bool,
+    ) -> Result<File, FilesError> {
+        let charge = self.quotas.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record)).await?;
+        loop {
+            let (name, version) = (file.name.clone(), file.version);
+            let replace = FileOperation::Replace { name, version, record: record.clone() };
+            let changed = match self.names.operate_once(replace, is_unsure).await {
+                Ok(FileAnswer::Done { version }) => {
+                    charge.keep();
+                    return Ok(File { record, version, ..file });
+                }
+                Ok(_) => return Err(unexpected()),
+                Err(error) if error.kind == FilesErrorKind::Changed => error,
+                Err(error) => return Err(error),
+            };
+            let now = self.names.stat(&file.name).await?;
+            let is_synced = record.unsynced.is_some() || now.record.unsynced.is_none();
+            if now.record.is_as_written(&record) && is_synced {
+                // The operation was done, and its answer was lost.
+                return Ok(now);
+            }
+            if !now.record.is_as_written(&file.record) {
+                return Err(changed);
+            }
+            let Attributes { modified_ns, changed_ns, .. } = record.attributes;
+            record.attributes = Attributes { modified_ns, changed_ns, ..now.record.attributes };
+            let repaired: HashMap<_, _> =
+                now.record.chunks.iter().map(|chunk| (chunk.object, &chunk.replicas)).collect();
+            for chunk in &mut record.chunks {
+                if let Some(replicas) = repaired.get(&chunk.object) {
+                    chunk.replicas.clone_from(replicas);
+                }
+            }
+            file = now;
+        }
+    }
+
     /// Writes a record whose chunks are stored, in place of the file that has the name. Without `looks`, the name is
     /// expected to be free, and only looked at if it is not. `may_appear` is called just before each try; the result is
     /// `None` if it is false.
-    ///
-    /// # Errors
-    /// As [`publish`](HiddenFile::publish).
-    pub(super) async fn appear(
+    pub async fn appear(
         &self,
         name: &FileName,
         record: &FileRecord,
         mut looks: bool,
         may_appear: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<File>, FilesError> {
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         let mut tries = Tries { record, is_unsure: false, over: None };
         loop {
             let present = match looks {
                 false => None,
-                true => match self.lookup(name).await {
+                true => match self.names.lookup(name).await {
                     Ok(present) if present.record.kind.is_folder() => return Err(FilesError::is_folder(name)),
                     Ok(present) => Some(present),
                     Err(error) if error.kind == FilesErrorKind::NotFound => None,
@@ -137,7 +179,7 @@ impl DfsClient {
                 Some(false) => return Err(FilesError::changed(name)),
                 None => {}
             }
-            let charge = self.charge(name, None, FolderUsage::added(before, record)).await?;
+            let charge = self.quotas.charge(name, None, FolderUsage::added(before, record)).await?;
             if !may_appear() {
                 return Ok(None);
             }
@@ -151,7 +193,7 @@ impl DfsClient {
                 }
                 None => FileOperation::Create { name: name.clone(), record: record.clone() },
             };
-            match self.operate_once(operation, &mut tries.is_unsure).await {
+            match self.names.operate_once(operation, &mut tries.is_unsure).await {
                 Ok(FileAnswer::Done { version }) => {
                     charge.keep();
                     return Ok(Some(File { name, record, version }));
@@ -163,7 +205,7 @@ impl DfsClient {
                 Err(FilesError {
                     kind: FilesErrorKind::Exists | FilesErrorKind::Changed | FilesErrorKind::NotFound,
                     ..
-                }) if Instant::now() < deadline => self.pause(&mut pause).await,
+                }) if Instant::now() < deadline => pause.wait().await,
                 Err(error) => return Err(error),
             }
         }

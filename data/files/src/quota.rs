@@ -15,10 +15,13 @@ use eyas_types::units::{format_bytes, format_count};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
+use crate::backoff::Backoff;
+use crate::calls::Calls;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::names::{File, Names};
 use crate::protocol::{RequestBody, ResponseBody};
+use crate::routes::{Routes, unexpected};
 use crate::runs::OWN_FOLDER;
-use crate::{DfsClient, File, PAUSE, unexpected};
 
 /// For this time, a client does not look again whether a folder has a quota.
 const QUOTA_KNOWN_FOR: Duration = Duration::from_secs(5);
@@ -38,13 +41,18 @@ pub struct FolderUsage {
     pub files: u64,
 }
 
-/// The quotas that a client has seen, by folder.
-#[derive(Default)]
-pub(super) struct KnownQuotas {
-    folders: Mutex<HashMap<FileName, Arc<KnownQuota>>>,
-    /// Whether the members are being asked for [`DfsClient::may_grow`].
+/// The quotas of folders, and how much is in them.
+pub(crate) struct Quotas {
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    known: KnownQuotas,
+    /// Whether the members are being asked for [`Quotas::may_grow`].
     is_refreshing: AtomicBool,
 }
+
+/// The quotas that a client has seen, by folder.
+#[derive(Default)]
+struct KnownQuotas(Mutex<HashMap<FileName, Arc<KnownQuota>>>);
 
 struct KnownQuota {
     since: Instant,
@@ -67,7 +75,7 @@ struct Used {
 
 /// An addition to the use of folders, which counts until the members are asked again. Dropping it takes it back.
 #[must_use]
-pub(super) struct Charge {
+pub(crate) struct Charge {
     more: FolderUsage,
     /// The folders, with the time of the members' answer.
     folders: Vec<(Arc<KnownQuota>, Instant)>,
@@ -140,7 +148,7 @@ impl KnownQuota {
 
 impl KnownQuotas {
     /// The client has seen a folder with this quota.
-    pub fn seen(&self, folder: &FileName, quota: Option<Quota>) {
+    fn seen(&self, folder: &FileName, quota: Option<Quota>) {
         let mut known = self.lock();
         if known.len() < MAX_QUOTAS_KNOWN || known.contains_key(folder) {
             known.insert(folder.clone(), KnownQuota::new(Some(quota)));
@@ -161,47 +169,50 @@ impl KnownQuotas {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<FileName, Arc<KnownQuota>>> {
         // Each change is a single insertion.
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl DfsClient {
+impl Quotas {
+    pub fn new(routes: Arc<Routes>, names: Arc<Names>) -> Self {
+        Quotas { routes, names, known: KnownQuotas::default(), is_refreshing: AtomicBool::new(false) }
+    }
+
+    /// The client has seen a folder with this quota.
+    pub fn seen(&self, folder: &FileName, quota: Option<Quota>) {
+        self.known.seen(folder, quota);
+    }
+
     /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there already may exceed it;
     /// then nothing can be added.
-    ///
-    /// # Errors
-    /// `NotFound`, `NotFolder`, `Changed`, `Unreachable`.
     pub async fn set_quota(&self, folder: &FileName, quota: Option<Quota>) -> Result<(), FilesError> {
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         loop {
-            let File { record, version, .. } = self.lookup(folder).await?;
+            let File { record, version, .. } = self.names.lookup(folder).await?;
             if !record.kind.is_folder() {
                 return Err(FilesError::not_folder(folder));
             }
             let record = FileRecord { quota, ..record };
-            match self.operate(FileOperation::Replace { name: folder.clone(), version, record }).await {
+            match self.names.operate(FileOperation::Replace { name: folder.clone(), version, record }).await {
                 Err(error) if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
                 Err(error) => return Err(error),
                 Ok(_) => {
-                    self.0.quotas.seen(folder, quota);
+                    self.seen(folder, quota);
                     return Ok(());
                 }
             }
-            self.pause(&mut pause).await;
+            pause.wait().await;
         }
     }
 
     /// The use of a folder: of everything below it.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn folder_usage(&self, folder: &str) -> Result<FolderUsage, FilesError> {
-        let ask = |files: DfsClient, address, view| {
+        let ask = |calls: Arc<Calls>, address, view| {
             let folder = folder.to_owned();
             async move {
                 let operation = FileOperation::Use { view, folder };
                 loop {
-                    match files.0.calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
+                    match calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
                         ResponseBody::Operated(Ok(FileAnswer::Used { bytes, files })) => {
                             return Ok(Some(FolderUsage { bytes, files }));
                         }
@@ -213,16 +224,13 @@ impl DfsClient {
                 }
             }
         };
-        let parts = self.ask_all(ask).await?;
+        let parts = self.routes.ask_all(ask).await?;
         Ok(parts.into_iter().fold(FolderUsage::default(), FolderUsage::with))
     }
 
     /// Checks that `more` may be added under a name, and counts it until the result is dropped. Folders that `from` is
     /// in as well, the name that an entry has now, are not concerned.
-    ///
-    /// # Errors
-    /// `Quota`, `Unreachable`.
-    pub(super) async fn charge(
+    pub async fn charge(
         &self,
         name: &FileName,
         from: Option<&FileName>,
@@ -240,32 +248,26 @@ impl DfsClient {
 
     /// Fails if it is known here that quotas do not permit a file to grow by `more_bytes`. Does not wait: if something
     /// is not known, or was known more than a second ago, the members are asked in the background, for the next call.
-    ///
-    /// # Errors
-    /// `Quota`.
-    pub fn may_grow(&self, name: &FileName, more_bytes: u64, runtime: &Handle) -> Result<(), FilesError> {
+    pub fn may_grow(self: &Arc<Self>, name: &FileName, more_bytes: u64, runtime: &Handle) -> Result<(), FilesError> {
         let more = FolderUsage { bytes: more_bytes, files: 0 };
-        let folders: Vec<_> = folders_above(name, None).map(|folder| (self.0.quotas.of(&folder), folder)).collect();
+        let folders: Vec<_> = folders_above(name, None).map(|folder| (self.known.of(&folder), folder)).collect();
         let is_known = folders.iter().all(|(known, _)| known.is_known());
-        if !is_known && !self.0.quotas.is_refreshing.swap(true, Ordering::AcqRel) {
-            let (files, name) = (self.clone(), name.clone());
+        if !is_known && !self.is_refreshing.swap(true, Ordering::AcqRel) {
+            let (quotas, name) = (self.clone(), name.clone());
             runtime.spawn(async move {
                 // An addition that is taken back at once. If it is refused, the next call says so.
                 let one = FolderUsage { bytes: 1, files: 0 };
-                let _ = files.charge(&name, None, one).await;
-                files.0.quotas.is_refreshing.store(false, Ordering::Release);
+                let _ = quotas.charge(&name, None, one).await;
+                quotas.is_refreshing.store(false, Ordering::Release);
             });
         }
         folders.iter().try_for_each(|(known, folder)| known.check(folder, name, more))
     }
 
     /// Whether a folder that `name` is in, and `from` is not in, has a quota.
-    ///
-    /// # Errors
-    /// `Unreachable`.
-    pub(super) async fn has_quota(&self, name: &FileName, from: Option<&FileName>) -> Result<bool, FilesError> {
+    pub async fn has_quota(&self, name: &FileName, from: Option<&FileName>) -> Result<bool, FilesError> {
         for folder in folders_above(name, from) {
-            let known = self.0.quotas.of(&folder);
+            let known = self.known.of(&folder);
             if known.quota.get_or_try_init(|| self.quota_of(&folder)).await?.is_some() {
                 return Ok(true);
             }
@@ -273,8 +275,16 @@ impl DfsClient {
         Ok(false)
     }
 
+    /// Creates an entry if the quotas of its folders permit it.
+    pub async fn create_within_quota(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
+        let charge = self.charge(name, None, FolderUsage::added(None, &record)).await?;
+        let created = self.names.create_record(name, record).await?;
+        charge.keep();
+        Ok(created)
+    }
+
     async fn charge_folder(&self, folder: &FileName, name: &FileName, charge: &mut Charge) -> Result<(), FilesError> {
-        let (known, more) = (self.0.quotas.of(folder), charge.more);
+        let (known, more) = (self.known.of(folder), charge.more);
         let Some(quota) = known.quota.get_or_try_init(|| self.quota_of(folder)).await? else { return Ok(()) };
         let _asking = if known.is_current() { None } else { Some(known.asking.lock().await) };
         // Another caller may have asked meanwhile.
@@ -292,7 +302,7 @@ impl DfsClient {
     }
 
     async fn quota_of(&self, folder: &FileName) -> Result<Option<Quota>, FilesError> {
-        match self.lookup(folder).await {
+        match self.names.lookup(folder).await {
             Ok(File { record, .. }) => Ok(record.quota),
             // The token of a job may write below a folder that it may not see.
             Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::NotAllowed) => Ok(None),
@@ -307,7 +317,7 @@ impl FolderUsage {
     }
 
     /// The growth of the use of the folders above when a record replaces another one.
-    pub(super) fn added(before: Option<&FileRecord>, after: &FileRecord) -> Self {
+    pub(crate) fn added(before: Option<&FileRecord>, after: &FileRecord) -> Self {
         let size_before = before.map_or(0, FileRecord::size_bytes);
         FolderUsage { bytes: after.size_bytes().saturating_sub(size_before), files: u64::from(before.is_none()) }
     }

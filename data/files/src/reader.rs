@@ -14,19 +14,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_reading::{ChunkMap, ChunkPart, PartFacts, ReadLimits, ReadPlan, Way};
 use eyas_types::dfs::{Chunk, FileName};
+use tokio::runtime::Handle;
 
 use cache::CachedChunk;
 pub use cache::ChunkCache;
 
+use crate::DfsClient;
 use crate::background::Background;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::names::File;
 use crate::near::{ChunkPlace, ContentRead};
-use crate::read::chunk_map;
-use crate::{DfsClient, File, Reading};
+use crate::read::{ChunkReader, chunk_map};
+use crate::reading::Reading;
 
 /// A file and the connections through which it is read, at one version.
 pub struct FileReader {
-    files: DfsClient,
+    chunks: Arc<ChunkReader>,
+    /// Chunks are opened ahead on it.
+    runtime: Handle,
     file: Arc<File>,
     map: Arc<ChunkMap>,
     cache: Arc<ChunkCache>,
@@ -68,28 +73,36 @@ impl FileReader {
     pub async fn open(files: DfsClient, name: &FileName) -> Result<Self, FilesError> {
         let file = Arc::new(files.stat(name).await?);
         let limits = if files.near().is_some() { ReadLimits::TASK } else { ReadLimits::PROGRAM };
-        Ok(FileReader::with(files, file, ChunkCache::of_reader(), limits))
+        Ok(FileReader::with(files.chunks(), files.runtime(), file, ChunkCache::of_reader(), limits))
     }
 
     /// A reader of a version for a mount, whose readers share the chunks that are open.
     pub fn of_mount(files: DfsClient, file: Arc<File>, cache: Arc<ChunkCache>) -> Self {
-        FileReader::with(files, file, cache, ReadLimits::MOUNT)
+        FileReader::with(files.chunks(), files.runtime(), file, cache, ReadLimits::MOUNT)
     }
 
-    fn with(files: DfsClient, file: Arc<File>, cache: Arc<ChunkCache>, limits: ReadLimits) -> Self {
+    fn with(
+        chunks: &Arc<ChunkReader>,
+        runtime: &Handle,
+        file: Arc<File>,
+        cache: Arc<ChunkCache>,
+        limits: ReadLimits,
+    ) -> Self {
+        let (chunks, runtime) = (chunks.clone(), runtime.clone());
         let map = Arc::new(chunk_map(&file.record));
         let progress = ReadProgress { plan: ReadPlan::new(limits), ahead: Vec::new() };
-        FileReader { files, file, map, cache, progress: Arc::new(Mutex::new(progress)) }
+        FileReader { chunks, runtime, file, map, cache, progress: Arc::new(Mutex::new(progress)) }
     }
 
     /// A reader of a version that was looked up later. It continues this one if the content is the same.
     pub fn renewed(&self, file: Arc<File>) -> Self {
-        let (files, cache) = (self.files.clone(), self.cache.clone());
+        let (chunks, runtime, cache) = (self.chunks.clone(), self.runtime.clone(), self.cache.clone());
         if file.record.is_as_written(&self.file.record) {
-            return FileReader { files, file, map: self.map.clone(), cache, progress: self.progress.clone() };
+            let (map, progress) = (self.map.clone(), self.progress.clone());
+            return FileReader { chunks, runtime, file, map, cache, progress };
         }
         let limits = self.lock().plan.limits();
-        FileReader::with(files, file, cache, limits)
+        FileReader::with(&chunks, &runtime, file, cache, limits)
     }
 
     /// The file, as it was when it was looked up.
@@ -143,7 +156,7 @@ impl FileReader {
 
     /// A reader of a range, which gives its parts in order.
     pub fn parts(&self, range: Range<u64>) -> Reading {
-        Reading::of(self.files.clone(), self.file.clone(), &self.map, range)
+        Reading::of(self.chunks.clone(), self.file.clone(), &self.map, range)
     }
 
     fn read_open(&self, offset: u64, buffer: &mut [u8], may_wait: MayWait) -> Option<usize> {
@@ -228,9 +241,10 @@ impl FileReader {
                 continue;
             }
             let from_afar = progress.plan.is_whole_from_afar(chunk.size_bytes);
-            let (files, file, cache) = (self.files.clone(), self.file.clone(), self.cache.clone());
-            let opening = open_ahead(files, file, place, cache, from_afar);
-            progress.ahead.push((place, Background::spawn_on(&self.files.0.runtime, opening)));
+            let (chunks, runtime) = (self.chunks.clone(), self.runtime.clone());
+            let (file, cache) = (self.file.clone(), self.cache.clone());
+            let opening = open_ahead((chunks, runtime), file, place, cache, from_afar);
+            progress.ahead.push((place, Background::spawn_on(&self.runtime, opening)));
         }
         step.continues
     }
@@ -250,7 +264,7 @@ impl FileReader {
         }
         let opening = match open.clone().or_else(|| self.cache.get(chunk.object)) {
             None => {
-                let is_near = self.files.is_near(chunk).await;
+                let is_near = self.chunks.near.is_near(chunk).await;
                 let (part_bytes, chunk_bytes) = (part.size_bytes(), chunk.size_bytes);
                 let facts = PartFacts { place, part_bytes, chunk_bytes, is_near };
                 let way = self.lock().plan.way(facts, continues);
@@ -259,7 +273,7 @@ impl FileReader {
             known => known,
         };
         if let Some(opening) = opening {
-            match opened(&self.files, &self.file, place, &self.cache, &opening).await {
+            match opened((&self.chunks, &self.runtime), &self.file, place, &self.cache, &opening).await {
                 Ok(()) if self.copy(&opening, part, into, may_wait).await => return Ok(()),
                 // The nodes may still have the bytes that are wanted.
                 Ok(()) => self.cache.forget(chunk.object),
@@ -305,7 +319,7 @@ impl FileReader {
             rest = later;
             ChunkPlace { chunk, into }
         });
-        let missing = self.files.read_near(chunks.collect()).await;
+        let missing = self.chunks.near.read_near(chunks.collect()).await;
         for run in missing.chunk_by(|one, next| one + 1 == *next) {
             let (one, last) = (self.map.chunk(first + run[0]), self.map.chunk(first + run[run.len() - 1]));
             let place = (one.start - start) as usize..(last.end - start) as usize;
@@ -318,7 +332,7 @@ impl FileReader {
     async fn request(&self, range: Range<u64>, mut into: &mut [u8]) -> Result<(), FilesError> {
         let mut parts = self.map.parts(range.clone());
         if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
-            into.copy_from_slice(&self.files.part(&self.file, place, range).await?.content);
+            into.copy_from_slice(&self.chunks.part(&self.file, place, range).await?.content);
             return Ok(());
         }
         let mut reading = self.parts(range.clone());
@@ -338,7 +352,7 @@ impl FileReader {
 
 /// Opens a chunk for a reader that shares the result with others.
 async fn opened(
-    files: &DfsClient,
+    (chunks, runtime): (&ChunkReader, &Handle),
     file: &File,
     place: usize,
     cache: &Arc<ChunkCache>,
@@ -348,9 +362,9 @@ async fn opened(
         return Ok(());
     }
     let object = file.record.chunks[place].object;
-    match opening.get_or_try_init(|| files.open_content(file, place)).await {
+    match opening.get_or_try_init(|| chunks.open_content(file, place)).await {
         Ok(_) => {
-            cache.opened(object, opening, &files.0.runtime);
+            cache.opened(object, opening, runtime);
             Ok(())
         }
         Err(error) => {
@@ -361,13 +375,19 @@ async fn opened(
 }
 
 /// Opens a chunk before it is read. One of another machine only if that may come into memory.
-async fn open_ahead(files: DfsClient, file: Arc<File>, place: usize, cache: Arc<ChunkCache>, from_afar: bool) {
+async fn open_ahead(
+    (chunks, runtime): (Arc<ChunkReader>, Handle),
+    file: Arc<File>,
+    place: usize,
+    cache: Arc<ChunkCache>,
+    from_afar: bool,
+) {
     let chunk = &file.record.chunks[place];
-    if !from_afar && !files.is_near(chunk).await {
+    if !from_afar && !chunks.near.is_near(chunk).await {
         return;
     }
     let opening = cache.add(chunk.object, chunk.size_bytes);
-    if let Err(error) = opened(&files, &file, place, &cache, &opening).await {
+    if let Err(error) = opened((&chunks, &runtime), &file, place, &cache, &opening).await {
         tracing::debug!("a chunk was not read ahead: {error}");
     }
 }

@@ -9,12 +9,12 @@ use eyas_reading::{ChunkMap, Sequence};
 
 use crate::background::Background;
 use crate::error::FilesError;
-use crate::read::ReadPart;
-use crate::{DfsClient, File};
+use crate::names::File;
+use crate::read::{ChunkReader, ReadPart};
 
 /// A reader of a range of a file. It returns parts of chunks in order.
 pub struct Reading {
-    files: DfsClient,
+    chunks: Arc<ChunkReader>,
     file: Arc<File>,
     plan: Sequence,
     begun: VecDeque<BegunPart>,
@@ -37,8 +37,8 @@ enum BegunPart {
 }
 
 impl Reading {
-    pub(super) fn of(files: DfsClient, file: Arc<File>, map: &ChunkMap, range: Range<u64>) -> Self {
-        Reading { files, file, plan: Sequence::new(map, range), begun: VecDeque::new(), near_bytes: 0 }
+    pub(crate) fn of(chunks: Arc<ChunkReader>, file: Arc<File>, map: &ChunkMap, range: Range<u64>) -> Self {
+        Reading { chunks, file, plan: Sequence::new(map, range), begun: VecDeque::new(), near_bytes: 0 }
     }
 
     /// The bytes of the next part, also if they are a hole; `None` at the end. The future may be dropped and the method
@@ -59,12 +59,12 @@ impl Reading {
     /// `Lost` if no replica of a chunk can be read.
     pub async fn next_part(&mut self) -> Result<Option<FilePart>, FilesError> {
         while let Some(part) = self.plan.begin() {
-            let (files, file) = (self.files.clone(), self.file.clone());
+            let (chunks, file) = (self.chunks.clone(), self.file.clone());
             self.begun.push_back(match file.record.chunks[part.place].is_hole() {
                 true => BegunPart::Hole(part.size_bytes()),
                 false => {
                     BegunPart::Fetched(Background::spawn(
-                        async move { files.part(&file, part.place, part.range).await },
+                        async move { chunks.part(&file, part.place, part.range).await },
                     ))
                 }
             });

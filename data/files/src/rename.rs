@@ -4,15 +4,19 @@
 //! The new folder gets the id of the old one first. So a rename that was interrupted can be repeated: the ids say that
 //! both folders are one that is being moved. At any time, each file has one of its two names.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use eyas_ring::{FileOperation, Listing, Replaceable};
+use eyas_ring::{Listing, Replaceable};
 use eyas_types::dfs::{FileKind, FileName, FileNameError};
 use tokio::task::JoinSet;
 
 use crate::error::{FilesError, FilesErrorKind};
-use crate::quota::Charge;
-use crate::{DfsClient, File, FolderUsage};
+use crate::folders::Folders;
+use crate::names::{File, Names};
+use crate::quota::{Charge, FolderUsage, Quotas};
+use crate::routes::Routes;
+use crate::write::Writes;
 
 /// Maximum number of entries of a folder that are renamed at the same time.
 const RENAMES_TOGETHER: usize = 512;
@@ -29,17 +33,26 @@ pub struct RenameOptions {
     pub keeps_format: bool,
 }
 
-impl DfsClient {
+/// Renames of entries, and of folders with all that is below them.
+pub(crate) struct Renames {
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    folders: Arc<Folders>,
+    quotas: Arc<Quotas>,
+    writes: Arc<Writes>,
+}
+
+impl Renames {
+    pub fn new(names: Arc<Names>, folders: Arc<Folders>, writes: Arc<Writes>) -> Self {
+        let (routes, quotas) = (folders.routes.clone(), folders.quotas.clone());
+        Renames { routes, names, folders, quotas, writes }
+    }
+
     /// Renames a file, link or folder. Readers find a file under one of the two names at any time. Renaming a folder
     /// with content is not atomic; if it is interrupted, both folders have parts of the content, and the same rename
     /// can be repeated.
-    ///
-    /// # Errors
-    /// `NotFound`; `Exists` if the new name is in use and may not be replaced; `IsFolder`, `NotFolder`, `NotEmpty` if
-    /// the entry there cannot be replaced by this one; `Invalid` if a folder would be in itself, or a name too long;
-    /// `Quota`, `Changed`, `Unreachable`.
     pub async fn rename(&self, from: &FileName, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
-        let file = self.lookup(from).await?;
+        let file = self.names.lookup(from).await?;
         if from == to {
             return Ok(());
         }
@@ -47,7 +60,7 @@ impl DfsClient {
             return Err(FilesError::invalid(format!("{from} cannot be moved to {to}, which is below it")));
         }
         if options.makes_parents {
-            self.make_parents(to).await?;
+            self.folders.make_parents(to).await?;
         }
         if !file.record.kind.is_folder() {
             let over = if options.replaces { Replaceable::File } else { Replaceable::Nothing };
@@ -55,37 +68,37 @@ impl DfsClient {
             self.rename_entry(file, to, over).await?;
             if is_file && !options.keeps_format {
                 // The file has its new name, whatever becomes of this.
-                let guessed = self.guess_again(from, to).await;
+                let guessed = self.writes.guess_again(from, to).await;
                 let _ = guessed.inspect_err(|error| tracing::warn!("the format of {to} is not guessed again: {error}"));
             }
             return Ok(());
         }
         let renamed = self.rename_folder(file, to, options).await;
         // Also what was remembered meanwhile.
-        self.0.folders.forget(from);
+        self.folders.forget(from);
         renamed
     }
 
     async fn rename_folder(&self, file: File, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
         let from = &file.name.clone();
-        let over = match self.lookup(to).await {
+        let over = match self.names.lookup(to).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => Replaceable::Nothing,
             Err(error) => return Err(error),
             // The rest of a rename that was interrupted. All of it was permitted when it began.
             Ok(there) if there.record.id == file.record.id => return self.move_folder(&file, to).await,
             Ok(there) if !there.record.kind.is_folder() && options.replaces => return Err(FilesError::not_folder(to)),
             Ok(there) if !options.replaces => return Err(FilesError::exists(to, there.record.kind.is_folder())),
-            Ok(_) if !self.is_empty(to).await? => return Err(FilesError::not_empty(to)),
+            Ok(_) if !self.folders.is_empty(to).await? => return Err(FilesError::not_empty(to)),
             Ok(_) => Replaceable::Folder,
         };
-        if self.is_empty(from).await? {
+        if self.folders.is_empty(from).await? {
             return self.rename_entry(file, to, over).await;
         }
         let charge = self.check_move(from, to).await?;
         if over == Replaceable::Folder {
-            self.remove_folder(to).await?;
+            self.folders.remove_folder(to).await?;
         }
-        self.create_record(to, file.record.clone()).await?;
+        self.names.create_record(to, file.record.clone()).await?;
         let moved = self.move_folder(&file, to).await;
         // Entries that were moved count, also if moving the rest has failed.
         charge.keep();
@@ -96,51 +109,32 @@ impl DfsClient {
     /// name. Entries that are created in the folder meanwhile are moved without these checks.
     async fn check_move(&self, from: &FileName, to: &FileName) -> Result<Charge, FilesError> {
         if to.as_str().len() > from.as_str().len() {
-            for entry in self.list_entries(from.as_str()).await? {
+            for entry in self.folders.list_entries(from.as_str()).await? {
                 entry.name.moved(from, to).map_err(|error| too_long(&error))?;
             }
         }
         let mut moved = FolderUsage::default();
-        if self.has_quota(to, Some(from)).await? {
-            moved = self.folder_usage(from.as_str()).await?;
+        if self.quotas.has_quota(to, Some(from)).await? {
+            moved = self.quotas.folder_usage(from.as_str()).await?;
             moved.files += 1;
         }
-        self.charge(to, Some(from), moved).await
+        self.quotas.charge(to, Some(from), moved).await
     }
 
     /// Renames one entry, if the quotas permit it.
     async fn rename_entry(&self, file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
-        let charge = self.charge(to, Some(&file.name), FolderUsage::added(None, &file.record)).await?;
-        self.move_entry(file, to, over).await?;
+        let charge = self.quotas.charge(to, Some(&file.name), FolderUsage::added(None, &file.record)).await?;
+        self.names.move_entry(file, to, over).await?;
         charge.keep();
         Ok(())
-    }
-
-    async fn move_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
-        let from = file.name.clone();
-        loop {
-            let (version, id) = (file.version, file.record.id);
-            let rename = FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };
-            let changed = match self.operate(rename).await {
-                Err(error) if error.kind == FilesErrorKind::Changed => error,
-                Err(error) if error.kind == FilesErrorKind::Exists => return Err(not_replaced(to, over, error)),
-                done => return done.map(drop),
-            };
-            let now = self.lookup(&from).await?;
-            // A write or a repair of the same file has changed its record.
-            if now.version == version || now.record.id != id {
-                return Err(changed);
-            }
-            file = now;
-        }
     }
 
     /// Moves everything below a folder to below `to`, which has an entry of the same id, and removes the old folder.
     async fn move_folder(&self, folder: &File, to: &FileName) -> Result<(), FilesError> {
         let from = &folder.name;
-        let mut deadline = Instant::now() + self.0.patience;
+        let mut deadline = Instant::now() + self.routes.patience;
         loop {
-            let listed = self.list_entries(from.as_str()).await?;
+            let listed = self.folders.list_entries(from.as_str()).await?;
             let below: Vec<Listing> = listed.into_iter().filter(|entry| entry.name != *from).collect();
             if below.is_empty() {
                 break;
@@ -153,7 +147,7 @@ impl DfsClient {
             }
             if !files.is_empty() {
                 self.move_files(files, from, to).await?;
-                deadline = Instant::now() + self.0.patience;
+                deadline = Instant::now() + self.routes.patience;
             }
             let mut is_left = false;
             for Listing { name, .. } in folders.iter().rev() {
@@ -171,13 +165,13 @@ impl DfsClient {
 
     /// Makes a folder at its new name, with the id and the attributes that it has.
     async fn copy_folder(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
-        let record = match self.lookup(from).await {
+        let record = match self.names.lookup(from).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => return Ok(()),
             found => found?.record,
         };
-        match self.create_record(to, record).await {
+        match self.names.create_record(to, record).await {
             Err(error) if error.kind == FilesErrorKind::Exists => {
-                match self.lookup(to).await?.record.kind.is_folder() {
+                match self.names.lookup(to).await?.record.kind.is_folder() {
                     true => Ok(()),
                     false => Err(error),
                 }
@@ -194,10 +188,10 @@ impl DfsClient {
                 && let Some(Listing { name, .. }) = rest.next()
             {
                 let target = name.moved(from, to).map_err(|error| too_long(&error))?;
-                let client = self.clone();
+                let names = self.names.clone();
                 moving.spawn(async move {
-                    let moved = match client.lookup(&name).await {
-                        Ok(file) => client.move_entry(file, &target, Replaceable::Nothing).await,
+                    let moved = match names.lookup(&name).await {
+                        Ok(file) => names.move_entry(file, &target, Replaceable::Nothing).await,
                         Err(error) => Err(error),
                     };
                     match moved {
@@ -216,20 +210,12 @@ impl DfsClient {
 
     /// Removes a folder whose content has moved. Returns whether it is still there, because a file was created in it.
     async fn remove_moved(&self, folder: &FileName) -> Result<bool, FilesError> {
-        match self.remove_folder(folder).await {
+        match self.folders.remove_folder(folder).await {
             Ok(()) => Ok(false),
             Err(error) if error.kind == FilesErrorKind::NotFound => Ok(false),
             Err(error) if error.kind == FilesErrorKind::NotEmpty => Ok(true),
             Err(error) => Err(error),
         }
-    }
-}
-
-fn not_replaced(to: &FileName, over: Replaceable, error: FilesError) -> FilesError {
-    match over {
-        Replaceable::Nothing => error,
-        Replaceable::File => FilesError::is_folder(to),
-        Replaceable::Folder => FilesError::not_folder(to),
     }
 }
 

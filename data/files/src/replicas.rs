@@ -1,32 +1,72 @@
 //! Replicas: each chunk is sent to its nodes in a chain. If a node cannot store it, another one is tried.
 
+mod durable;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_ring::replica_targets;
+use eyas_store::{Checksum, is_zeros};
+use eyas_transfer::Peers;
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, NodeId};
+use eyas_types::dfs::{Chunk, FileId, NodeId};
 use tokio::time::timeout;
 
+use crate::backoff::Backoff;
 use crate::calls::{ANSWER_DEADLINE, Replies};
 use crate::error::{FilesError, FilesErrorKind};
-use crate::groups::OutgoingSmallChunk;
+use crate::groups::{Groups, OutgoingSmallChunk};
+use crate::near::NearStores;
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
-use crate::{DfsClient, PAUSE, SMALL_CHUNK_BYTES, unexpected};
+use crate::routes::{Routes, unexpected};
+use crate::write::SMALL_CHUNK_BYTES;
 
 /// If all nodes are full, and some of them are about to delete chunks that clients have left, a chunk is offered to
 /// them again for this time. They delete such chunks some 30 s after a client has gone.
 const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time for a node to store a chunk after it has begun.
-pub(super) const STORE_DEADLINE: Duration = Duration::from_secs(130);
+pub(crate) const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
-impl DfsClient {
+/// Stores chunks on the nodes that should have them.
+pub(crate) struct Replicas {
+    pub routes: Arc<Routes>,
+    near: Arc<NearStores>,
+    peers: Peers,
+    /// Small chunks that are stored at the same time go together.
+    small_chunks: Groups<OutgoingSmallChunk>,
+}
+
+impl Replicas {
+    pub fn new(routes: Arc<Routes>, near: Arc<NearStores>, peers: Peers) -> Self {
+        let small_chunks = Groups::new(routes.calls.clone());
+        Replicas { routes, near, peers, small_chunks }
+    }
+
+    /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
+    /// A small chunk is on their disks then, if it is to be durable. Zeros become a hole, which no node stores.
+    pub async fn store(
+        &self,
+        id: FileId,
+        content: Vec<u8>,
+        replication: u8,
+        is_durable: bool,
+    ) -> Result<Chunk, FilesError> {
+        let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
+        if is_zeros(&content) {
+            return Ok(Chunk::hole(size_bytes, checksum));
+        }
+        let object = Chunk::object_of(id, size_bytes, checksum);
+        let content = Arc::new(content);
+        self.replicate(OutgoingChunk { object, size_bytes, checksum, is_durable, content }, Vec::new(), replication)
+            .await
+    }
+
     /// Stores a chunk on further nodes, until it has as many replicas as it should have. Without content, the nodes in
     /// `replicas` have it.
-    pub(super) async fn replicate(
+    pub async fn replicate(
         &self,
         chunk: OutgoingChunk,
         mut replicas: Vec<Member>,
@@ -35,10 +75,10 @@ impl DfsClient {
         let OutgoingChunk { object, size_bytes, checksum, .. } = chunk;
         let mut failures = FailedNodes::default();
         let room_deadline = Instant::now() + ROOM_PATIENCE;
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         let mut tries = 0;
         loop {
-            let known = self.known();
+            let known = self.routes.known();
             let may_take = |node: NodeId| {
                 let member = known.members.get(&node);
                 let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
@@ -63,7 +103,7 @@ impl DfsClient {
                 }
                 failures.failed.clear();
                 failures.full_now.clear();
-                self.pause(&mut pause).await;
+                pause.wait().await;
             }
             let stored = match (1..=SMALL_CHUNK_BYTES).contains(&chunk.content.len()) {
                 true => self.send_small(&chunk, further).await,
@@ -84,7 +124,7 @@ impl DfsClient {
             }
             if !failures.failed.is_empty() {
                 // Other nodes will soon know that a node has died.
-                self.refresh(deadline).await?;
+                self.routes.refresh(deadline).await?;
             }
         }
         Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
@@ -95,7 +135,7 @@ impl DfsClient {
         let OutgoingChunk { object, checksum, is_durable, .. } = *chunk;
         let send = |member: &&Member| {
             let chunk = SmallChunk { object, checksum, content: chunk.content.to_vec() };
-            (**member, self.0.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }))
+            (**member, self.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }))
         };
         let sent: Vec<_> = to.iter().map(send).collect();
         let mut ended = Vec::with_capacity(sent.len());
@@ -110,7 +150,7 @@ impl DfsClient {
     /// each further node gets it from the one before it while it arrives. A node on the machine of this client is the
     /// first one, and takes the content from a file. Nodes without space are skipped. Returns the nodes that have the
     /// chunk now, and the nodes that have failed.
-    pub(crate) async fn chain(
+    pub async fn chain(
         &self,
         chunk: &OutgoingChunk,
         from: Option<&Member>,
@@ -121,10 +161,10 @@ impl DfsClient {
         let mut to = to.to_vec();
         if source.is_none()
             && !chunk.content.is_empty()
-            && let Some((place, store)) = self.writable_near(&to).await
+            && let Some((place, store)) = self.near.writable_near(&to).await
         {
             let near = to[place];
-            if let Some(stored) = self.hand_over(near, store, chunk).await {
+            if let Some(stored) = self.near.hand_over(near, store, chunk).await {
                 to.remove(place);
                 if stored.is_ok() {
                     source = Some(near.transfer);
@@ -135,11 +175,11 @@ impl DfsClient {
         for member in to.into_iter().copied() {
             match self.begin(&member, chunk, source).await {
                 Ok(begun) => {
-                    let (files, chunk) = (self.clone(), chunk.clone());
+                    let (peers, chunk) = (self.peers.clone(), chunk.clone());
                     let brings = source.is_none();
                     links.push((
                         member,
-                        tokio::spawn(async move { files.store_on(&member, chunk, begun, brings).await }),
+                        tokio::spawn(async move { store_on(&peers, &member, chunk, begun, brings).await }),
                     ));
                     source = Some(member.transfer);
                 }
@@ -167,7 +207,7 @@ impl DfsClient {
     ) -> Result<Option<Replies>, FilesError> {
         let OutgoingChunk { object, size_bytes, checksum, is_durable, .. } = *chunk;
         let request = RequestBody::Store { object, size_bytes, checksum, from, is_durable };
-        let mut replies = self.0.calls.ask(member.address, request).await?;
+        let mut replies = self.routes.calls.ask(member.address, request).await?;
         let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match ready? {
             ResponseBody::Ready => Ok(Some(replies)),
@@ -180,39 +220,39 @@ impl DfsClient {
             _ => Err(unexpected()),
         }
     }
+}
 
-    /// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched from another
-    /// node.
-    async fn store_on(
-        &self,
-        member: &Member,
-        chunk: OutgoingChunk,
-        begun: Option<Replies>,
-        brings: bool,
-    ) -> Result<(), FilesError> {
-        let Some(mut replies) = begun else { return Ok(()) };
-        if brings {
-            let pushed = self.0.peers.push(member.transfer, chunk.object, chunk.content).await;
-            pushed.map_err(|error| FilesError::unreachable(error.message))?;
-        }
-        let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
-        match stored? {
-            ResponseBody::Stored { failure: None } => Ok(()),
-            ResponseBody::Stored {
-                failure: Some(StoreFailure::NoSpace(why) | StoreFailure::NoSpaceNow(why) | StoreFailure::Failed(why)),
-            } => Err(not_stored(member, StoreFailure::Failed(why))),
-            _ => Err(unexpected()),
-        }
+/// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched from another
+/// node.
+async fn store_on(
+    peers: &Peers,
+    member: &Member,
+    chunk: OutgoingChunk,
+    begun: Option<Replies>,
+    brings: bool,
+) -> Result<(), FilesError> {
+    let Some(mut replies) = begun else { return Ok(()) };
+    if brings {
+        let pushed = peers.push(member.transfer, chunk.object, chunk.content).await;
+        pushed.map_err(|error| FilesError::unreachable(error.message))?;
+    }
+    let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+    match stored? {
+        ResponseBody::Stored { failure: None } => Ok(()),
+        ResponseBody::Stored {
+            failure: Some(StoreFailure::NoSpace(why) | StoreFailure::NoSpaceNow(why) | StoreFailure::Failed(why)),
+        } => Err(not_stored(member, StoreFailure::Failed(why))),
+        _ => Err(unexpected()),
     }
 }
 
 /// The number of replicas with which a chunk counts as stored. If nodes are down or full, this is fewer than it should
 /// have, but at least two.
-pub(super) fn enough_replicas(replication: u8, nodes: usize) -> usize {
+pub(crate) fn enough_replicas(replication: u8, nodes: usize) -> usize {
     usize::from(replication).min(2).min(nodes).max(1)
 }
 
-pub(super) fn silent(member: &Member) -> FilesError {
+pub(crate) fn silent(member: &Member) -> FilesError {
     FilesError::unreachable(format!("node {} does not answer", member.node))
 }
 
@@ -250,7 +290,7 @@ fn no_room(bytes: u64) -> FilesError {
     FilesError::new(FilesErrorKind::Full, format!("no node has space for a chunk of {bytes} bytes"))
 }
 
-pub(super) fn not_stored(member: &Member, failure: StoreFailure) -> FilesError {
+pub(crate) fn not_stored(member: &Member, failure: StoreFailure) -> FilesError {
     let (kind, why) = match failure {
         StoreFailure::NoSpace(why) => (FilesErrorKind::Full, why),
         StoreFailure::NoSpaceNow(why) => (FilesErrorKind::FullNow, why),

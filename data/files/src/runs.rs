@@ -2,6 +2,7 @@
 
 mod spec;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use eyas_blocks::{Effect, Event, WorkerId};
@@ -10,31 +11,39 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::calls::{ANSWER_DEADLINE, Replies};
-use crate::error::{FilesError, FilesErrorKind};
-use crate::protocol::{RequestBody, ResponseBody, RunReply, RunRequest};
-use crate::write::random;
-use crate::{DfsClient, PAUSE, unexpected};
 pub(crate) use spec::OWN_FOLDER;
 pub use spec::{BlockRunId, OutputPart, RunAddress, RunSpec, RunSpecError, RunStatus};
 
+use crate::backoff::Backoff;
+use crate::calls::{ANSWER_DEADLINE, Replies};
+use crate::error::{FilesError, FilesErrorKind};
+use crate::protocol::{RequestBody, ResponseBody, RunReply, RunRequest};
+use crate::routes::{Routes, unexpected};
+use crate::write::random;
+
 /// The connection of one worker to its run.
 pub struct RunAttendance {
-    files: DfsClient,
+    runs: Arc<RunCalls>,
     place: RunAddress,
     worker: WorkerId,
     told: mpsc::Receiver<Result<Option<Effect>, FilesError>>,
     listening: JoinHandle<()>,
 }
 
-impl DfsClient {
+/// Asks the nodes that lead runs.
+pub(crate) struct RunCalls {
+    routes: Arc<Routes>,
+}
+
+impl RunCalls {
+    pub fn new(routes: Arc<Routes>) -> Self {
+        RunCalls { routes }
+    }
+
     /// Opens a run on the node that leads its first file. Returns its address.
-    ///
-    /// # Errors
-    /// `Invalid` if it has no file, or too many chunks; `Unreachable`.
     pub async fn open_run(&self, spec: RunSpec) -> Result<RunAddress, FilesError> {
         spec.check().map_err(|error| FilesError::invalid(error.to_string()))?;
-        let node = self.known().ring.leader(&spec.files[0].name);
+        let node = self.routes.known().ring.leader(&spec.files[0].name);
         let place = RunAddress { node, run: BlockRunId(random()?) };
         match self.ask_run(place, RunRequest::Open(Box::new(spec))).await? {
             RunReply::Opened { failure: None } => Ok(place),
@@ -44,9 +53,6 @@ impl DfsClient {
     }
 
     /// The specification of a run.
-    ///
-    /// # Errors
-    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn run_spec(&self, place: RunAddress) -> Result<RunSpec, FilesError> {
         match self.ask_run(place, RunRequest::Spec).await? {
             RunReply::Spec(spec) => Ok(*spec),
@@ -55,9 +61,6 @@ impl DfsClient {
     }
 
     /// The status of a run.
-    ///
-    /// # Errors
-    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn run_status(&self, place: RunAddress) -> Result<RunStatus, FilesError> {
         match self.ask_run(place, RunRequest::Status).await? {
             RunReply::Status(status) => Ok(status),
@@ -66,28 +69,22 @@ impl DfsClient {
     }
 
     /// Ends a run. Its workers get no further answers.
-    ///
-    /// # Errors
-    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn close_run(&self, place: RunAddress) -> Result<(), FilesError> {
         self.ask_run(place, RunRequest::Close).await.map(drop)
     }
 
     /// Registers a new worker of a run.
-    ///
-    /// # Errors
-    /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn attend_run(&self, place: RunAddress) -> Result<RunAttendance, FilesError> {
+    pub async fn attend_run(self: &Arc<Self>, place: RunAddress) -> Result<RunAttendance, FilesError> {
         let worker = WorkerId(random()? as u64);
         let replies = self.begin_attendance(place, worker).await?;
         let (tell, told) = mpsc::channel(1);
         let listening = tokio::spawn(self.clone().listen(place, worker, replies, tell));
-        Ok(RunAttendance { files: self.clone(), place, worker, told, listening })
+        Ok(RunAttendance { runs: self.clone(), place, worker, told, listening })
     }
 
     /// Forwards the answers to a worker. After a lost connection, connects again and forwards `None` once.
     async fn listen(
-        self,
+        self: Arc<Self>,
         place: RunAddress,
         worker: WorkerId,
         mut replies: Replies,
@@ -125,7 +122,7 @@ impl DfsClient {
     /// Sends a request. Returns its first answer, and the receiver of further ones.
     async fn begin_run(&self, place: RunAddress, request: RunRequest) -> Result<(RunReply, Replies), FilesError> {
         let RunAddress { node, run } = place;
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         loop {
             let asked = async {
                 let mut replies = self.ask_node(node, RequestBody::Run { run, request: request.clone() }).await?;
@@ -139,17 +136,17 @@ impl DfsClient {
                 Err(error) if Instant::now() >= deadline => return Err(error),
                 Err(_) => {}
             }
-            self.pause(&mut pause).await;
-            self.refresh(deadline).await?;
+            pause.wait().await;
+            self.routes.refresh(deadline).await?;
         }
     }
 
     async fn ask_node(&self, node: NodeId, what: RequestBody) -> Result<Replies, FilesError> {
-        let member = self.known().members.get(&node).copied();
+        let member = self.routes.known().members.get(&node).copied();
         let gone = || {
             FilesError::unreachable(format!("node {node} of the file system, which leads the job, is not reachable"))
         };
-        self.0.calls.ask(member.ok_or_else(gone)?.address, what).await
+        self.routes.calls.ask(member.ok_or_else(gone)?.address, what).await
     }
 }
 
@@ -162,7 +159,7 @@ impl RunAttendance {
     /// Reports an event of this worker. The report may be lost.
     pub async fn tell(&self, event: Event) {
         let what = RequestBody::Tell { run: self.place.run, event };
-        let told = timeout(ANSWER_DEADLINE, self.files.ask_node(self.place.node, what)).await;
+        let told = timeout(ANSWER_DEADLINE, self.runs.ask_node(self.place.node, what)).await;
         if !matches!(told, Ok(Ok(_))) {
             tracing::debug!(place = %self.place, "an event could not be sent to the node that leads the run");
         }

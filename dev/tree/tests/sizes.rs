@@ -25,7 +25,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("core/ring", "RingNode", 13),
     ("core/sched", "Scheduler", 4),
     ("core/sched", "SchedulerState", 4),
-    ("data/files", "DfsClient", 24),
     ("data/mount", "Mounted", 11),
     ("data/store", "ObjectStore", 8),
     ("doors/cli", "DfsSession", 4),

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use crate::DfsClient;
 use crate::draft::DraftSnapshot;
-use crate::rewrite::NewContent;
 use crate::source::ContentSource;
+use crate::write::NewContent;
 
 /// Number of bytes that are read from a draft at a time when it is published.
 pub const READ_BYTES: usize = 1 << 20;

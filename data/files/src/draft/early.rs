@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::error::FilesError;
-use crate::rewrite::EarlyContent;
+use crate::write::EarlyContent;
 use crate::{DfsClient, WriteOptions};
 
 /// Maximum number of files that are stored early at the same time, each by a thread. Further files are stored when they

@@ -8,8 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::draft::{ContentDraft, DraftContent};
 use crate::error::{FilesError, FilesErrorKind};
-use crate::rewrite::{Change, NewContent, SentRecords, without_records};
-use crate::write::now_ns;
+use crate::write::{Change, NewContent, SentRecords, now_ns, without_records};
 use crate::{DfsClient, FileReader, WriteOptions};
 
 /// A file that is being changed.

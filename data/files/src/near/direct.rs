@@ -11,9 +11,8 @@ use std::thread::available_parallelism;
 use eyas_store::{Checksum, Hasher};
 use eyas_types::dfs::Chunk;
 
-use super::stores::{FileState, NearChunk};
+use super::stores::{FileState, NearChunk, NearStores};
 use super::{COPIED_BYTES, open_chunk_file};
-use crate::DfsClient;
 
 /// Maximum number of threads that read for one caller.
 const MAX_THREADS: usize = 4;
@@ -33,10 +32,10 @@ struct StoredChunk<'a> {
     wanted: ChunkPlace<'a>,
 }
 
-impl DfsClient {
+impl NearStores {
     /// Reads chunks from the stores of nodes on this machine, with several threads, and waits for them. Returns the
     /// numbers of the chunks that have to be requested.
-    pub(crate) async fn read_near(&self, wanted: Vec<ChunkPlace<'_>>) -> Vec<usize> {
+    pub async fn read_near(&self, wanted: Vec<ChunkPlace<'_>>) -> Vec<usize> {
         let (mut stored, mut missing) = (Vec::new(), Vec::new());
         for (number, wanted) in wanted.into_iter().enumerate() {
             if wanted.chunk.is_hole() {
@@ -45,7 +44,7 @@ impl DfsClient {
             }
             match self.store_near(wanted.chunk).await {
                 Some(store) => {
-                    let known = self.0.near_stores.chunk(wanted.chunk.object);
+                    let known = self.chunk(wanted.chunk.object);
                     stored.push(Mutex::new(StoredChunk { number, store, known, wanted }));
                 }
                 None => missing.push(number),

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -19,21 +20,41 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::sync::OnceCell;
 
 use super::checks::SharedChecks;
-use crate::DfsClient;
+use crate::near::NearNode;
 use crate::protocol::{Member, RequestBody, ResponseBody};
+use crate::routes::Routes;
 
 /// Maximum number of chunks that are remembered. When it is reached, all of them are forgotten.
 const MAX_CHUNKS: usize = 1 << 14;
 
 /// The stores of the nodes on this machine, and their chunks.
-#[derive(Default)]
 pub(crate) struct NearStores {
-    folders: Mutex<HashMap<NodeId, Arc<OnceCell<Option<PathBuf>>>>>,
-    /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
-    only_read: Mutex<BTreeSet<NodeId>>,
-    chunks: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
+    pub(super) routes: Arc<Routes>,
+    /// The node on this machine, if its executor has told it. Otherwise the nodes are asked.
+    pub(super) near: Option<NearNode>,
+    /// The address of this machine, as nodes see it.
+    own_address: Option<IpAddr>,
+    told: Mutex<ToldFolders>,
+    chunks: NearChunks,
+}
+
+/// What is known of the chunks in the stores on this machine.
+#[derive(Default)]
+struct NearChunks {
+    known: Mutex<HashMap<ObjectId, Arc<NearChunk>>>,
     /// What other processes have checked.
     checks: Arc<SharedChecks>,
+}
+
+/// What nodes have said of their folders. They are asked again after the view has changed: they may have been started
+/// with other folders.
+#[derive(Default)]
+struct ToldFolders {
+    /// How often the view had been asked for.
+    refreshed: u64,
+    folders: HashMap<NodeId, Arc<OnceCell<Option<PathBuf>>>>,
+    /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
+    only_read: BTreeSet<NodeId>,
 }
 
 /// A chunk in a store on this machine.
@@ -154,35 +175,57 @@ impl CheckedFile {
     }
 }
 
-impl NearStores {
+impl NearChunks {
     /// What is known of a chunk.
-    pub fn chunk(&self, object: ObjectId) -> Arc<NearChunk> {
-        let mut chunks = lock(&self.chunks);
+    fn of(&self, object: ObjectId) -> Arc<NearChunk> {
+        let mut chunks = lock(&self.known);
         if chunks.len() >= MAX_CHUNKS && !chunks.contains_key(&object) {
             chunks.clear();
         }
         chunks.entry(object).or_insert_with(|| Arc::new(NearChunk::new(self.checks.clone()))).clone()
     }
+}
 
-    /// The nodes are asked again: they may have been started with other folders.
-    pub fn forget_folders(&self) {
-        lock(&self.folders).clear();
-        lock(&self.only_read).clear();
+impl NearStores {
+    pub fn new(routes: Arc<Routes>, near: Option<NearNode>) -> Self {
+        let own_address = own_address(&routes.seeds);
+        NearStores { routes, near, own_address, told: Mutex::default(), chunks: NearChunks::default() }
+    }
+
+    /// The node on this machine, if its executor has told it.
+    pub fn node(&self) -> Option<NodeId> {
+        self.near.as_ref().map(|near| near.node)
+    }
+
+    /// Whether an address is that of this machine, as nodes see it.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.own_address == Some(address)
+    }
+
+    /// What is known of a chunk.
+    pub fn chunk(&self, object: ObjectId) -> Arc<NearChunk> {
+        self.chunks.of(object)
     }
 
     /// Nothing more is handed over to a node.
     pub fn only_read(&self, node: NodeId) {
-        lock(&self.only_read).insert(node);
+        self.told().only_read.insert(node);
     }
-}
 
-impl DfsClient {
+    fn told(&self) -> MutexGuard<'_, ToldFolders> {
+        let (mut told, refreshed) = (lock(&self.told), self.routes.refreshed());
+        if told.refreshed != refreshed {
+            *told = ToldFolders { refreshed, ..ToldFolders::default() };
+        }
+        told
+    }
+
     /// The store of a node on this machine that has a chunk, or that may have it.
-    pub(super) async fn store_near(&self, chunk: &Chunk) -> Option<PathBuf> {
-        if let Some(near) = &self.0.near {
+    pub async fn store_near(&self, chunk: &Chunk) -> Option<PathBuf> {
+        if let Some(near) = &self.near {
             return near.store.clone();
         }
-        let known = self.known();
+        let known = self.routes.known();
         for member in chunk.replicas.iter().filter_map(|node| known.members.get(node)) {
             if let Some(folder) = self.folder_near(member).await {
                 return Some(folder);
@@ -193,12 +236,12 @@ impl DfsClient {
 
     /// The first of these nodes that is on this machine and whose store this process may write to: its place in the
     /// list, and the folder of the store.
-    pub(crate) async fn writable_near(&self, members: &[&Member]) -> Option<(usize, PathBuf)> {
+    pub async fn writable_near(&self, members: &[&Member]) -> Option<(usize, PathBuf)> {
         for (place, member) in members.iter().enumerate() {
-            if lock(&self.0.near_stores.only_read).contains(&member.node) {
+            if self.told().only_read.contains(&member.node) {
                 continue;
             }
-            let folder = match &self.0.near {
+            let folder = match &self.near {
                 Some(near) => near.store.clone().filter(|_| near.node == member.node),
                 None => self.folder_near(member).await,
             };
@@ -212,16 +255,16 @@ impl DfsClient {
     /// The folder of a node's store, if this process sees it.
     async fn folder_near(&self, member: &Member) -> Option<PathBuf> {
         let address = member.transfer.ip();
-        if !address.is_loopback() && self.0.own_address != Some(address) {
+        if !address.is_loopback() && !self.is_own(address) {
             return None;
         }
-        let folder = lock(&self.0.near_stores.folders).entry(member.node).or_default().clone();
+        let folder = self.told().folders.entry(member.node).or_default().clone();
         folder.get_or_init(|| self.ask_store(member)).await.clone()
     }
 
     /// Asks a node for the folder of its store; `None` if this process does not see the folder.
     async fn ask_store(&self, member: &Member) -> Option<PathBuf> {
-        match self.0.calls.ask_once(member.address, RequestBody::StoreFolder).await {
+        match self.routes.calls.ask_once(member.address, RequestBody::StoreFolder).await {
             Ok(ResponseBody::StoreFolder(folder)) => folder?.here(),
             answered => {
                 tracing::debug!(node = %member.node, ?answered, "a node on this machine does not name its store");
@@ -229,6 +272,17 @@ impl DfsClient {
             }
         }
     }
+}
+
+/// The address of this machine on the route to one of these nodes.
+fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
+    nodes.iter().find_map(|node| {
+        let any: IpAddr = if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // Nothing is sent.
+        socket.connect(node).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    })
 }
 
 /// Reads a range of a file. With `at_once`, only if it is in the memory of the system.
@@ -264,9 +318,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_machine_knows_its_own_address() {
+        let here = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(own_address(&[here]), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(own_address(&[]), None);
+    }
+
+    #[test]
     fn a_good_chunk_may_become_bad_and_good_again() {
-        let near = NearStores::default();
-        let known = near.chunk(ObjectId([7; 16]));
+        let near = NearChunks::default();
+        let known = near.of(ObjectId([7; 16]));
         let chunk = Chunk { object: ObjectId([7; 16]), size_bytes: 5, checksum: 1, replicas: Vec::new() };
         let state = |inode| FileState { device: 1, inode, size_bytes: 5, modified_s: 0, modified_ns: 0 };
         assert_eq!(known.was_checked(), Some(false));
@@ -280,12 +341,12 @@ mod tests {
 
     #[test]
     fn the_known_chunks_are_bounded() {
-        let near = NearStores::default();
+        let near = NearChunks::default();
         for number in 0..=MAX_CHUNKS as u32 {
             let mut object = ObjectId([0; 16]);
             object.0[..4].copy_from_slice(&number.to_le_bytes());
-            near.chunk(object);
+            near.of(object);
         }
-        assert_eq!(lock(&near.chunks).len(), 1);
+        assert_eq!(lock(&near.known).len(), 1);
     }
 }

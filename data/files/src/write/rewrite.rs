@@ -12,9 +12,11 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, RecordFormat, Unsynced};
 
 use crate::error::{FilesError, FilesErrorKind};
+use crate::names::File;
+use crate::quota::FolderUsage;
 use crate::source::ContentSource;
-use crate::write::{FileDraft, random};
-use crate::{DfsClient, File, FolderUsage, SMALL_CHUNK_BYTES, WriteOptions};
+use crate::uploads::FileDraft;
+use crate::write::{SMALL_CHUNK_BYTES, WriteOptions, Writes, random};
 
 /// The new content of a file.
 pub trait NewContent: Send + Sync + 'static {
@@ -114,12 +116,9 @@ pub fn new_file_id() -> Result<FileId, FilesError> {
     random().map(FileId)
 }
 
-impl DfsClient {
+impl Writes {
     /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. With
     /// `is_there`, a file that has the name is expected, which may have the same id.
-    ///
-    /// # Errors
-    /// As [`write`](DfsClient::write).
     pub async fn write_with_id(
         &self,
         name: &FileName,
@@ -129,7 +128,7 @@ impl DfsClient {
         is_there: bool,
     ) -> Result<File, FilesError> {
         if !is_there {
-            drop(self.charge(name, None, FolderUsage { bytes: change.size_bytes, files: 1 }).await?);
+            drop(self.folders.quotas.charge(name, None, FolderUsage { bytes: change.size_bytes, files: 1 }).await?);
         }
         let WriteOptions { chunk_bytes, replication, creation, .. } = options;
         let Change { modified_ns, changed_ns, .. } = change;
@@ -143,7 +142,7 @@ impl DfsClient {
             let unsynced = (!change.is_durable).then(Unsynced::default);
             let record = FileRecord::without_content(id, FileKind::File, attributes);
             let record = FileRecord { format, chunk_bytes, replication, chunks, unsynced, ..record };
-            match self.appear(name, &record, looks, &|| true).await {
+            match self.publisher.appear(name, &record, looks, &|| true).await {
                 // The name was in use, perhaps by an earlier version of this file, and an answer was lost.
                 Err(error) if error.kind == FilesErrorKind::Changed && !looks => looks = true,
                 Err(error) => return Err(error),
@@ -153,31 +152,25 @@ impl DfsClient {
     }
 
     /// Creates an empty file with this id.
-    ///
-    /// # Errors
-    /// `Exists`, `Quota`, `Unreachable`.
     pub async fn create_empty(&self, name: &FileName, id: FileId, options: WriteOptions) -> Result<File, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, creation, .. } = options;
         let attributes = creation.attributes();
         let attributes = Attributes { changed_ns: attributes.modified_ns, ..attributes };
         let record = FileRecord::without_content(id, FileKind::File, attributes);
         let record = FileRecord { format, chunk_bytes, replication, ..record };
-        self.create_record(name, record).await
+        self.names.create_record(name, record).await
     }
 
     /// Forces these chunks of a file to the disks of their nodes; the others are there. Returns the file, which no
     /// longer falls back to the version before.
-    ///
-    /// # Errors
-    /// `Unreachable` if fewer nodes than needed have them on their disks.
     pub async fn make_durable(&self, file: &File, objects: &BTreeSet<ObjectId>) -> Result<File, FilesError> {
         let chunks = file.record.chunks.iter().filter(|chunk| objects.contains(&chunk.object));
-        self.sync_chunks(file.record.replication, &chunks.collect::<Vec<_>>()).await?;
+        self.uploads.replicas.sync_chunks(file.record.replication, &chunks.collect::<Vec<_>>()).await?;
         if file.record.unsynced.is_none() {
             return Ok(file.clone());
         }
         let record = FileRecord { unsynced: None, ..file.record.clone() };
-        match self.replace(file.clone(), record).await {
+        match self.publisher.replace(file.clone(), record).await {
             // Another client has replaced the content, or removed the file.
             Err(error) if matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound) => Ok(file.clone()),
             settled => settled,
@@ -186,15 +179,11 @@ impl DfsClient {
 
     /// Changes parts of a file. If the new content does not have the format of the file, the file has no records
     /// afterwards. Adds the new record to `sent` before a node gets it.
-    ///
-    /// # Errors
-    /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`, `Full`,
-    /// `Unreachable`; `Invalid` if the file would have too many chunks.
     pub async fn rewrite(&self, file: &File, change: Change<'_>, sent: &SentRecords) -> Result<File, FilesError> {
         let FileRecord { format: present, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
         let format = change.format.unwrap_or(present);
         let more = FolderUsage { bytes: change.size_bytes.saturating_sub(file.record.size_bytes()), files: 0 };
-        drop(self.charge(&file.name, None, more).await?);
+        drop(self.folders.quotas.charge(&file.name, None, more).await?);
         let is_durable = change.is_durable;
         let options = WriteOptions { format, chunk_bytes, replication, is_durable, ..WriteOptions::of(format) };
         let is_early = change.stored.is_some();
@@ -218,7 +207,7 @@ impl DfsClient {
             // Also the chunks that another change has left in the memory of their nodes.
             let kept: BTreeSet<ObjectId> = chunks.iter().map(|chunk| chunk.object).collect();
             let unsynced = file.record.unsynced_chunks().filter(|chunk| kept.contains(&chunk.object));
-            self.sync_chunks(replication, &unsynced.collect::<Vec<_>>()).await?;
+            self.uploads.replicas.sync_chunks(replication, &unsynced.collect::<Vec<_>>()).await?;
         }
         let new = if is_early { Vec::new() } else { new_objects(file, &chunks) };
         let Change { modified_ns, changed_ns, .. } = change;
@@ -227,12 +216,12 @@ impl DfsClient {
         let record = FileRecord { format, attributes, chunks, unsynced, ..file.record.clone() };
         sent.add(record.clone());
         let mut is_unsure = false;
-        let replaced = self.replace_once(file.clone(), record, &mut is_unsure).await;
+        let replaced = self.publisher.replace_once(file.clone(), record, &mut is_unsure).await;
         let is_refused = |error: &FilesError| {
             matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound | FilesErrorKind::Quota)
         };
         if !is_unsure && replaced.as_ref().is_err_and(is_refused) {
-            self.discard(new).await;
+            self.uploads.replicas.discard(new).await;
         }
         replaced
     }
@@ -240,9 +229,6 @@ impl DfsClient {
     /// Stores the content of a file while it is still being written, to be given to
     /// [`write_with_id`](DfsClient::write_with_id) or [`rewrite`](DfsClient::rewrite). The nodes begin to write it to
     /// their disks. It replaces this number of bytes, which quotas do not count twice.
-    ///
-    /// # Errors
-    /// As [`write`](DfsClient::write).
     pub async fn store_early(
         &self,
         name: &FileName,
@@ -253,7 +239,7 @@ impl DfsClient {
         let WriteOptions { format, chunk_bytes, replication, .. } = options;
         let draft = FileDraft { name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
         let cutter = cutter(*format, chunk_bytes, 0);
-        let chunks = self.store_unsynced(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
+        let chunks = self.uploads.store_unsynced(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
         Ok(EarlyContent { chunks, format })
     }
 
@@ -268,7 +254,7 @@ impl DfsClient {
             return Ok(None);
         }
         if change.is_durable {
-            self.sync_chunks(replication, &chunks.iter().collect::<Vec<_>>()).await?;
+            self.uploads.replicas.sync_chunks(replication, &chunks.iter().collect::<Vec<_>>()).await?;
         }
         Ok(Some((chunks.clone(), *format)))
     }
@@ -295,12 +281,12 @@ impl DfsClient {
             }
             let new: BTreeSet<ObjectId> = new_objects(file, &chunks).into_iter().filter(|_| syncs).collect();
             let new = chunks.iter().filter(|chunk| new.contains(&chunk.object));
-            self.sync_chunks(options.replication, &new.collect::<Vec<_>>()).await
+            self.uploads.replicas.sync_chunks(options.replication, &new.collect::<Vec<_>>()).await
         };
         match stored.await {
             Ok(()) => Ok(chunks),
             Err(error) => {
-                self.discard(new_objects(file, &chunks)).await;
+                self.uploads.replicas.discard(new_objects(file, &chunks)).await;
                 Err(error)
             }
         }
@@ -341,9 +327,9 @@ impl DfsClient {
         if range.end - range.start <= SMALL_CHUNK_BYTES as u64
             && let Some(content) = change.content.at_hand(range.clone())
         {
-            return self.store_content(&draft, cutter, content, before).await;
+            return self.uploads.store_content(&draft, cutter, content, before).await;
         }
-        self.store_all(&draft, cutter, change.content.reader(range), Vec::new(), before, |_| {}).await
+        self.uploads.store_all(&draft, cutter, change.content.reader(range), Vec::new(), before, |_| {}).await
     }
 }
 
@@ -360,7 +346,7 @@ fn cutter(format: Format, chunk_bytes: u64, offset: u64) -> Cutter {
     Cutter::resume(if format == Format::Whole { Format::BYTES } else { format }, chunk_bytes, offset)
 }
 
-pub(super) fn without_records(options: WriteOptions) -> WriteOptions {
+pub(crate) fn without_records(options: WriteOptions) -> WriteOptions {
     WriteOptions { format: options.format.with(options.format.without_records()), ..options }
 }
 

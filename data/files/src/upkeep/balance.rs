@@ -7,15 +7,13 @@ use eyas_ring::{FileOperation, replica_targets};
 use eyas_types::dfs::{Chunk, NodeId};
 
 use crate::error::FilesError;
+use crate::names::File;
 use crate::replicas::OutgoingChunk;
-use crate::{DfsClient, File};
+use crate::upkeep::Upkeep;
 
-impl DfsClient {
+impl Upkeep {
     /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas that were moved.
     /// Readers are not disturbed: the old replica is deleted only when the new one is stored.
-    ///
-    /// # Errors
-    /// `Changed` if another client changes the file at the same time; `Unreachable`.
     pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
         let (mut record, mut moved) = (file.record.clone(), 0);
         for chunk in &mut record.chunks {
@@ -25,7 +23,7 @@ impl DfsClient {
         }
         if moved > 0 {
             let (name, version) = (file.name.clone(), file.version);
-            self.operate(FileOperation::Replace { name, version, record }).await?;
+            self.names.operate(FileOperation::Replace { name, version, record }).await?;
         }
         Ok(moved)
     }
@@ -33,7 +31,7 @@ impl DfsClient {
     /// The nodes of a chunk after rebalancing: the nodes where it belongs and that have stored it by now, filled up
     /// with its former nodes.
     async fn rebalanced(&self, chunk: &Chunk, replication: u8) -> Vec<NodeId> {
-        let known = self.known();
+        let known = self.routes.known();
         let has = |node: &NodeId| chunk.replicas.contains(node);
         let has_room = |node: NodeId| {
             let member = known.members.get(&node);
@@ -46,7 +44,7 @@ impl DfsClient {
         let (Some(source), false) = (source, further.is_empty()) else { return chunk.replicas.clone() };
         let Chunk { object, size_bytes, checksum, .. } = *chunk;
         let moving = OutgoingChunk { object, size_bytes, checksum, is_durable: false, content: Arc::default() };
-        let stored = self.chain(&moving, Some(source), &further).await;
+        let stored = self.replicas.chain(&moving, Some(source), &further).await;
         let stored: Vec<_> =
             stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();
         let is_there = |node: &NodeId| has(node) || stored.contains(node);

@@ -8,44 +8,42 @@ use eyas_types::dfs::{FileName, FileRecord, Format, PROBED_BYTES, RecordFormat};
 use tokio::runtime::Handle;
 
 use crate::error::{FilesError, FilesErrorKind};
-use crate::write::FileDraft;
-use crate::{DfsClient, File, Reading, new_file_id};
+use crate::names::File;
+use crate::reading::Reading;
+use crate::uploads::FileDraft;
+use crate::write::{Writes, new_file_id};
 
 /// A file of up to this size is cut anew when it is renamed and its new name promises another format. To cut a larger
 /// one takes longer than a rename may.
 const MAX_RECUT_BYTES: u64 = 1 << 30;
 
-impl DfsClient {
+impl Writes {
     /// Gives a file another format. Its content is cut and stored anew, unless the new format can be cut anywhere.
-    ///
-    /// # Errors
-    /// `WrongFormat` if the content does not have this format; `Changed` if another client changes the file at the same
-    /// time; `Full`, `Lost`, `Unreachable`. The file stays as it is then.
     pub async fn set_format(&self, file: &File, format: RecordFormat) -> Result<File, FilesError> {
         let FileRecord { format: present, chunk_bytes, replication, .. } = file.record;
         if *format == *present || format.accepts_any_chunks() {
-            return self.replace(file.clone(), FileRecord { format, ..file.record.clone() }).await;
+            return self.publisher.replace(file.clone(), FileRecord { format, ..file.record.clone() }).await;
         }
         let replaced_bytes = file.record.size_bytes();
         let draft = FileDraft { name: &file.name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
-        let content = Content { reading: self.read(file), runtime: Handle::current(), part: Vec::new(), at: 0 };
+        let content = Content { reading: self.chunks.read(file), runtime: Handle::current(), part: Vec::new(), at: 0 };
         let cutter = Cutter::storing(*format, chunk_bytes, 0);
-        let chunks = self.store_all(&draft, cutter, content, Vec::new(), 0, |_| {}).await?;
-        self.replace(file.clone(), FileRecord { format, chunks, ..file.record.clone() }).await
+        let chunks = self.uploads.store_all(&draft, cutter, content, Vec::new(), 0, |_| {}).await?;
+        self.publisher.replace(file.clone(), FileRecord { format, chunks, ..file.record.clone() }).await
     }
 
     /// Guesses the format of a file again that had another name, unless a user has chosen the format. A file that does
     /// not have the format of its new name, or is too large to be cut now, keeps the format that it has.
-    pub(super) async fn guess_again(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
+    pub async fn guess_again(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
         if Format::of_name(from.base_name()) == Format::of_name(to.base_name()) {
             return Ok(());
         }
-        let file = self.lookup(to).await?;
+        let file = self.names.lookup(to).await?;
         let (format, size_bytes) = (file.record.format, file.record.size_bytes());
         if !format.is_guessed {
             return Ok(());
         }
-        let beginning = self.read_at(&file, 0, size_bytes.min(PROBED_BYTES as u64)).await?;
+        let beginning = self.chunks.read_at(&file, 0, size_bytes.min(PROBED_BYTES as u64)).await?;
         let guessed = RecordFormat::guess(to.base_name(), &beginning);
         if guessed == format {
             return Ok(());

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::sync::Arc;
 
 use eyas_ring::{FileAnswer, FileOperation, ListDepth, Listing};
 use eyas_types::dfs::{FileKind, FileName};
-use tokio::task::JoinSet;
 
-use crate::error::{FilesError, FilesErrorKind};
+use crate::calls::Calls;
+use crate::error::FilesError;
+use crate::folders::Folders;
 use crate::protocol::{RequestBody, ResponseBody};
+use crate::routes::unexpected;
 use crate::runs::OWN_FOLDER;
-use crate::{DfsClient, KnownNodes, PAUSE, unexpected};
 
 /// Maximum number of names that a node lists in one answer.
 const LIST_TOGETHER: u32 = 1000;
@@ -45,12 +46,33 @@ struct MemberPart {
     next: Option<String>,
 }
 
-impl DfsClient {
+impl Wanted {
+    /// The part of a node: one page of a folder, or all names below it. `None` if the view has changed, or if the node
+    /// cannot answer now.
+    async fn of_member(self, calls: &Calls, address: SocketAddr, view: u64) -> Result<Option<MemberPart>, FilesError> {
+        let Wanted { folder, mut from, most, depth } = self;
+        let mut part = MemberPart::default();
+        loop {
+            let op = FileOperation::List { view, folder: folder.clone(), from, most, depth };
+            match calls.ask_once(address, RequestBody::Operate(op)).await? {
+                ResponseBody::Operated(Ok(FileAnswer::Listed { entries, implied, next })) => {
+                    part.entries.extend(entries);
+                    part.implied.extend(implied);
+                    match (next, depth) {
+                        (Some(next), ListDepth::All) => from = next,
+                        (next, _) => return Ok(Some(MemberPart { next, ..part })),
+                    }
+                }
+                ResponseBody::Operated(Err(_)) => return Ok(None),
+                _ => return Err(unexpected()),
+            }
+        }
+    }
+}
+
+impl Folders {
     /// The files in a folder and its subfolders, sorted by name, without folders and links. The empty text and `/` mean
     /// all files.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn list(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
         let mut entries = self.list_entries(folder).await?;
         entries.retain(|entry| entry.kind == FileKind::File);
@@ -58,9 +80,6 @@ impl DfsClient {
     }
 
     /// The entry that has the folder's name, and all files, folders and links below it, sorted by name.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn list_entries(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
         let folder = folder.trim_end_matches('/');
         let (folder, depth) = (folder.to_owned(), ListDepth::All);
@@ -73,12 +92,9 @@ impl DfsClient {
     /// A page of about `most` entries of a folder; entries of its subfolders are not listed. `from` is the empty text
     /// for the first page, and [`FolderPage::next`] of the page before for the others. The page of a folder that does
     /// not exist is empty. A subfolder that contains files and has no entry gets one.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn list_folder(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
         let folder = folder.trim_end_matches('/');
-        let share = most.div_ceil(self.known().view.members.len().max(1) as u32) + BEYOND_SHARE.min(most);
+        let share = most.div_ceil(self.routes.known().view.members.len().max(1) as u32) + BEYOND_SHARE.min(most);
         let most = share.min(LIST_TOGETHER);
         let wanted = Wanted { folder: folder.to_owned(), from: from.to_owned(), most, depth: ListDepth::OneLevel };
         let parts = self.of_all(&wanted).await?;
@@ -94,7 +110,7 @@ impl DfsClient {
         for folder in implied.into_iter().filter(|folder| !folder.is_within(OWN_FOLDER)) {
             let is_known = match folder.as_str() < from {
                 // It was in an earlier page, if it has an entry.
-                true => self.exists(&folder).await?,
+                true => self.names.exists(&folder).await?,
                 false => entries.contains_key(&folder),
             };
             if !is_known && let Some(entry) = self.put_folder_back(&folder).await? {
@@ -106,7 +122,7 @@ impl DfsClient {
     }
 
     /// Whether no name is below a folder.
-    pub(super) async fn is_empty(&self, folder: &FileName) -> Result<bool, FilesError> {
+    pub async fn is_empty(&self, folder: &FileName) -> Result<bool, FilesError> {
         let folder = folder.as_str().to_owned();
         let mut wanted = Wanted { folder, from: String::new(), most: 1, depth: ListDepth::OneLevel };
         loop {
@@ -123,88 +139,10 @@ impl DfsClient {
     }
 
     async fn of_all(&self, wanted: &Wanted) -> Result<Vec<MemberPart>, FilesError> {
-        let list = |files: DfsClient, address, view| {
+        let list = |calls: Arc<Calls>, address, view| {
             let wanted = wanted.clone();
-            async move { files.list_on(address, view, wanted).await }
+            async move { wanted.of_member(&calls, address, view).await }
         };
-        self.ask_all(list).await
-    }
-
-    /// Asks all members of the current view, and repeats this until all of them have answered in one view. `ask` is
-    /// told the address of a member and the number of the view; its result is `None` if the member cannot answer now.
-    pub(super) async fn ask_all<T, F>(
-        &self,
-        ask: impl Fn(DfsClient, SocketAddr, u64) -> F,
-    ) -> Result<Vec<T>, FilesError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<Option<T>, FilesError>> + Send + 'static,
-    {
-        let deadline = self.deadline();
-        let mut pause = PAUSE;
-        loop {
-            let known = self.known();
-            match self.ask_members(&known, &ask).await {
-                Ok(Some(parts)) => return Ok(parts),
-                Ok(None) if Instant::now() < deadline => {}
-                Ok(None) => return Err(FilesError::unreachable(known.why_at_rest())),
-                Err(error) if error.kind == FilesErrorKind::Unreachable => {
-                    if Instant::now() >= deadline {
-                        let is_missing = !known.missing().is_empty();
-                        return Err(if is_missing { FilesError::unreachable(known.why_at_rest()) } else { error });
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-            self.pause(&mut pause).await;
-            self.refresh(deadline).await?;
-        }
-    }
-
-    /// The answers of all members of one view; `None` if one of them cannot answer now.
-    async fn ask_members<T, F>(
-        &self,
-        known: &KnownNodes,
-        ask: &impl Fn(DfsClient, SocketAddr, u64) -> F,
-    ) -> Result<Option<Vec<T>>, FilesError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<Option<T>, FilesError>> + Send + 'static,
-    {
-        let (mut parts, mut asked) = (Vec::new(), JoinSet::new());
-        for node in &known.view.members {
-            let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
-            let member = known.members.get(node).ok_or_else(missing)?;
-            asked.spawn(ask(self.clone(), member.address, known.view.number));
-        }
-        while let Some(part) = asked.join_next().await {
-            match part.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))? {
-                Some(part) => parts.push(part),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(parts))
-    }
-
-    /// The part of a node: one page of a folder, or all names below it. `None` if the view has changed, or if the node
-    /// cannot answer now.
-    async fn list_on(&self, address: SocketAddr, view: u64, wanted: Wanted) -> Result<Option<MemberPart>, FilesError> {
-        let Wanted { folder, mut from, most, depth } = wanted;
-        let mut part = MemberPart::default();
-        loop {
-            let op = FileOperation::List { view, folder: folder.clone(), from, most, depth };
-            match self.0.calls.ask_once(address, RequestBody::Operate(op)).await? {
-                ResponseBody::Operated(Ok(FileAnswer::Listed { entries, implied, next })) => {
-                    part.entries.extend(entries);
-                    part.implied.extend(implied);
-                    match (next, depth) {
-                        (Some(next), ListDepth::All) => from = next,
-                        (next, _) => return Ok(Some(MemberPart { next, ..part })),
-                    }
-                }
-                ResponseBody::Operated(Err(_)) => return Ok(None),
-                _ => return Err(unexpected()),
-            }
-        }
+        self.routes.ask_all(list).await
     }
 }

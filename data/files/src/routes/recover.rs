@@ -7,9 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use eyas_ring::{FileAnswer, FileOperation, Refusal};
 use eyas_types::dfs::NodeId;
 
+use crate::backoff::Backoff;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::protocol::{RequestBody, ResponseBody};
-use crate::{DfsClient, PAUSE, unexpected};
+use crate::routes::{Routes, unexpected};
 
 /// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +21,12 @@ pub enum Recovery {
     Missing(BTreeSet<NodeId>),
 }
 
-impl DfsClient {
+impl Routes {
     /// Lets the file system continue without these nodes, which must be all that are missing. Data that only they had
     /// is lost.
-    ///
-    /// # Errors
-    /// `Invalid` if no recovery is needed, or if one of the nodes is alive; `Unreachable`.
     pub async fn recover(&self, without: &BTreeSet<NodeId>) -> Result<Recovery, FilesError> {
         self.find_alive(without).await?;
-        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        let (deadline, mut pause) = (self.deadline(), Backoff::default());
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
         let (op, mut first) = (FileOperation::Recover { without: without.clone(), now_s }, None);
         loop {
@@ -36,7 +34,7 @@ impl DfsClient {
             let live = || known.view.members.iter().copied().find(|node| known.members.contains_key(node));
             let asked = first.take().or_else(live).and_then(|node| known.members.get(&node));
             let refusal = match asked {
-                Some(member) => match self.0.calls.ask_once(member.address, RequestBody::Operate(op.clone())).await {
+                Some(member) => match self.calls.ask_once(member.address, RequestBody::Operate(op.clone())).await {
                     Ok(ResponseBody::Operated(Ok(FileAnswer::Recovered { members }))) => {
                         return Ok(Recovery::Recovered(members));
                     }
@@ -60,7 +58,7 @@ impl DfsClient {
                 }
                 _ => {}
             }
-            self.pause(&mut pause).await;
+            pause.wait().await;
             self.refresh(deadline).await?;
         }
     }
@@ -68,9 +66,8 @@ impl DfsClient {
     /// Refuses if one of the nodes answers at an address that the dispatcher knows, even if the other nodes do not
     /// hear it.
     async fn find_alive(&self, lost: &BTreeSet<NodeId>) -> Result<(), FilesError> {
-        for address in &self.0.seeds {
-            if let Ok(ResponseBody::Membership(node, _)) =
-                self.0.calls.ask_once(*address, RequestBody::Membership).await
+        for address in &self.seeds {
+            if let Ok(ResponseBody::Membership(node, _)) = self.calls.ask_once(*address, RequestBody::Membership).await
                 && lost.contains(&node)
             {
                 let why = format!(

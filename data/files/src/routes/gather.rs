@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::backoff::Backoff;
 use crate::error::FilesError;
-use crate::{DfsClient, KnownNodes, PAUSE};
+use crate::routes::{KnownNodes, Routes};
 
 /// Nodes may join within this time after the client has connected. A file that is written later has fewer replicas at
 /// first if nodes are missing.
@@ -26,26 +27,23 @@ impl Gathering {
     }
 }
 
-impl DfsClient {
+impl Routes {
     /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the file system can lose
     /// some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once if there is anything to wait for.
     /// Returns the final state.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn gather(&self, count: usize, see: impl FnOnce(Gathering)) -> Result<Gathering, FilesError> {
-        let wanted = count.min(self.0.seeds.len());
-        let (mut see, mut pause) = (Some(see), PAUSE);
+        let wanted = count.min(self.seeds.len());
+        let (mut see, mut pause) = (Some(see), Backoff::default());
         loop {
             let known = self.known();
             let gathering = Gathering { joined: known.size(), wanted };
-            if known.has_gathered(wanted) || Instant::now() >= self.0.gathers_until {
+            if known.has_gathered(wanted) || Instant::now() >= self.gathers_until {
                 return Ok(gathering);
             }
             if let Some(see) = see.take() {
                 see(gathering);
             }
-            self.pause(&mut pause).await;
+            pause.wait().await;
             self.refresh(self.deadline()).await?;
         }
     }

@@ -1,8 +1,11 @@
 //! Verification of a file's replicas, and restoring lost chunks from a copy of the file.
 
+mod balance;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_store::Checksum;
@@ -12,8 +15,11 @@ use tokio::time::timeout;
 
 use crate::calls::ANSWER_DEADLINE;
 use crate::error::FilesError;
+use crate::names::{File, Names};
 use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
-use crate::{DfsClient, File};
+use crate::publish::Publisher;
+use crate::replicas::Replicas;
+use crate::routes::Routes;
 
 /// Maximum number of chunks in one question to a node.
 const CHECK_TOGETHER: usize = 1024;
@@ -53,12 +59,21 @@ impl Verified {
     }
 }
 
-impl DfsClient {
+/// Finds, restores and moves replicas of files.
+pub(crate) struct Upkeep {
+    pub routes: Arc<Routes>,
+    pub names: Arc<Names>,
+    pub replicas: Arc<Replicas>,
+    publisher: Arc<Publisher>,
+}
+
+impl Upkeep {
+    pub fn new(names: Arc<Names>, replicas: Arc<Replicas>, publisher: Arc<Publisher>) -> Self {
+        Upkeep { routes: replicas.routes.clone(), names, replicas, publisher }
+    }
+
     /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none of a chunk's nodes
     /// has it, all other nodes are asked. Missing and damaged replicas are reported to the leader.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in file.record.chunks.iter().enumerate() {
@@ -70,14 +85,14 @@ impl DfsClient {
             let denied = self.look_for(file, node, &places, thoroughly, &mut found).await;
             if !denied.is_empty() {
                 let objects = denied.iter().map(|place| file.record.chunks[*place].object).collect();
-                self.tell_bad(&file.name, objects, node).await;
+                self.names.tell_bad(&file.name, objects, node).await;
             }
         }
         let is_missed = |place: &usize| !found.whole.contains(place);
         let missed: Vec<usize> = (0..file.record.chunks.len()).filter(is_missed).collect();
         let mut elsewhere = Found::default();
         if !missed.is_empty() {
-            for node in self.known().members.keys() {
+            for node in self.routes.known().members.keys() {
                 // The nodes of the chunk have been asked before.
                 let is_other = |place: &usize| !file.record.chunks[*place].replicas.contains(node);
                 let places: Vec<usize> = missed.iter().copied().filter(is_other).collect();
@@ -104,11 +119,8 @@ impl DfsClient {
     }
 
     /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
-    ///
-    /// # Errors
-    /// `Invalid` if the copy has other content; `Local` if it cannot be read; as [`write`](DfsClient::write).
     pub async fn restore(&self, name: &FileName, mut copy: impl Read + Seek) -> Result<usize, FilesError> {
-        let file = self.stat(name).await?;
+        let file = self.names.stat(name).await?;
         let lost = self.verify(&file, true).await?.lost;
         let mut record = file.record.clone();
         for LostChunk { place, range, .. } in &lost {
@@ -120,10 +132,10 @@ impl DfsClient {
         }
         for LostChunk { place, range, .. } in &lost {
             let content = part_of(&mut copy, range.clone())?;
-            record.chunks[*place] = self.store(record.id, content, record.replication, true).await?;
+            record.chunks[*place] = self.replicas.store(record.id, content, record.replication, true).await?;
         }
         if !lost.is_empty() {
-            self.replace(file, record).await?;
+            self.publisher.replace(file, record).await?;
         }
         Ok(lost.len())
     }
@@ -161,24 +173,15 @@ impl DfsClient {
 
     /// What a node has of these chunks; `None` if it does not answer.
     async fn held(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<ChunkPresence>> {
-        let (member, count) = (self.known().members.get(&node).copied()?, objects.len());
+        let (member, count) = (self.routes.known().members.get(&node).copied()?, objects.len());
         let patience = ANSWER_DEADLINE + CHECK_DEADLINE * count as u32;
         let held = async {
-            let mut replies = self.0.calls.ask(member.address, RequestBody::Check { objects, thoroughly }).await?;
+            let mut replies = self.routes.calls.ask(member.address, RequestBody::Check { objects, thoroughly }).await?;
             replies.next().await
         };
         match timeout(patience, held).await {
             Ok(Ok(ResponseBody::Has(held))) if held.len() == count => Some(held),
             _ => None,
-        }
-    }
-
-    /// Reports missing or damaged replicas to the leader of a file. If the report is lost, an audit finds them.
-    pub(super) async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
-        let known = self.known();
-        if let Some(leader) = known.members.get(&known.ring.leader(name)) {
-            let bad = RequestBody::Bad { name: name.clone(), objects, node };
-            let _ = self.0.calls.ask(leader.address, bad).await;
         }
     }
 }

@@ -9,11 +9,12 @@ use eyas_ring::Listing;
 use eyas_types::dfs::{Chunk, FileId, FileName, FileNameError, FileRecord};
 use tokio::time::sleep;
 
+use crate::copy::Copies;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::names::File;
 use crate::protocol::{ChunkSpec, Member};
 use crate::publish::RENEW_AFTER;
 use crate::write::random;
-use crate::{DfsClient, File};
 
 /// The beginning of names under which copies appear for a moment, so that removing the file deletes them.
 const REMOVED: &str = "/.eyas-removed-";
@@ -31,11 +32,8 @@ const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub struct RetainedFile(Arc<File>);
 
-impl DfsClient {
+impl Copies {
     /// Copies the chunks of a file on the nodes that have them. No byte of them is transferred.
-    ///
-    /// # Errors
-    /// `Unreachable` if no node can copy one of the chunks, for example for lack of space.
     pub async fn retain(&self, file: &File) -> Result<Arc<RetainedFile>, FilesError> {
         let id = FileId(random()?);
         let (specs, replicas) = self.derive_chunks(id, &file.record.chunks, false).await;
@@ -52,14 +50,14 @@ impl DfsClient {
         let name = format!("{REMOVED}{id}").parse();
         let name: FileName = name.map_err(|error: FileNameError| FilesError::invalid(error.to_string()))?;
         let retained = Arc::new(RetainedFile(Arc::new(File { name, record, version: file.version })));
-        let (files, renewed) = (self.clone(), Arc::downgrade(&retained));
+        let (replicas, renewed) = (self.replicas.clone(), Arc::downgrade(&retained));
         tokio::spawn(async move {
             let mut pause = RENEW_AFTER;
             loop {
                 sleep(pause).await;
                 let Some(retained) = renewed.upgrade() else { return };
                 let FileRecord { chunks, replication, .. } = &retained.0.record;
-                let is_renewed = files.sync_all(chunks, *replication).await.is_ok();
+                let is_renewed = replicas.sync_all(chunks, *replication).await.is_ok();
                 pause = if is_renewed { RENEW_AFTER } else { RENEW_AGAIN_AFTER };
             }
         });
@@ -67,23 +65,17 @@ impl DfsClient {
     }
 
     /// Deletes copies. If this fails, the nodes delete them after a day.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn release(&self, retained: &RetainedFile) -> Result<(), FilesError> {
         let File { name, record, .. } = &*retained.0;
-        self.create_record(name, record.clone()).await?;
-        self.remove_listed(&Listing::of(name.clone(), record)).await
+        self.names.create_record(name, record.clone()).await?;
+        self.names.remove_listed(&Listing::of(name.clone(), record)).await
     }
 
     /// Removes files that clients have left which were killed while they deleted copies.
-    ///
-    /// # Errors
-    /// `Unreachable`.
     pub async fn remove_left_copies(&self) -> Result<(), FilesError> {
-        let listed = self.list_folder("", REMOVED, MAX_LEFT_FILES).await?;
+        let listed = self.folders.list_folder("", REMOVED, MAX_LEFT_FILES).await?;
         for left in listed.entries.iter().filter(|entry| is_copy(&entry.name)) {
-            match self.remove_listed(left).await {
+            match self.names.remove_listed(left).await {
                 Err(error) if error.kind != FilesErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -92,7 +84,7 @@ impl DfsClient {
     }
 }
 
-/// Whether this is a name that only [`DfsClient::release`] gives.
+/// Whether this is a name that only [`Copies::release`] gives.
 fn is_copy(name: &FileName) -> bool {
     let id = name.as_str().strip_prefix(REMOVED).unwrap_or_default();
     id.len() == ID_DIGITS && id.bytes().all(|digit| digit.is_ascii_hexdigit())
