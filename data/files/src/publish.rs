@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_ring::{FileAnswer, FileOperation};
+use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileKind, FileName, FileRecord, Unsynced};
 
 use crate::backoff::Backoff;
@@ -109,8 +110,27 @@ impl Publisher {
         self.replace_once(file, record, &mut false).await
     }
 
-    /// The same. Sets `is_unsure` if an answer was lost: the content may have been replaced although this fails.
-    pub async fn replace_once(
+    /// The same with a record for which these objects were stored as chunks. They are deleted if the file does not get
+    /// the record. If an answer was lost, it may have it, and they stay.
+    pub async fn replace_or_discard(
+        &self,
+        file: File,
+        record: FileRecord,
+        stored: Vec<ObjectId>,
+    ) -> Result<File, FilesError> {
+        let mut is_unsure = false;
+        let replaced = self.replace_once(file, record, &mut is_unsure).await;
+        let is_refused = |error: &FilesError| {
+            matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound | FilesErrorKind::Quota)
+        };
+        if !is_unsure && replaced.as_ref().is_err_and(is_refused) {
+            self.replicas.discard(stored).await;
+        }
+        replaced
+    }
+
+    /// Replaces the content of a file. Sets `is_unsure` if an answer was lost: the content may have been replaced although this fails.
+    async fn replace_once(
         &self,
         mut file: File,
         mut record: FileRecord,
@@ -244,6 +264,7 @@ impl Tries<'_> {
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::ObjectId;
     use eyas_types::ObjectId;
     use eyas_types::dfs::{Attributes, FileId, NodeId};
 

@@ -11,6 +11,7 @@ use eyas_types::dfs::{
     Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, RecordFormat,
 };
 
+use rewrite::new_objects;
 pub(crate) use rewrite::without_records;
 pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
 
@@ -138,7 +139,7 @@ impl Writes {
         see: impl FnMut(u64),
     ) -> Result<File, FilesError> {
         let file = self.names.stat(name).await?;
-        let FileRecord { id, format, chunk_bytes, replication, .. } = file.record;
+        let FileRecord { format, chunk_bytes, replication, .. } = file.record;
         // What is appended must not be lost with chunks that another client has not forced to the disks.
         self.uploads.replicas.sync_chunks(replication, &file.record.unsynced_chunks().collect::<Vec<_>>()).await?;
         let mut kept = file.record.chunks.clone();
@@ -149,13 +150,16 @@ impl Writes {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::storing(*format, chunk_bytes, offset);
-        let draft = FileDraft { name, id, replication, is_durable: true, replaced_bytes: last.len() as u64 };
+        // Nobody else has these objects, so that they can be deleted if another client is faster.
+        let (id, replaced_bytes) = (new_file_id()?, last.len() as u64);
+        let draft = FileDraft { name, id, replication, is_durable: true, replaced_bytes };
         let more = self.uploads.store_all(&draft, cutter, source, last, kept.len(), see).await?;
+        let new = new_objects(&file, &more);
         kept.extend(more);
         let now_ns = now_ns();
         let attributes = Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
         let record = FileRecord { attributes, chunks: kept, unsynced: None, ..file.record.clone() };
-        self.publisher.replace(file, record).await
+        self.publisher.replace_or_discard(file, record, new).await
     }
 }
 

@@ -11,7 +11,8 @@ use crate::error::{FilesError, FilesErrorKind};
 use crate::names::File;
 use crate::reading::Reading;
 use crate::uploads::FileDraft;
-use crate::write::{Writes, new_file_id};
+use crate::write::Writes;
+use crate::write::rewrite::{new_file_id, new_objects};
 
 /// A file of up to this size is cut anew when it is renamed and its new name promises another format. To cut a larger
 /// one takes longer than a rename may.
@@ -29,7 +30,9 @@ impl Writes {
         let content = Content { reading: self.chunks.read(file), runtime: Handle::current(), part: Vec::new(), at: 0 };
         let cutter = Cutter::storing(*format, chunk_bytes, 0);
         let chunks = self.uploads.store_all(&draft, cutter, content, Vec::new(), 0, |_| {}).await?;
-        self.publisher.replace(file.clone(), FileRecord { format, chunks, ..file.record.clone() }).await
+        let new = new_objects(file, &chunks);
+        let record = FileRecord { format, chunks, ..file.record.clone() };
+        self.publisher.replace_or_discard(file.clone(), record, new).await
     }
 
     /// Guesses the format of a file again that had another name, unless a user has chosen the format. A file that does

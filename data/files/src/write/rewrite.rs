@@ -215,15 +215,7 @@ impl Writes {
         let unsynced = (!is_durable).then(Unsynced::default);
         let record = FileRecord { format, attributes, chunks, unsynced, ..file.record.clone() };
         sent.add(record.clone());
-        let mut is_unsure = false;
-        let replaced = self.publisher.replace_once(file.clone(), record, &mut is_unsure).await;
-        let is_refused = |error: &FilesError| {
-            matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound | FilesErrorKind::Quota)
-        };
-        if !is_unsure && replaced.as_ref().is_err_and(is_refused) {
-            self.uploads.replicas.discard(new).await;
-        }
-        replaced
+        self.publisher.replace_or_discard(file.clone(), record, new).await
     }
 
     /// Stores the content of a file while it is still being written, to be given to
@@ -334,7 +326,7 @@ impl Writes {
 }
 
 /// The objects of chunks that the file does not have.
-fn new_objects(file: &File, chunks: &[Chunk]) -> Vec<ObjectId> {
+pub(super) fn new_objects(file: &File, chunks: &[Chunk]) -> Vec<ObjectId> {
     let present: BTreeSet<ObjectId> = file.record.chunks.iter().map(|chunk| chunk.object).collect();
     let is_new = |chunk: &&Chunk| !chunk.is_hole() && !present.contains(&chunk.object);
     chunks.iter().filter(is_new).map(|chunk| chunk.object).collect()
