@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, FilesOrigin, FilesStorage, NearNode};
+use eyas_files::{DfsClient, FilesOrigin, FilesStorage, NearNode};
 use eyas_session::Access;
 use eyas_store::{StorageError, StorageErrorKind};
 

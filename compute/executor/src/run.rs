@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{NearNode, NodeError, PreparedNode};
+use eyas_dfs::{NodeError, PreparedNode};
+use eyas_files::NearNode;
 use eyas_session::private::PrivateError;
 use eyas_session::{Access, BindAddress, DataKeys, Session, SessionError};
 use eyas_store::{Limits, ObjectStore, ReadOrder, Storage, StorageError, StoreError};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use eyas_dfs::RecordsError;
+use eyas_files::RecordsError;
 use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};

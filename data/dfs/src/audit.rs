@@ -16,8 +16,8 @@ use tokio::task::JoinError;
 use tokio::time::sleep;
 
 use crate::database::DatabaseError;
+use crate::links::ToPeer;
 use crate::node::NodeShared;
-use crate::protocol::ToPeer;
 
 /// Pause between two audits of all files of a leader.
 // Short in tests, so that they run into audits.

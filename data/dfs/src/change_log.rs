@@ -14,10 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use eyas_files::protocol::{ChangeEntry, FilesOrigin, LogPosition};
 use eyas_ring::FileOperation;
 use eyas_types::dfs::{FileKind, FileName};
-
-use crate::protocol::{ChangeEntry, FilesOrigin, LogPosition};
 
 /// Default of the maximum size of the log, which is in two files. When the newer one has half of this size, it replaces
 /// the older one.

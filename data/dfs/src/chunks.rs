@@ -7,18 +7,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use eyas_files::protocol::{ChunkPresence, ChunkSpec};
 use eyas_ring::RecordVersion;
 use eyas_store::{Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::dfs::FileName;
 use eyas_types::{FileMode, ObjectId};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::database::{Database, DatabaseError, OwnChunk};
-use crate::protocol::ChunkPresence;
 use crate::space::{ChunkSpace, SpaceError};
 
 mod derived;
@@ -115,14 +114,6 @@ impl OwnedChunk {
         let is_of_file = before.is_some_and(|before| before.is_of_file);
         OwnedChunk { is_of_file, ..OwnedChunk::audited_now(chunk) }
     }
-}
-
-/// A chunk that this node should store.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct ChunkSpec {
-    pub object: ObjectId,
-    pub size_bytes: u64,
-    pub checksum: u64,
 }
 
 /// Space reserved for a chunk. It is released unless the chunk arrives.

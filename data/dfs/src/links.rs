@@ -6,20 +6,47 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use eyas_ring::{FileChunks, RingMessage};
 use eyas_session::{Access, Session, SessionError, dial};
-use eyas_types::dfs::{FileSystemId, NodeId};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use eyas_wire::Role;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
-
-use crate::protocol::ToPeer;
 
 /// Maximum number of messages that wait for one node. Further ones are lost.
 const MAX_WAITING: usize = 4096;
 
 /// Pause after a failed connection attempt. Messages wait in the meantime, or are lost.
 const REDIAL: Duration = Duration::from_millis(200);
+
+/// Messages between nodes. Each of them may be lost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum ToPeer {
+    /// The sender and its file system; the first message of each connection.
+    From(NodeId, FileSystemId),
+    /// A message of the ring.
+    Ring(Box<RingMessage>),
+    /// Chunks of a file that the sender leads, which the receiver should have.
+    Audit { name: FileName, objects: Vec<ObjectId> },
+    /// The sender has audited all files that it leads.
+    Audited,
+    /// The sender has chunks of clients that have gone. The receiver is to audit soon, so that the sender learns which
+    /// of them belong to no file.
+    AuditSoon,
+    /// The chunks of an audit that the sender does not have.
+    Missing { name: FileName, objects: Vec<ObjectId> },
+    /// Chunks of a file that the sender leads, for which it knows no good replica.
+    Search { name: FileName, objects: Vec<ObjectId> },
+    /// Force chunks of files that the sender leads to the disk.
+    Sync(Vec<FileChunks>),
+    /// The sender has done so for these files, but for these bad chunks.
+    Synced(Vec<FileChunks>),
+    /// The chunks of a search that the sender has, undamaged.
+    Found { name: FileName, objects: Vec<ObjectId> },
+}
 
 /// Connections to other nodes.
 pub(crate) struct NodeLinks {

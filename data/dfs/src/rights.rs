@@ -1,10 +1,8 @@
 //! Authorization: the requests that a key or token permits.
 
+use eyas_files::protocol::{RequestBody, RunRequest};
 use eyas_ring::FileOperation;
 use eyas_types::access::{FilesScope, KeyRole, Principal};
-
-use crate::protocol::RequestBody;
-use crate::runs::RunRequest;
 
 /// Whether a holder may send this request. The token of a job permits requests within its `scope`.
 pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &RequestBody) -> bool {
@@ -79,7 +77,7 @@ fn permits(scope: &FilesScope, operation: &FileOperation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::BlockRunId;
+    use eyas_files::BlockRunId;
     use eyas_types::JobId;
     use eyas_types::access::KeyId;
     use eyas_types::dfs::{FileId, FileName};

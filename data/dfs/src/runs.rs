@@ -7,7 +7,6 @@
 
 pub(crate) mod abandoned;
 mod parts;
-mod spec;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,15 +14,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use eyas_blocks::{Blocks, Config, Effect, Event, Record, WorkerId};
+use eyas_files::protocol::{RunReply, RunRequest};
+use eyas_files::{BlockRunId, RunSpec, RunSpecError};
 use eyas_types::dfs::Chunk;
-use serde::{Deserialize, Serialize};
+use thiserror::Error;
 use tokio::sync::mpsc::Sender;
 
 use crate::database::{Database, DatabaseError, RunSave};
 use parts::Parts;
-pub use parts::{OutputPart, RunStatus};
-pub use spec::{BlockRunId, RunAddress, RunSpec};
-pub(crate) use spec::{OWN_FOLDER, RunError};
 
 /// Maximum number of answers to one request that wait to be sent. Further ones are lost, and the client asks again.
 pub(crate) const MAX_WAITING_REPLIES: usize = 64;
@@ -44,36 +42,13 @@ pub(crate) const MAX_QUEUED_INPUTS: usize = 1 << 16;
 /// Maximum number of inputs that are decided together.
 const MAX_TOGETHER: usize = 4096;
 
-/// A request about a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum RunRequest {
-    /// Lead this run. May be repeated. Answered by [`RunReply::Opened`].
-    Open(Box<RunSpec>),
-    /// Return its specification. Answered by [`RunReply::Spec`].
-    Spec,
-    /// Send the decisions for this worker. Answered by [`RunReply::Attending`], and from then on by
-    /// [`RunReply::Effect`].
-    Attend(WorkerId),
-    /// Return its status. Answered by [`RunReply::Status`].
-    Status,
-    /// Forget the run. Answered by [`RunReply::Closed`].
-    Close,
-}
-
-/// The answer to a [`RunRequest`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum RunReply {
-    /// The failure, if the run was not opened, for a person.
-    Opened {
-        failure: Option<String>,
-    },
-    Spec(Box<RunSpec>),
-    Attending,
-    Effect(Effect),
-    Status(RunStatus),
-    Closed,
-    /// The run does not exist.
-    Unknown,
+/// A run cannot be led.
+#[derive(Debug, Error)]
+enum RunError {
+    #[error(transparent)]
+    Spec(#[from] RunSpecError),
+    #[error("this node leads {MAX_RUNS} jobs over blocks already, which is the limit: wait until some have ended")]
+    TooManyRuns,
 }
 
 /// An input of the thread.

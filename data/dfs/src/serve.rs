@@ -6,6 +6,11 @@ use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use eyas_files::BlockRunId;
+use eyas_files::protocol::{
+    ChunkPresence, ChunkSpec, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody, RunRequest,
+    StoreFolder, Usage,
+};
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
@@ -17,15 +22,12 @@ use tokio::task::{JoinSet, block_in_place};
 
 use crate::audit::holders;
 use crate::change_log::LoggedChange;
-use crate::chunks::{ChunkError, ChunkSpec, NodeChunks, failure};
-use crate::client::StoreFolder;
+use crate::chunks::{ChunkError, NodeChunks, failure};
+use crate::links::ToPeer;
 use crate::node::NodeShared;
-use crate::protocol::{
-    ChunkPresence, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage,
-};
 use crate::rights::is_allowed;
 use crate::ring_thread::RingInput;
-use crate::runs::{self, BlockRunId, RunRequest};
+use crate::runs;
 
 /// Maximum number of unanswered requests of one client. Further ones are read when some are answered.
 const MAX_REQUESTS: usize = 1024;

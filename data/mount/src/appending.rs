@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eyas_dfs::{ContentDraft, DraftContent, DraftSnapshot, FilesError, FilesErrorKind, NewContent};
+use eyas_files::{ContentDraft, DraftContent, DraftSnapshot, FilesError, FilesErrorKind, NewContent};
 use eyas_types::dfs::FileName;
 use fuser::{Errno, OpenAccMode, OpenFlags};
 
@@ -91,7 +91,7 @@ impl Mounted {
         name: &FileName,
         snapshot: &DraftSnapshot,
         from: u64,
-    ) -> Result<Option<eyas_dfs::File>, FilesError> {
+    ) -> Result<Option<eyas_files::File>, FilesError> {
         let dfs = &self.namespace.dfs;
         let content =
             DraftContent { dfs: dfs.clone(), snapshot: Arc::new(snapshot.clone()), runtime: self.runtime.clone() };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_dfs::{
+use eyas_files::{
     Change, ContentDraft, DraftContent, DraftSnapshot, EarlyContent, File, FilesError, FilesErrorKind, RenameOptions,
     WriteOptions, renamed,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use eyas_dfs::File;
+use eyas_files::File;
 use eyas_types::dfs::FileKind;
 use fuser::Errno;
 

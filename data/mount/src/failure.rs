@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{FilesError, FilesErrorKind};
+use eyas_files::{FilesError, FilesErrorKind};
 use fuser::Errno;
 
 /// The same reason is logged once in this time.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eyas_dfs::holes;
+use eyas_files::holes;
 use fuser::Errno;
 
 use crate::failure::MountFailure;

@@ -2,7 +2,7 @@
 //!
 //! The kernel asks this process; this process asks the cluster. Programs of one mount see each other's changes at once.
 //! Other mounts and clients see a file when it is closed or synced. The mount decides nothing about where files are:
-//! that is the task of `eyas_dfs`.
+//! that is the task of `eyas_files`.
 
 #![forbid(unsafe_code)]
 

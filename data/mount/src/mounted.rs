@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use eyas_dfs::{ChunkCache, ContentDraft, DfsClient, EarlyUploads, RenameOptions, new_file_id};
+use eyas_files::{ChunkCache, ContentDraft, DfsClient, EarlyUploads, RenameOptions, new_file_id};
 use eyas_types::dfs::{AttributeChange, Attributes, FileKind};
 use fuser::{Errno, INodeNo, Notifier};
 use tokio::runtime::Handle;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eyas_dfs::{Creation, DfsClient, File, RenameOptions};
+use eyas_files::{Creation, DfsClient, File, RenameOptions};
 use eyas_types::dfs::{AttributeChange, Attributes, FileId, FileKind, FileName, FileNameError, FileNameProblem};
 use fuser::Errno;
 
@@ -48,8 +48,8 @@ impl Namespace {
     /// Some entries of a folder, from the path `from` on.
     pub async fn list(&self, path: &str, from: &str, most: u32) -> Result<EntryPage, MountFailure> {
         let page = self.dfs.list_folder(path, from, most).await?;
-        let entry = |listing: eyas_dfs::Listing| {
-            let eyas_dfs::Listing { name, id, kind, size_bytes, hole_bytes, attributes, .. } = listing;
+        let entry = |listing: eyas_files::Listing| {
+            let eyas_files::Listing { name, id, kind, size_bytes, hole_bytes, attributes, .. } = listing;
             (name.base_name().to_owned(), Found { id, kind, size_bytes, hole_bytes, attributes, file: None })
         };
         Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })
@@ -86,7 +86,7 @@ impl Namespace {
     pub async fn remove(&self, path: &str, file: Option<&File>) -> Result<(), MountFailure> {
         let name = file_name(path)?;
         match file {
-            Some(file) => self.dfs.remove_listed(&eyas_dfs::Listing::of(name, &file.record)).await?,
+            Some(file) => self.dfs.remove_listed(&eyas_files::Listing::of(name, &file.record)).await?,
             None => self.dfs.remove(&name).await?,
         }
         Ok(())

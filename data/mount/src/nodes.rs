@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{ContentDraft, File, FileReader, RetainedFile, SentRecords, renamed};
+use eyas_files::{ContentDraft, File, FileReader, RetainedFile, SentRecords, renamed};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
 

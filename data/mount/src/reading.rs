@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use eyas_dfs::{File, FileReader};
+use eyas_files::{File, FileReader};
 
 use crate::failure::MountFailure;
 use crate::mounted::Mounted;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use eyas_dfs::{ContentDraft, READ_BYTES, RetainedFile};
+use eyas_files::{ContentDraft, READ_BYTES, RetainedFile};
 use eyas_types::dfs::FileKind;
 
 use crate::failure::MountFailure;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_dfs::DfsClient;
+use eyas_files::DfsClient;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
@@ -113,7 +113,7 @@ impl Mount {
             return Err(MountError::Mounted(folder));
         }
         std::fs::File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
-        eyas_dfs::Scratch::file_in(&options.scratch)
+        eyas_files::Scratch::file_in(&options.scratch)
             .map_err(|source| MountError::Scratch { folder: options.scratch.clone(), source })?;
         let MountOptions { scratch, timeout, chunk_bytes, replication, .. } = options.clone();
         // Programs then get an error when they open a file, and not when they have written it.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_dfs::ContentDraft;
+use eyas_files::ContentDraft;
 use fuser::Errno;
 
 use crate::failure::MountFailure;

@@ -21,7 +21,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("core/jobs", "Jobs", 10),
     ("core/sched", "Scheduler", 4),
     ("core/sched", "SchedulerState", 4),
-    ("data/dfs", "DfsClient", 24),
     ("data/mount", "Mounted", 11),
     ("data/store", "ObjectStore", 8),
     ("doors/cli", "DfsSession", 4),

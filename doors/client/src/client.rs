@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{DfsClient, FilesError, NearNode};
+use eyas_files::{DfsClient, FilesError, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_transfer::Peers;
 use eyas_types::dfs::NodeId;

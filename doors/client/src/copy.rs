@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use eyas_dfs::{CopyOptions, DfsClient, File, FilesError};
+use eyas_files::{CopyOptions, DfsClient, File, FilesError};
 use eyas_types::dfs::FileName;
 use eyas_types::{Distribution, Name};
 use eyas_wire::client::{FromClient, PushRequest, ToClient};

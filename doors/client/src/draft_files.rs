@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use eyas_dfs::FilesStorage;
+use eyas_files::FilesStorage;
 use eyas_store::{StorageError, StorageErrorKind};
 
 use crate::client::Client;

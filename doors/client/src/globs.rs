@@ -1,7 +1,7 @@
 //! Expands patterns to the names of local files, objects of a bucket, and files of the cluster. The name of an existing
 //! file matches that file only, even if it has special characters.
 
-use eyas_dfs::{DfsClient, FilesErrorKind};
+use eyas_files::{DfsClient, FilesErrorKind};
 use eyas_store::{Glob, GlobError, Storage, StorageErrorKind};
 use eyas_types::Name;
 use eyas_types::dfs::{FileName, FileNameError};

@@ -63,7 +63,7 @@ pub use scratch::ScratchFolder;
 pub use sources::{ListLine, SourceError, array, files_of, lines_of};
 pub use users::{FileOwner, UserMap, UserMapError, name_of_user};
 
-pub use eyas_dfs as files;
+pub use eyas_files as files;
 pub use eyas_session::private::{PrivateError, PrivateFolder};
 pub use eyas_session::trusted;
 pub use eyas_types as types;

@@ -20,8 +20,8 @@ mod worker;
 
 use std::time::Duration;
 
-use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
-use eyas_dfs::{
+use eyas_files::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
+use eyas_files::{
     BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, RenameOptions, RunAddress, RunSpec, RunStatus,
 };
 use eyas_session::Access;

@@ -4,16 +4,15 @@
 use std::io::{Seek, SeekFrom};
 
 use eyas_blocks::format::Cutter;
+use eyas_files::protocol::{ChunkSpec, CutChunk, CutFailure, CutPart, CutRequest, StoreFailure};
+use eyas_files::{FilesError, FilesErrorKind, SourceChunk, SourceChunks, SparseFile, probe};
 use eyas_store::{Checksum, StoreError, is_zeros};
 use eyas_types::ObjectId;
 use eyas_types::dfs::Chunk;
 use tokio::task::block_in_place;
 
 use crate::chunks::small::failure;
-use crate::chunks::{ChunkError, ChunkSpec, NodeChunks};
-use crate::client::{FilesError, FilesErrorKind, SourceChunk, SourceChunks, SparseFile};
-use crate::protocol::{CutChunk, CutFailure, CutPart, CutRequest, StoreFailure};
-use crate::record_index::probe;
+use crate::chunks::{ChunkError, NodeChunks};
 
 /// A request cuts off further chunks until they have this number of bytes. The client then asks for the rest.
 const CUT_BYTES: u64 = 256 << 20;

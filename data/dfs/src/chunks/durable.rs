@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use eyas_files::SMALL_CHUNK_BYTES;
 use eyas_store::{ObjectStore, StoreError};
 use eyas_types::ObjectId;
 use tokio::sync::oneshot;
 
 use crate::chunks::ChunkError;
-use crate::client::SMALL_CHUNK_BYTES;
 use crate::database::{Database, DatabaseError, OwnChunk};
 
 /// Maximum number of requests that wait for the thread. Further ones wait until there is space.

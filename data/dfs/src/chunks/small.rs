@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
+use eyas_files::SMALL_CHUNK_BYTES;
+use eyas_files::protocol::{ChunkSpec, SmallChunk, SmallContent, StoreFailure};
 use eyas_ring::{FileChunks, RecordVersion};
 use eyas_store::{Checksum, Seal, StoreError, StoreErrorKind};
 use eyas_types::ObjectId;
 use eyas_types::dfs::FileName;
 use tokio::task::block_in_place;
 
-use crate::chunks::{ChunkError, ChunkSpec, NodeChunks, OwnedChunk, Reservation};
-use crate::client::SMALL_CHUNK_BYTES;
+use crate::chunks::{ChunkError, NodeChunks, OwnedChunk, Reservation};
 use crate::database::OwnChunk;
-use crate::protocol::{SmallChunk, SmallContent, StoreFailure};
 
 /// Maximum number of bytes of chunks in an answer to a reader.
 const MAX_ANSWER_BYTES: u64 = 4 << 20;

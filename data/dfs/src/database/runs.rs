@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use eyas_blocks::Record;
+use eyas_files::{BlockRunId, RunSpec};
 use redb::{Durability, ReadableDatabase, ReadableTable};
 
 use super::{Database, DatabaseError, META, RUNS, bytes_of, of_bytes};
-use crate::runs::{BlockRunId, RunSpec};
 
 /// A change of the state of a run.
 pub(crate) enum RunSave {

@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use eyas_files::protocol::FilesOrigin;
+use eyas_files::{BlockRunId, DfsClient, FilesError, FilesErrorKind, NearNode};
 use eyas_session::Access;
 use eyas_types::dfs::NodeId;
 use tokio::sync::mpsc::Receiver;
-
-use crate::client::{DfsClient, FilesError, FilesErrorKind, NearNode};
-use crate::protocol::FilesOrigin;
-use crate::runs::BlockRunId;
 
 /// Files that cannot be removed within this time stay.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,33 +3,8 @@
 use std::collections::BTreeMap;
 
 use eyas_blocks::{Blocks, Record, WorkerId};
-use serde::{Deserialize, Serialize};
 
-/// The output of one worker, which counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputPart {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The first of its pieces, in the order of the run's pieces.
-    pub first: u32,
-    /// Number of pieces that it has read.
-    pub pieces: u32,
-}
-
-/// The status of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunStatus {
-    /// Number of chunks that are committed: the committed pieces, as whole chunks.
-    pub committed_chunks: u32,
-    /// Whether all chunks are committed.
-    pub is_complete: bool,
-    /// The committed outputs, in the order of their first pieces.
-    pub parts: Vec<OutputPart>,
-    /// Number of times that pieces were taken from one worker, which had not begun them, and given to another.
-    pub stolen: u32,
-    /// Number of times that a second worker was started on a block.
-    pub speculated: u32,
-}
+use eyas_files::{OutputPart, RunStatus};
 
 /// Follows the records of a run.
 #[derive(Default)]

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{
-    BoxedFuture, ChunkSpace, Creation, DfsClient, DfsNode, FilesError, NearNode, PreparedNode, SpaceError, WriteOptions,
-};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsNode, PreparedNode, SpaceError};
+use eyas_files::{Creation, DfsClient, FilesError, NearNode, WriteOptions};
 use eyas_session::{Access, Authority, BindAddress, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
@@ -244,7 +243,7 @@ pub const SMALL: WriteOptions = WriteOptions {
     creation: Creation { mode: 0o644, uid: 1, gid: 1, modified_ns: None, makes_parents: true },
 };
 
-pub async fn write(files: &DfsClient, file: &str, content: &[u8]) -> Result<eyas_dfs::File, FilesError> {
+pub async fn write(files: &DfsClient, file: &str, content: &[u8]) -> Result<eyas_files::File, FilesError> {
     files.write(&name(file), std::io::Cursor::new(content.to_vec()), SMALL, |_| {}).await
 }
 

@@ -1,10 +1,12 @@
 //! Writers that change files at any offset, and the places of chunks.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
-use eyas_dfs::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
+use eyas_files::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
 use eyas_types::dfs::{Format, PROBED_BYTES, RecordFormat};
 
+use crate::Told;
 use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name};
 
 /// Chunks of 64 KiB without records.
@@ -122,6 +124,36 @@ async fn chunks_of_changes_that_came_too_late_are_deleted() {
         assert_eq!(late.finish().await.unwrap_err().kind, FilesErrorKind::Changed);
         eventually("no chunk of a change that came too late is left", async || is_clean()).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_of_an_append_and_of_a_format_that_came_too_late_are_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let size_bytes = 4 * BYTES.chunk_bytes;
+    let mut content = lines(size_bytes as usize);
+    content.truncate(size_bytes as usize);
+    let stale = files.write(&name("/a"), std::io::Cursor::new(content.clone()), BYTES, |_| {}).await.unwrap();
+    let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
+    let appending = {
+        let (files, source) = (files.clone(), Told { is_read, told });
+        tokio::spawn(async move { files.append(&name("/a"), source, |_| {}).await })
+    };
+    tokio::task::spawn_blocking(move || was_read.recv().unwrap()).await.unwrap();
+    // It keeps all chunks. The new one is zeros, which no node stores.
+    let mut other = edit(&files, "/a").await;
+    other.set_size(size_bytes + BYTES.chunk_bytes).unwrap();
+    other.finish().await.unwrap();
+    tell.send(b"more\n".to_vec()).unwrap();
+    drop(tell);
+    assert_eq!(appending.await.unwrap().unwrap_err().kind, FilesErrorKind::Changed);
+    let is_clean = || cluster.nodes.iter().all(|node| node.store.total_bytes() == size_bytes);
+    eventually("no chunk of the append is left", async || is_clean()).await;
+    let recut = files.set_format(&stale, Format::Lines.into()).await;
+    assert_eq!(recut.unwrap_err().kind, FilesErrorKind::Changed);
+    eventually("no chunk of the other format is left", async || is_clean()).await;
+    content.resize(content.len() + BYTES.chunk_bytes as usize, 0);
+    assert!(content_of(&files, "/a").await == content);
 }
 
 #[tokio::test(flavor = "multi_thread")]

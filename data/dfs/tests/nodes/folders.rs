@@ -2,7 +2,7 @@
 
 use std::io;
 
-use eyas_dfs::{Creation, DfsClient, FilesErrorKind, RenameOptions};
+use eyas_files::{Creation, DfsClient, FilesErrorKind, RenameOptions};
 use eyas_types::dfs::{AttributeChange, FileKind};
 
 use crate::cluster::{Cluster, SMALL, content_of, name, write};

@@ -3,7 +3,7 @@
 use std::fs::File as LocalFile;
 use std::os::unix::fs::FileExt;
 
-use eyas_dfs::{CopyOptions, FilePart, SparseFile, WriteOptions};
+use eyas_files::{CopyOptions, FilePart, SparseFile, WriteOptions};
 use eyas_types::dfs::Format;
 use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
 
@@ -42,7 +42,7 @@ async fn zeros_are_stored_on_no_node() {
 
     // Zeros that were read are not stored either, and make the same chunks: the content has the same version.
     let read = files.write(&name("/read"), std::io::Cursor::new(content.clone()), BYTES, |_| {}).await.unwrap();
-    let shape = |file: &eyas_dfs::File| {
+    let shape = |file: &eyas_files::File| {
         file.record.chunks.iter().map(|chunk| (chunk.is_hole(), chunk.checksum)).collect::<Vec<_>>()
     };
     assert_eq!(shape(&read), shape(&written));

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::slice;
 use std::task::Poll;
 
-use eyas_dfs::{Change, ContentSource, NewContent, SentRecords};
+use eyas_files::{Change, ContentSource, NewContent, SentRecords};
 
 use crate::cluster::{Cluster, content_of, eventually, name, write};
 

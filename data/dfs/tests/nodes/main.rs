@@ -19,7 +19,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
-use eyas_dfs::{ChunkContent, DfsClient, FileWriter, FilesErrorKind, RenameOptions, WriteOptions};
+use eyas_files::{ChunkContent, DfsClient, FileWriter, FilesErrorKind, RenameOptions, WriteOptions};
 use eyas_store::{Checksum, object_path};
 use eyas_types::dfs::{Chunk, Format, RecordFormat};
 use redb::TableDefinition;
@@ -49,13 +49,13 @@ async fn a_file_is_written_read_appended_renamed_and_removed() {
     assert_eq!(content_of(&files, "/a/1000000").await, appended);
     // The same as if it had been written at once.
     let at_once = write(&files, "/b", &appended).await.unwrap();
-    let sizes = |file: &eyas_dfs::File| file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>();
+    let sizes = |file: &eyas_files::File| file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>();
     assert_eq!(sizes(&more), sizes(&at_once));
 
     files.rename(&name("/a/1000000"), &name("/c"), RenameOptions::default()).await.unwrap();
     assert_eq!(content_of(&files, "/c").await, appended);
     assert!(!files.exists(&name("/a/1000000")).await.unwrap());
-    let names = |listed: Vec<eyas_dfs::Listing>| listed.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
+    let names = |listed: Vec<eyas_files::Listing>| listed.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
     assert_eq!(names(files.list("/a").await.unwrap()), ["/a/0", "/a/1", "/a/65536"]);
     assert_eq!(names(files.list("/").await.unwrap()), ["/a/0", "/a/1", "/a/65536", "/b", "/c"]);
     for file in files.list("").await.unwrap() {

@@ -15,10 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::slice;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{
+use eyas_faults::Dice;
+use eyas_files::{
     Change, ContentSource, DfsClient, FilesErrorKind, NewContent, RenameOptions, SentRecords, WriteOptions, new_file_id,
 };
-use eyas_faults::Dice;
 use eyas_store::Checksum;
 use eyas_types::dfs::Format;
 use rustix::process::{Pid, Signal, kill_process};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use eyas_dfs::{ChunkCache, DfsClient, FileReader, WriteOptions};
+use eyas_files::{ChunkCache, DfsClient, FileReader, WriteOptions};
 use eyas_types::dfs::Format;
 
 use crate::cluster::{Cluster, SMALL, eventually, lines, name, write};

@@ -1,6 +1,6 @@
 //! What a client may do with the token of a job.
 
-use eyas_dfs::{FileWriter, FilesErrorKind, WriteOptions};
+use eyas_files::{FileWriter, FilesErrorKind, WriteOptions};
 use eyas_types::access::FilesScope;
 use eyas_types::dfs::Format;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, Effect, Event, WorkerBlock};
-use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress, RunAttendance, RunSpec};
+use eyas_files::blocks::{BlockPolicy, DEFAULT_TERM_US, Effect, Event, WorkerBlock};
+use eyas_files::{DfsClient, FilesErrorKind, RunAddress, RunAttendance, RunSpec};
 use eyas_types::dfs::NodeId;
 
 use crate::cluster::{Cluster, eventually, lines, write};

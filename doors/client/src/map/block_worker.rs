@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use eyas_dfs::blocks::{Effect, Event, POLICIES, WorkerBlock};
-use eyas_dfs::{
+use eyas_files::blocks::{Effect, Event, POLICIES, WorkerBlock};
+use eyas_files::{
     Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk, RunAddress,
     RunAttendance, RunSpec, RunStatus, WriteOptions,
 };

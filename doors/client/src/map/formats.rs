@@ -1,6 +1,6 @@
 //! Whether the files of a job over blocks were cut as their names promise.
 
-use eyas_dfs::File;
+use eyas_files::File;
 use eyas_types::dfs::Format;
 
 use super::MapError;

@@ -4,8 +4,8 @@
 
 use std::io::{self, Read, Write};
 
-use eyas_dfs::blocks::format::Cutter;
-use eyas_dfs::{DfsClient, File};
+use eyas_files::blocks::format::Cutter;
+use eyas_files::{DfsClient, File};
 use eyas_types::dfs::{FileName, Format, PROBED_BYTES};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{Background, ChunkContent, DfsClient, File, OpenChunk};
+use eyas_files::{Background, ChunkContent, DfsClient, File, OpenChunk};
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 
-use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress};
+use eyas_files::{DfsClient, FilesErrorKind, RunAddress};
 use rustix::pipe::fcntl_setpipe_size;
 use tokio::sync::mpsc;
 

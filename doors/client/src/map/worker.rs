@@ -12,8 +12,8 @@ use std::process::Stdio;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
-use eyas_dfs::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
+use eyas_files::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
+use eyas_files::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
 use eyas_types::dfs::{Chunk, FileName, Format, PROBED_BYTES, RecordFormat, is_text};
 use thiserror::Error;
 use tokio::sync::OnceCell;

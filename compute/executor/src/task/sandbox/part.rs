@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use eyas_dfs::{RecordsError, bytes_of_records};
+use eyas_files::{RecordsError, bytes_of_records};
 use eyas_store::{ObjectStore, StoreError};
 use eyas_types::{ObjectId, PartOfFile, shown};
 use eyas_wire::executor::AssignedInput;

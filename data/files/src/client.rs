@@ -1,0 +1,243 @@
+//! The operations of a client on files (elastic-blocks listing 1).
+//!
+//! A client has one owner for each part of its work, with the state and the other owners that it needs. What the client
+//! itself does is to pass each call on to its owner.
+
+mod content;
+mod entries;
+
+use std::collections::BTreeSet;
+use std::io::{Read, Seek};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_session::{Access, DataKeys};
+use eyas_store::Limiter;
+use eyas_transfer::{PeerLimits, Peers};
+use eyas_types::dfs::{FileName, NodeId};
+use tokio::runtime::Handle;
+
+use crate::calls::Calls;
+use crate::changes::Changes;
+use crate::copy::Copies;
+use crate::error::FilesError;
+use crate::folders::Folders;
+use crate::names::{File, Names};
+use crate::near::{NearNode, NearStores};
+use crate::protocol::{DfsMembership, FilesOrigin, Member, Usage};
+use crate::publish::Publisher;
+use crate::quota::Quotas;
+use crate::read::ChunkReader;
+use crate::rename::Renames;
+use crate::replicas::Replicas;
+use crate::routes::{Gathering, Recovery, Routes};
+use crate::runs::{RunAddress, RunAttendance, RunCalls, RunSpec, RunStatus};
+use crate::upkeep::{Upkeep, Verified};
+use crate::uploads::Uploads;
+use crate::write::Writes;
+
+/// A client of a cluster's files. Clones share its connections.
+#[derive(Clone)]
+pub struct DfsClient(Arc<ClientOwners>);
+
+/// The owners of the parts of a client's work.
+struct ClientOwners {
+    /// Which nodes there are, and the connections to them.
+    routes: Arc<Routes>,
+    /// What has a name, at its leader.
+    names: Arc<Names>,
+    /// What may be added to folders.
+    quotas: Arc<Quotas>,
+    /// Folders, links and lists.
+    folders: Arc<Folders>,
+    /// Content, from the replicas of its chunks.
+    chunks: Arc<ChunkReader>,
+    /// New content of files.
+    writes: Arc<Writes>,
+    /// Files of content that nodes have already.
+    copies: Copies,
+    renames: Renames,
+    /// Replicas that are lost, damaged or on the wrong nodes.
+    upkeep: Upkeep,
+    /// Jobs over blocks.
+    runs: Arc<RunCalls>,
+    /// The runtime on which the client works in the background.
+    runtime: Handle,
+}
+
+impl DfsClient {
+    /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
+    /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is
+    /// temporarily impossible is retried for `patience`.
+    ///
+    /// # Errors
+    /// `Unreachable` if none of the nodes answers as a member of a file system; `Local`.
+    pub async fn connect(
+        access: Access,
+        seeds: Vec<SocketAddr>,
+        near: Option<NearNode>,
+        patience: Duration,
+    ) -> Result<Self, FilesError> {
+        let peers = Peers::new(DataKeys::of(&access), PeerLimits::default(), Limiter::unlimited());
+        let routes = Arc::new(Routes::find(Arc::new(Calls::new(access)), seeds, patience).await?);
+        let names = Arc::new(Names::new(routes.clone()));
+        let quotas = Arc::new(Quotas::new(routes.clone(), names.clone()));
+        let folders = Arc::new(Folders::new(routes.clone(), names.clone(), quotas.clone()));
+        let near = Arc::new(NearStores::new(routes.clone(), near));
+        let chunks = ChunkReader::new(routes.clone(), names.clone(), near.clone(), peers.clone())?;
+        let chunks = Arc::new(chunks);
+        let replicas = Arc::new(Replicas::new(routes.clone(), near, peers));
+        let publisher = Arc::new(Publisher::new(names.clone(), folders.clone(), replicas.clone()));
+        let uploads = Uploads::new(quotas.clone(), replicas.clone());
+        let writes = Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());
+        let writes = Arc::new(writes);
+        let copies = Copies::new(names.clone(), folders.clone(), chunks.clone(), replicas.clone(), publisher.clone());
+        let renames = Renames::new(names.clone(), folders.clone(), writes.clone());
+        let upkeep = Upkeep::new(names.clone(), replicas, publisher);
+        let runs = Arc::new(RunCalls::new(routes.clone()));
+        let runtime = Handle::current();
+        Ok(DfsClient(Arc::new(ClientOwners {
+            routes,
+            names,
+            quotas,
+            folders,
+            chunks,
+            writes,
+            copies,
+            renames,
+            upkeep,
+            runs,
+            runtime,
+        })))
+    }
+
+    /// States the door through which this process uses the files, for the audit log.
+    pub fn set_door(&self, door: FilesOrigin) {
+        self.0.routes.calls.set_door(door);
+    }
+
+    /// The acknowledged changes of files below a folder since a time in microseconds since 1970, in order of time.
+    ///
+    /// # Errors
+    /// `NotAllowed`, `Unreachable`.
+    pub async fn changes(&self, folder: &str, since_us: u64) -> Result<Changes, FilesError> {
+        Changes::since(self.0.routes.clone(), folder, since_us).await
+    }
+
+    /// The current view and the nodes that are alive.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn membership(&self) -> Result<DfsMembership, FilesError> {
+        self.0.routes.membership().await
+    }
+
+    /// The chunks and the free space of a node.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn usage(&self, member: &Member) -> Result<Usage, FilesError> {
+        self.0.routes.usage(member).await
+    }
+
+    /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the file system can lose
+    /// some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once if there is anything to wait for.
+    /// Returns the final state.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn gather(&self, count: usize, see: impl FnOnce(Gathering)) -> Result<Gathering, FilesError> {
+        self.0.routes.gather(count, see).await
+    }
+
+    /// Lets the file system continue without these nodes, which must be all that are missing. Data that only they had
+    /// is lost.
+    ///
+    /// # Errors
+    /// `Invalid` if no recovery is needed, or if one of the nodes is alive; `Unreachable`.
+    pub async fn recover(&self, without: &BTreeSet<NodeId>) -> Result<Recovery, FilesError> {
+        self.0.routes.recover(without).await
+    }
+
+    /// The node on this machine, if there is one.
+    pub fn near(&self) -> Option<NodeId> {
+        self.0.chunks.near.node()
+    }
+
+    /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none of a chunk's nodes
+    /// has it, all other nodes are asked. Missing and damaged replicas are reported to the leader.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
+        self.0.upkeep.verify(file, thoroughly).await
+    }
+
+    /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
+    ///
+    /// # Errors
+    /// `Invalid` if the copy has other content; `Local` if it cannot be read; as [`write`](DfsClient::write).
+    pub async fn restore(&self, name: &FileName, copy: impl Read + Seek) -> Result<usize, FilesError> {
+        self.0.upkeep.restore(name, copy).await
+    }
+
+    /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas that were moved.
+    /// Readers are not disturbed: the old replica is deleted only when the new one is stored.
+    ///
+    /// # Errors
+    /// `Changed` if another client changes the file at the same time; `Unreachable`.
+    pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
+        self.0.upkeep.rebalance(file).await
+    }
+
+    /// Opens a run on the node that leads its first file. Returns its address.
+    ///
+    /// # Errors
+    /// `Invalid` if it has no file, or too many chunks; `Unreachable`.
+    pub async fn open_run(&self, spec: RunSpec) -> Result<RunAddress, FilesError> {
+        self.0.runs.open_run(spec).await
+    }
+
+    /// The specification of a run.
+    ///
+    /// # Errors
+    /// `NotFound` if the run no longer exists; `Unreachable`.
+    pub async fn run_spec(&self, place: RunAddress) -> Result<RunSpec, FilesError> {
+        self.0.runs.run_spec(place).await
+    }
+
+    /// The status of a run.
+    ///
+    /// # Errors
+    /// `NotFound` if the run no longer exists; `Unreachable`.
+    pub async fn run_status(&self, place: RunAddress) -> Result<RunStatus, FilesError> {
+        self.0.runs.run_status(place).await
+    }
+
+    /// Ends a run. Its workers get no further answers.
+    ///
+    /// # Errors
+    /// `NotFound` if the run no longer exists; `Unreachable`.
+    pub async fn close_run(&self, place: RunAddress) -> Result<(), FilesError> {
+        self.0.runs.close_run(place).await
+    }
+
+    /// Registers a new worker of a run.
+    ///
+    /// # Errors
+    /// `NotFound` if the run no longer exists; `Unreachable`.
+    pub async fn attend_run(&self, place: RunAddress) -> Result<RunAttendance, FilesError> {
+        self.0.runs.attend_run(place).await
+    }
+
+    /// What reads chunks, for readers that outlive a call.
+    pub(crate) fn chunks(&self) -> &Arc<ChunkReader> {
+        &self.0.chunks
+    }
+
+    /// The runtime on which the client works in the background.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.0.runtime
+    }
+}

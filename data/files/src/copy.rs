@@ -1,0 +1,329 @@
+//! Copies: new files whose chunks are made on the nodes that have their content, so that no byte of it crosses the
+//! network. A copy is a file of its own: its chunks are other objects, and removing either file leaves the other.
+
+mod retained;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_types::dfs::{Chunk, FileId, FileName, Format, MAX_CHUNKS, NodeId, RecordFormat};
+use eyas_types::{FileMode, ObjectId, ObjectSpec, shown};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+pub use retained::RetainedFile;
+
+use crate::calls::Calls;
+use crate::entries::Creation;
+use crate::error::{FilesError, FilesErrorKind};
+use crate::folders::Folders;
+use crate::names::{File, Names};
+use crate::protocol::{ChunkSpec, CutChunk, CutFailure, CutRequest, Member, RequestBody, ResponseBody};
+use crate::publish::{HiddenFile, Publisher};
+use crate::read::ChunkReader;
+use crate::replicas::{OutgoingChunk, Replicas, not_stored};
+use crate::routes::{Routes, unexpected};
+use crate::uploads::{FileDraft, MAX_WRITING, too_long, too_many_chunks};
+use crate::write::{WriteOptions, random};
+
+/// Chunks that a node is asked to make with one request.
+const DERIVED_TOGETHER: usize = 256;
+
+/// Chunks whose further replicas are made at the same time.
+const REPLICATED_TOGETHER: usize = 4;
+
+/// Time for a node to make the chunks of one request.
+const DERIVE_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Options of a file that is made of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// The format of its records; chosen by the name and the first bytes if missing.
+    pub format: Option<Format>,
+    /// Target size of its chunks, bytes.
+    pub chunk_bytes: u64,
+    /// Number of replicas of each chunk.
+    pub replication: u8,
+}
+
+/// Makes files of what nodes have already.
+pub(crate) struct Copies {
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    folders: Arc<Folders>,
+    chunks: Arc<ChunkReader>,
+    replicas: Arc<Replicas>,
+    publisher: Arc<Publisher>,
+}
+
+impl Copies {
+    pub fn new(
+        names: Arc<Names>,
+        folders: Arc<Folders>,
+        chunks: Arc<ChunkReader>,
+        replicas: Arc<Replicas>,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        Copies { routes: folders.routes.clone(), names, folders, chunks, replicas, publisher }
+    }
+
+    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that are missing are
+    /// sent from node to node.
+    pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
+        let record = &from.record;
+        let (id, chunk_bytes, began) = (FileId(random()?), record.chunk_bytes, Instant::now());
+        let creation = Creation::of_process(record.attributes.mode);
+        let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
+        self.folders.prepare_name(to, creation).await?;
+        self.routes.gather(replication.into(), |_| {}).await?;
+        let (mut specs, mut replicas) = self.derive_chunks(id, &record.chunks, true).await;
+        if let Err(error) = self.store_missing(from, id, replication, (&mut specs, &mut replicas)).await {
+            self.replicas.discard(specs.iter().map(|spec| spec.object).collect()).await;
+            return Err(error);
+        }
+        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
+    }
+
+    /// Stores the chunks of a copy that no node has made.
+    async fn store_missing(
+        &self,
+        from: &File,
+        id: FileId,
+        replication: u8,
+        (specs, replicas): (&mut [ChunkSpec], &mut [Vec<Member>]),
+    ) -> Result<(), FilesError> {
+        for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
+            if from.record.chunks[place].is_hole() {
+                continue;
+            }
+            // Its nodes are gone, or full: the content goes through this process.
+            let stored = self.replicas.store(id, self.chunks.chunk(from, place).await?, replication, false).await?;
+            if stored.is_hole() {
+                specs[place] = spec_like(&stored);
+                continue;
+            }
+            let members = self.routes.known().members;
+            replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
+            if replicas.is_empty() {
+                return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has every node make the chunks of a file with this id of the chunks that it has. Returns the nodes that have
+    /// made each of them. Chunks that are not for a file stay for a day.
+    pub async fn derive_chunks(
+        &self,
+        id: FileId,
+        chunks: &[Chunk],
+        is_for_file: bool,
+    ) -> (Vec<ChunkSpec>, Vec<Vec<Member>>) {
+        let spec = |chunk: &Chunk| match chunk.is_hole() {
+            true => spec_like(chunk),
+            false => spec_of(id, chunk.size_bytes, chunk.checksum),
+        };
+        let specs: Vec<_> = chunks.iter().map(spec).collect();
+        let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
+        for (place, chunk) in chunks.iter().enumerate() {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
+        }
+        let (members, mut deriving) = (self.routes.known().members, JoinSet::new());
+        for (node, places) in by_node {
+            let Some(member) = members.get(&node).copied() else { continue };
+            let derived: Vec<_> = places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
+            let calls = self.routes.calls.clone();
+            deriving.spawn(async move { (member, places, derive_on(&calls, &member, &derived, is_for_file).await) });
+        }
+        let mut replicas = vec![Vec::<Member>::new(); specs.len()];
+        while let Some(derived) = deriving.join_next().await {
+            let (member, places, derived) = derived.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            for (place, made) in places.into_iter().zip(derived) {
+                match made {
+                    Ok(()) => replicas[place].push(member),
+                    Err(error) => tracing::info!(node = %member.node, "a node did not copy a chunk: {error}"),
+                }
+            }
+        }
+        (specs, replicas)
+    }
+
+    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks. The file has the
+    /// permissions of the object, less the umask.
+    pub async fn copy_object(
+        &self,
+        object: &ObjectSpec,
+        nodes: &[SocketAddr],
+        to: &FileName,
+        options: CopyOptions,
+    ) -> Result<File, FilesError> {
+        let creation = Creation::of_process(FileMode::of_copy(object.mode.bits()).bits() as u16);
+        let (object, base_name) = (object.id(), shown(object.base_name()).to_string());
+        self.folders.prepare_name(to, creation).await?;
+        self.routes.gather(options.replication.into(), |_| {}).await?;
+        let members = self.routes.known().members;
+        let holders = members.values().filter(|member| nodes.contains(&member.address));
+        let missing = format!("no node of the file system has object {object}: try again");
+        let is_guessed = options.format.is_none();
+        let (mut why, began) = (FilesError::new(FilesErrorKind::NotFound, missing), Instant::now());
+        for member in holders {
+            let cut = match self.cut_on(member, (object, &base_name), to, options).await {
+                Err((true, _)) if options.format.is_none() => {
+                    // It does not have the format that its name promises, so it is stored without records.
+                    let is_compressed = Format::of_name(&base_name) == Some(Format::Whole);
+                    let format = if is_compressed { Format::Whole } else { Format::BYTES };
+                    let options = CopyOptions { format: Some(format), ..options };
+                    self.cut_on(member, (object, &base_name), to, options).await
+                }
+                cut => cut,
+            };
+            match cut {
+                Ok((id, format, specs)) => {
+                    let CopyOptions { chunk_bytes, replication, .. } = options;
+                    let options = WriteOptions {
+                        chunk_bytes,
+                        replication,
+                        creation,
+                        ..WriteOptions::of(RecordFormat { format, is_guessed })
+                    };
+                    let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
+                    return self.publish_derived(to, id, options, chunks, began).await;
+                }
+                Err((true, error)) => return Err(error),
+                Err((false, error)) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// Has a node cut an object into the chunks of a new file. An error says whether the content is the cause.
+    async fn cut_on(
+        &self,
+        member: &Member,
+        (object, base_name): (ObjectId, &str),
+        to: &FileName,
+        options: CopyOptions,
+    ) -> Result<(FileId, Format, Vec<ChunkSpec>), (bool, FilesError)> {
+        let id = FileId(random().map_err(|error| (false, error))?);
+        let CopyOptions { mut format, chunk_bytes, .. } = options;
+        let (mut specs, mut from) = (Vec::new(), 0);
+        loop {
+            let base_name = base_name.to_owned();
+            let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
+            match ask_to_derive(&self.routes.calls, member, request).await.map_err(|error| (false, error))? {
+                ResponseBody::Cut(Ok(part)) => {
+                    if specs.len() + part.chunks.len() > MAX_CHUNKS {
+                        return Err((false, too_many_chunks(to)));
+                    }
+                    specs.extend(part.chunks.iter().map(|chunk| match *chunk {
+                        CutChunk { size_bytes, checksum, is_hole: true } => {
+                            spec_like(&Chunk::hole(size_bytes, checksum))
+                        }
+                        CutChunk { size_bytes, checksum, is_hole: false } => spec_of(id, size_bytes, checksum),
+                    }));
+                    match part.next {
+                        Some(next) => (from, format) = (next, Some(part.format)),
+                        None => return Ok((id, part.format, specs)),
+                    }
+                }
+                ResponseBody::Cut(Err(CutFailure::Format(why))) => {
+                    return Err((true, FilesError::new(FilesErrorKind::WrongFormat, why)));
+                }
+                ResponseBody::Cut(Err(CutFailure::NotStored(failure))) => {
+                    return Err((false, not_stored(member, failure)));
+                }
+                _ => return Err((false, unexpected())),
+            }
+        }
+    }
+
+    /// Makes the missing replicas of chunks that some nodes have made since `began`, forces all of them to the disks,
+    /// and has the file appear.
+    async fn publish_derived(
+        &self,
+        to: &FileName,
+        id: FileId,
+        options: WriteOptions,
+        chunks: Vec<(ChunkSpec, Vec<Member>)>,
+        began: Instant,
+    ) -> Result<File, FilesError> {
+        let objects = chunks.iter().map(|(spec, _)| spec.object).collect();
+        let made = self.complete_derived(to, options, chunks, began).await;
+        if made.is_err() {
+            self.replicas.discard(objects).await;
+        }
+        let WriteOptions { replication, is_durable, .. } = options;
+        let draft = FileDraft { name: to, id, replication, is_durable, replaced_bytes: 0 };
+        HiddenFile::of(&self.publisher, &draft, options, made?).create().await
+    }
+
+    /// Makes the missing replicas, and forces all of them to the disks.
+    async fn complete_derived(
+        &self,
+        to: &FileName,
+        options: WriteOptions,
+        chunks: Vec<(ChunkSpec, Vec<Member>)>,
+        began: Instant,
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let WriteOptions { replication, is_durable, .. } = options;
+        let mut made: Vec<Option<Chunk>> = vec![None; chunks.len()];
+        let (mut rest, mut under_way) = (chunks.into_iter().enumerate(), JoinSet::new());
+        loop {
+            while under_way.len() < REPLICATED_TOGETHER
+                && let Some((place, (spec, replicas))) = rest.next()
+            {
+                let (replicating, ChunkSpec { object, size_bytes, checksum }) = (self.replicas.clone(), spec);
+                let hole = Chunk::hole(size_bytes, checksum);
+                if hole.object == object {
+                    made[place] = Some(hole);
+                    continue;
+                }
+                let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::default() };
+                under_way.spawn(async move { (place, replicating.replicate(chunk, replicas, replication).await) });
+            }
+            let Some(replicated) = under_way.join_next().await else { break };
+            let (place, chunk) = replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            made[place] = Some(chunk?);
+        }
+        let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
+        self.replicas.sync_all(&chunks, replication).await?;
+        if began.elapsed() > MAX_WRITING { Err(too_long(to)) } else { Ok(chunks) }
+    }
+}
+
+/// Has a node make chunks of objects. Returns one value for each.
+async fn derive_on(
+    calls: &Calls,
+    member: &Member,
+    derived: &[(ObjectId, ChunkSpec)],
+    is_for_file: bool,
+) -> Vec<Result<(), FilesError>> {
+    let mut results = Vec::with_capacity(derived.len());
+    for part in derived.chunks(DERIVED_TOGETHER) {
+        let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
+        match ask_to_derive(calls, member, request).await {
+            Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
+                results.extend(made.into_iter().map(|made| made.map_err(|failure| not_stored(member, failure))));
+            }
+            Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
+            Err(error) => results.extend(part.iter().map(|_| Err(error.clone()))),
+        }
+    }
+    results
+}
+
+async fn ask_to_derive(calls: &Calls, member: &Member, request: RequestBody) -> Result<ResponseBody, FilesError> {
+    let answered = async { calls.ask(member.address, request).await?.next().await };
+    let late = || FilesError::unreachable(format!("node {} does not answer", member.node));
+    timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn spec_of(id: FileId, size_bytes: u64, checksum: u64) -> ChunkSpec {
+    ChunkSpec { object: Chunk::object_of(id, size_bytes, checksum), size_bytes, checksum }
+}
+
+fn spec_like(chunk: &Chunk) -> ChunkSpec {
+    ChunkSpec { object: chunk.object, size_bytes: chunk.size_bytes, checksum: chunk.checksum }
+}

@@ -1,0 +1,74 @@
+//! The cluster's files as their clients use them: the protocol of clients and nodes, and a client's side of it
+//! (elastic-blocks listing 1).
+//!
+//! [`DfsClient`] is the interface. A client finds the leader of a name itself, from the view that it knows. A node that
+//! is asked by mistake answers with the current leader. Chunks are transferred directly between clients and nodes. The
+//! nodes are in `eyas_dfs`, of which this crate knows nothing. `eyas_blocks` decides where files are cut,
+//! `eyas_reading` what a reader requests.
+
+mod background;
+mod backoff;
+mod calls;
+mod changes;
+mod client;
+mod copy;
+mod draft;
+mod entries;
+mod error;
+mod file_writer;
+mod folders;
+mod groups;
+mod names;
+mod near;
+mod places;
+pub mod protocol;
+mod publish;
+mod quota;
+mod read;
+mod reader;
+mod reading;
+mod record_index;
+mod rename;
+mod replicas;
+mod routes;
+mod runs;
+mod source;
+mod source_chunks;
+mod storage;
+mod store_folder;
+mod upkeep;
+mod uploads;
+mod write;
+
+pub use eyas_blocks as blocks;
+pub use eyas_ring::{Listing, View};
+pub use eyas_store::is_hole;
+
+pub use background::Background;
+pub use changes::Changes;
+pub use client::DfsClient;
+pub use copy::{CopyOptions, RetainedFile};
+pub use draft::{ContentDraft, DraftContent, DraftSnapshot, EarlyUploads, READ_BYTES, Scratch, holes, renamed};
+pub use entries::{Creation, own_as};
+pub use error::{FilesError, FilesErrorKind};
+pub use file_writer::FileWriter;
+pub use folders::FolderPage;
+pub use names::File;
+pub use near::{ChunkContent, NearNode, OpenChunk};
+pub use places::{BlockHolder, BlockPlace};
+pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
+pub use publish::HiddenFile;
+pub use quota::FolderUsage;
+pub use reader::{ChunkCache, FileReader};
+pub use reading::{FilePart, Reading};
+pub use record_index::{RecordsError, bytes_of_records, probe};
+pub use rename::RenameOptions;
+pub use routes::{Gathering, Recovery};
+pub use runs::{BlockRunId, OutputPart, RunAddress, RunAttendance, RunSpec, RunSpecError, RunStatus};
+pub use source::{ContentSource, SparseFile};
+pub use source_chunks::{SourceChunk, SourceChunks};
+pub use storage::FilesStorage;
+pub use upkeep::{LostChunk, Verified};
+pub use write::{
+    Change, EarlyContent, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, WriteOptions, new_file_id,
+};

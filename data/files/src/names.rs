@@ -1,0 +1,298 @@
+//! The names of files at their leaders: looking up, creating, changing and removing what has a name.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Replaceable};
+use eyas_types::ObjectId;
+use eyas_types::access::{KeyRole, Principal};
+use eyas_types::dfs::{AttributeChange, FileKind, FileName, FileRecord, NodeId};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::backoff::Backoff;
+use crate::error::{FilesError, FilesErrorKind};
+use crate::groups::Groups;
+use crate::protocol::{RequestBody, ResponseBody};
+use crate::routes::{Routes, unexpected};
+use crate::write::now_ns;
+
+/// An operation that has failed waits for this time to say which nodes are missing.
+const REASON_DEADLINE: Duration = Duration::from_secs(1);
+
+/// The names of files, each of which a node leads.
+pub(crate) struct Names {
+    routes: Arc<Routes>,
+    /// Operations on names of one leader go to it together.
+    operations: Groups<FileOperation>,
+}
+
+/// A file at one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Name of the file.
+    pub name: FileName,
+    /// The metadata and chunks of the file.
+    pub record: FileRecord,
+    /// The version, by which changes are detected.
+    pub(crate) version: RecordVersion,
+}
+
+impl Names {
+    pub fn new(routes: Arc<Routes>) -> Self {
+        let operations = Groups::new(routes.calls.clone());
+        Names { routes, operations }
+    }
+
+    /// The current version of a file.
+    pub async fn stat(&self, name: &FileName) -> Result<File, FilesError> {
+        let file = self.lookup(name).await?;
+        match &file.record.kind {
+            FileKind::File => Ok(file),
+            FileKind::Folder => Err(FilesError::is_folder(name)),
+            FileKind::SymbolicLink(target) => Err(FilesError::invalid(format!(
+                "{name} is a symbolic link to `{target}`, which only a mount follows: give the name of the file"
+            ))),
+        }
+    }
+
+    /// The current version of a file, folder or symbolic link.
+    pub async fn lookup(&self, name: &FileName) -> Result<File, FilesError> {
+        match self.operate(FileOperation::Stat { name: name.clone() }).await? {
+            FileAnswer::Found { version, record } => Ok(File { name: name.clone(), record, version }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Whether there is a file, folder or link of this name.
+    pub async fn exists(&self, name: &FileName) -> Result<bool, FilesError> {
+        match self.lookup(name).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == FilesErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file or a symbolic link.
+    pub async fn remove(&self, name: &FileName) -> Result<(), FilesError> {
+        let record = self.lookup(name).await?.record;
+        if record.kind.is_folder() {
+            return Err(FilesError::is_folder(name));
+        }
+        self.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await.map(drop)
+    }
+
+    /// Removes a file or link that was listed, or the one that has its name now.
+    pub async fn remove_listed(&self, listing: &Listing) -> Result<(), FilesError> {
+        if listing.kind.is_folder() {
+            return Err(FilesError::is_folder(&listing.name));
+        }
+        let (name, id) = (listing.name.clone(), listing.id);
+        match self.operate(FileOperation::Remove { name, id }).await {
+            Err(error) if error.kind == FilesErrorKind::Changed => self.remove(&listing.name).await,
+            removed => removed.map(drop),
+        }
+    }
+
+    /// Creates an entry, which has a new id unless it is a folder.
+    pub async fn create_record(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
+        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
+        let mut is_unsure = false;
+        match self.operate_once(operation, &mut is_unsure).await {
+            Ok(FileAnswer::Done { version }) => Ok(File { name: name.clone(), record, version }),
+            Ok(_) => Err(unexpected()),
+            Err(error) if error.kind == FilesErrorKind::Exists && is_unsure => match self.lookup(name).await {
+                // It was created, the answer was lost, and another client has written to it since.
+                Ok(present) if present.record.id == record.id => Ok(present),
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes attributes of a file, folder or link. Concurrent changes of other attributes, of the content and of the
+    /// replicas are kept.
+    pub async fn set_attributes(&self, name: &FileName, change: &AttributeChange) -> Result<File, FilesError> {
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
+        loop {
+            let File { record, version, .. } = self.lookup(name).await?;
+            let attributes = record.attributes.with(change, now_ns());
+            let operation = FileOperation::SetAttributes { name: name.clone(), version, attributes };
+            match self.operate(operation).await {
+                Ok(FileAnswer::Done { version }) => {
+                    return Ok(File { name: name.clone(), record: FileRecord { attributes, ..record }, version });
+                }
+                Ok(_) => return Err(unexpected()),
+                Err(error) if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
+                Err(error) => return Err(error),
+            }
+            pause.wait().await;
+        }
+    }
+
+    /// Renames one entry.
+    pub async fn move_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
+        let from = file.name.clone();
+        loop {
+            let (version, id) = (file.version, file.record.id);
+            let rename = FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };
+            let changed = match self.operate(rename).await {
+                Err(error) if error.kind == FilesErrorKind::Changed => error,
+                Err(error) if error.kind == FilesErrorKind::Exists => return Err(not_replaced(to, over, error)),
+                done => return done.map(drop),
+            };
+            let now = self.lookup(&from).await?;
+            // A write or a repair of the same file has changed its record.
+            if now.version == version || now.record.id != id {
+                return Err(changed);
+            }
+            file = now;
+        }
+    }
+
+    /// Whether the key of this client permits it to write files. What a token of a job permits is not known here.
+    pub fn may_write(&self) -> bool {
+        !matches!(self.routes.calls.holder(), Principal::Key(_, KeyRole::Read))
+    }
+
+    /// Fails if the token or key of this client does not permit it to write a file, so that a program learns that when
+    /// it opens the file and not when it closes it. Keys that may write every file need no question.
+    pub async fn check_may_write(&self, name: &FileName) -> Result<(), FilesError> {
+        if matches!(self.routes.calls.holder(), Principal::Key(_, role) if role != KeyRole::Read) {
+            return Ok(());
+        }
+        let known = self.routes.known();
+        let Some(leader) = known.members.get(&known.ring.leader(name)) else { return Ok(()) };
+        match self.routes.calls.ask_once(leader.address, RequestBody::MayWrite { name: name.clone() }).await {
+            Err(FilesError { kind: FilesErrorKind::NotAllowed, message }) => {
+                Err(FilesError::new(FilesErrorKind::NotAllowed, format!("{name} cannot be written: {message}")))
+            }
+            // If the node does not answer, the write itself asks another one.
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports missing or damaged replicas to the leader of a file. If the report is lost, an audit finds them.
+    pub async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
+        let known = self.routes.known();
+        if let Some(leader) = known.members.get(&known.ring.leader(name)) {
+            let bad = RequestBody::Bad { name: name.clone(), objects, node };
+            let _ = self.routes.calls.ask(leader.address, bad).await;
+        }
+    }
+
+    /// Has the leader carry out an operation. Follows the leader when it changes.
+    pub async fn operate(&self, op: FileOperation) -> Result<FileAnswer, FilesError> {
+        self.operate_once(op, &mut false).await
+    }
+
+    /// The same. Sets `is_unsure` if an answer was lost: the operation may have been done, although the leader refused
+    /// it later.
+    pub async fn operate_once(&self, op: FileOperation, is_unsure: &mut bool) -> Result<FileAnswer, FilesError> {
+        let name = name_of(&op).clone();
+        let deadline = self.routes.deadline();
+        let (mut pause, mut leader) = (Backoff::default(), None);
+        let mut last = None;
+        loop {
+            let known = self.routes.known();
+            let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
+            let reply = match known.members.get(&asked) {
+                Some(member) => self.ask_leader(member.address, &op).await,
+                None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not reachable"))),
+            };
+            match reply {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(refusal)) => match refusal {
+                    Refusal::NotFound => return Err(FilesError::not_found(absent(&op))),
+                    Refusal::Exists { is_folder, .. } => return Err(FilesError::exists(&name, is_folder)),
+                    Refusal::Changed => return Err(FilesError::changed(absent(&op))),
+                    Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
+                    Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.routes.refresh(deadline).await?,
+                    Refusal::NotYet | Refusal::Busy => {}
+                    Refusal::Unknown => *is_unsure = true,
+                    Refusal::HasMajority | Refusal::Missing(_) | Refusal::StillCounting => return Err(unexpected()),
+                },
+                Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
+                Err(error) => {
+                    // A node that is not known was not asked.
+                    *is_unsure |= known.members.contains_key(&asked);
+                    last = Some(error);
+                    self.routes.refresh(deadline).await?;
+                }
+            }
+            if Instant::now() >= deadline {
+                // A leader that refuses may not know yet that other nodes are missing.
+                let _ = timeout(REASON_DEADLINE, self.routes.refresh(deadline)).await;
+                let known = self.routes.known();
+                return Err(match last {
+                    Some(error) if known.missing().is_empty() => error,
+                    _ => FilesError::unreachable(format!(
+                        "{name} cannot be used now. {}",
+                        sentence(&known.why_at_rest())
+                    )),
+                });
+            }
+            if leader.is_none() {
+                pause.wait().await;
+            }
+        }
+    }
+
+    /// Asks a node for an operation. Operations on one name go together with others that are asked for meanwhile.
+    async fn ask_leader(
+        &self,
+        address: SocketAddr,
+        operation: &FileOperation,
+    ) -> Result<Result<FileAnswer, Refusal>, FilesError> {
+        // An operation on two names may take longer, and others must not wait for it.
+        if !matches!(operation, FileOperation::Rename { .. }) {
+            match self.operations.ask(address, operation.clone()).await {
+                // Perhaps another operation of the group is not permitted.
+                Err(error) if error.kind == FilesErrorKind::NotAllowed => {}
+                answered => return answered,
+            }
+        }
+        match self.routes.calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
+            ResponseBody::Operated(answer) => Ok(answer),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// The name whose leader handles the operation.
+fn name_of(op: &FileOperation) -> &FileName {
+    match op {
+        FileOperation::Create { name, .. }
+        | FileOperation::Replace { name, .. }
+        | FileOperation::SetAttributes { name, .. }
+        | FileOperation::Remove { name, .. }
+        | FileOperation::Stat { name } => name,
+        FileOperation::Rename { to, .. } => to,
+        FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => {
+            unreachable!("they have no name")
+        }
+    }
+}
+
+/// The name that does not exist, if the operation fails with `NotFound`.
+fn absent(op: &FileOperation) -> &FileName {
+    match op {
+        FileOperation::Rename { from, .. } => from,
+        op => name_of(op),
+    }
+}
+
+fn not_replaced(to: &FileName, over: Replaceable, error: FilesError) -> FilesError {
+    match over {
+        Replaceable::Nothing => error,
+        Replaceable::File => FilesError::is_folder(to),
+        Replaceable::Folder => FilesError::not_folder(to),
+    }
+}
+
+/// The text with a capital first letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,277 @@
+//! Reading: each chunk is read from any replica, near and fast ones first, and checked against its checksum. A bad
+//! replica is reported, and the next one is tried.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_blocks::format::piece_ends;
+use eyas_reading::{ChunkHolder, ChunkMap, ChunkPart, in_order};
+use eyas_store::Checksum;
+use eyas_transfer::{PeerErrorKind, Peers};
+use eyas_types::dfs::{Chunk, FileRecord};
+
+use crate::backoff::Backoff;
+use crate::error::{FilesError, FilesErrorKind};
+use crate::groups::{Groups, WantedSmallChunk};
+use crate::names::{File, Names};
+use crate::near::{ChunkContent, Content, NearStores, OpenChunk, undivided};
+use crate::places::{BlockPlace, places_of};
+use crate::protocol::{Member, SmallContent};
+use crate::reading::Reading;
+use crate::routes::Routes;
+use crate::write::{SMALL_CHUNK_BYTES, random};
+
+/// Number of bytes of a chunk that are requested at a time.
+const RANGE_BYTES: u64 = 16 << 20;
+
+/// Content that may not be on the disks, and that no node can deliver, is read again for this time: until then, its
+/// leader brings the version before back.
+const UNSYNCED_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A part of a chunk.
+pub(crate) struct ReadPart {
+    pub content: Vec<u8>,
+    /// Whether the part came from the node on this machine.
+    pub is_near: bool,
+}
+
+/// A replica could not be read.
+struct BadPart {
+    /// Whether the replica is missing or damaged, and must be reported.
+    is_bad: bool,
+    why: String,
+}
+
+/// Reads chunks of files from their replicas.
+pub(crate) struct ChunkReader {
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    pub near: Arc<NearStores>,
+    peers: Peers,
+    /// Small chunks that are read at the same time come together.
+    small_reads: Groups<WantedSmallChunk>,
+    /// Random number that distributes reads of different clients over equal replicas.
+    turn: usize,
+}
+
+impl ChunkReader {
+    pub fn new(
+        routes: Arc<Routes>,
+        names: Arc<Names>,
+        near: Arc<NearStores>,
+        peers: Peers,
+    ) -> Result<Self, FilesError> {
+        let (small_reads, turn) = (Groups::new(routes.calls.clone()), random()? as usize);
+        Ok(ChunkReader { routes, names, near, peers, small_reads, turn })
+    }
+
+    /// Where the chunks of a file are, in order. If a node that has one is not known to be alive, the nodes are asked
+    /// once which are; if none answers, the places are those that this client knows.
+    pub async fn places(&self, file: &File) -> Vec<BlockPlace> {
+        let members = self.routes.known().members;
+        let mut holders = file.record.chunks.iter().flat_map(|chunk| &chunk.replicas);
+        if !holders.all(|node| members.contains_key(node))
+            && let Err(error) = self.routes.refresh(Instant::now()).await
+        {
+            tracing::debug!("no node says which nodes are alive: {error}");
+        }
+        places_of(&file.record, &self.routes.known().members, self.near.node())
+    }
+
+    /// Opens the chunk with this index for a reader.
+    pub async fn open_content(&self, file: &File, place: usize) -> Result<Content, FilesError> {
+        match self.near.open_checked(&file.record.chunks[place]).await {
+            Some(opened) => Ok(Content::File(opened)),
+            None => self.chunk(file, place).await.map(Content::Memory),
+        }
+    }
+
+    /// The chunk with this index, divided into this number of pieces.
+    pub async fn open_chunk(
+        &self,
+        file: &File,
+        place: usize,
+        pieces: u32,
+        may_map: bool,
+    ) -> Result<OpenChunk, FilesError> {
+        let (chunk, format) = (&file.record.chunks[place], *file.record.format);
+        if let Some((opened, ends)) = self.near.open_pieces(chunk, format, pieces, may_map).await {
+            return Ok(OpenChunk { content: ChunkContent::File(opened), ends });
+        }
+        let content = match self.chunk(file, place).await {
+            Err(lost) if lost.kind == FilesErrorKind::Lost => {
+                let now = self.names.stat(&file.name).await?;
+                let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
+                let is_same = object(&now.record) == object(&file.record);
+                return Err(if is_same { lost } else { FilesError::changed(&file.name) });
+            }
+            read => read?,
+        };
+        let ends = piece_ends(format, &content, pieces).unwrap_or_else(|_| undivided(content.len(), pieces));
+        Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
+    }
+
+    /// Reads a whole file.
+    pub fn read(self: &Arc<Self>, file: &File) -> Reading {
+        self.read_range(file, 0..file.record.size_bytes())
+    }
+
+    /// Reads `length` bytes from `offset`.
+    pub async fn read_at(self: &Arc<Self>, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, FilesError> {
+        let size_bytes = file.record.size_bytes();
+        let Some(end) = offset.checked_add(length).filter(|end| *end <= size_bytes) else {
+            let message = format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
+            return Err(FilesError::new(FilesErrorKind::NotFound, message));
+        };
+        let map = chunk_map(&file.record);
+        let mut parts = map.parts(offset..end);
+        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
+            return Ok(self.part(file, place, range).await?.content);
+        }
+        let mut reading = self.read_range(file, offset..end);
+        let mut read = Vec::new();
+        while let Some(part) = reading.next().await? {
+            read.extend_from_slice(&part);
+        }
+        Ok(read)
+    }
+
+    /// The content of the chunk with this index.
+    pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
+        Ok(self.part(file, place, 0..file.record.chunks[place].size_bytes).await?.content)
+    }
+
+    /// Reads a range of a file, up to the end of the file.
+    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> Reading {
+        Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
+    }
+
+    /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first
+    /// replica that can be read. If this fails, the chunk may have moved since the file was opened, and its current
+    /// replicas are tried.
+    pub async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<ReadPart, FilesError> {
+        let chunk = &file.record.chunks[place];
+        if chunk.is_hole() {
+            return Ok(ReadPart { content: vec![0; (range.end - range.start) as usize], is_near: false });
+        }
+        if let Some(content) = self.near.part_near(chunk, range.clone()).await {
+            return Ok(ReadPart { content, is_near: true });
+        }
+        let lost = match self.part_of(file, place, chunk, range.clone()).await {
+            Err(lost) => lost,
+            read => return read,
+        };
+        self.routes.refresh(Instant::now()).await?;
+        let (until, mut pause) = (Instant::now() + UNSYNCED_PATIENCE, Backoff::default());
+        loop {
+            let Ok(File { record, .. }) = self.names.stat(&file.name).await else { return Err(lost) };
+            let is_same = |now: &&Chunk| now.object == chunk.object && record.id == file.record.id;
+            let Some(now) = record.chunks.iter().find(is_same) else { return Err(lost) };
+            match self.part_of(file, place, now, range.clone()).await {
+                // A power failure may have taken it. The leader is about to find that out, or a node that has it
+                // is about to come back, perhaps under another address.
+                Err(_) if record.unsynced.is_some() && Instant::now() < until => {
+                    pause.wait().await;
+                    self.routes.refresh(until).await?;
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// Reads a part of a chunk from the first replica that has it.
+    async fn part_of(
+        &self,
+        file: &File,
+        place: usize,
+        chunk: &Chunk,
+        range: Range<u64>,
+    ) -> Result<ReadPart, FilesError> {
+        let mut tried = Vec::new();
+        for member in self.in_order(chunk, place) {
+            let node = member.node;
+            let read = match range == (0..chunk.size_bytes) && chunk.size_bytes <= SMALL_CHUNK_BYTES as u64 {
+                true => self.small_from(&member, chunk).await,
+                false => self.part_from(member.transfer, chunk, range.clone()).await,
+            };
+            match read {
+                Ok(content) => return Ok(ReadPart { content, is_near: Some(node) == self.near.node() }),
+                Err(BadPart { is_bad, why }) => {
+                    if is_bad {
+                        self.names.tell_bad(&file.name, vec![chunk.object], node).await;
+                    }
+                    tried.push(why);
+                }
+            }
+        }
+        let why = if tried.is_empty() { "no node that has it answers".to_owned() } else { tried.join("; ") };
+        let start: u64 = file.record.chunks[..place].iter().map(|chunk| chunk.size_bytes).sum();
+        let last = (start + chunk.size_bytes).saturating_sub(1);
+        let message = format!(
+            "chunk {place} (bytes {start} to {last}) of {} cannot be read: {why}. `eyas dfs verify` says what is lost",
+            file.name
+        );
+        Err(FilesError::new(FilesErrorKind::Lost, message))
+    }
+
+    /// Reads a small chunk from one replica, with other small chunks that are read meanwhile.
+    async fn small_from(&self, member: &Member, chunk: &Chunk) -> Result<Vec<u8>, BadPart> {
+        let Member { node, address, .. } = *member;
+        let wanted = WantedSmallChunk { object: chunk.object, size_bytes: chunk.size_bytes };
+        match self.small_reads.ask(address, wanted).await {
+            Ok(SmallContent::Whole(content)) if Checksum::of(&content).0 == chunk.checksum => Ok(content),
+            Ok(SmallContent::Whole(_)) => {
+                Err(BadPart { is_bad: true, why: format!("node {node} has other content for it") })
+            }
+            Ok(SmallContent::Missing) => Err(BadPart { is_bad: true, why: format!("node {node} does not have it") }),
+            Ok(SmallContent::Failed(why)) => {
+                Err(BadPart { is_bad: false, why: format!("node {node} cannot read it: {why}") })
+            }
+            Err(error) => Err(BadPart { is_bad: false, why: error.message }),
+        }
+    }
+
+    /// Reads from one replica. The error says whether the replica is bad, and why.
+    async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, BadPart> {
+        let mut part = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let length = RANGE_BYTES.min(range.end - at);
+            match self.peers.read_range(addr, chunk.object, at, length).await {
+                Ok(bytes) if part.is_empty() => part = bytes,
+                Ok(bytes) => part.extend_from_slice(&bytes),
+                Err(error) => {
+                    let is_bad = matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
+                    return Err(BadPart { is_bad, why: error.message });
+                }
+            }
+            at += length;
+        }
+        let is_whole = range == (0..chunk.size_bytes);
+        if is_whole && Checksum::of(&part).0 != chunk.checksum {
+            return Err(BadPart { is_bad: true, why: format!("peer {addr} has other content for it") });
+        }
+        Ok(part)
+    }
+
+    /// The holders of a chunk in the order in which they are tried.
+    fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<Member> {
+        let known = self.routes.known();
+        let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
+        let members: Vec<Member> = alive.copied().collect();
+        let holder = |Member { node, transfer, .. }: &Member| ChunkHolder {
+            is_other: Some(*node) != self.near.node(),
+            is_remote: !self.near.is_own(transfer.ip()),
+            time_us: self.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros() as u64,
+        };
+        let holders: Vec<ChunkHolder> = members.iter().map(holder).collect();
+        in_order(&holders, self.turn.wrapping_add(place)).into_iter().map(|holder| members[holder]).collect()
+    }
+}
+
+/// Where the chunks of a file are.
+pub(crate) fn chunk_map(record: &FileRecord) -> ChunkMap {
+    ChunkMap::new(record.chunks.iter().map(|chunk| chunk.size_bytes))
+}

@@ -1,0 +1,110 @@
+//! Forcing the chunks of a file to the disks of their nodes, and deleting those of files that will not appear.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, NodeId};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::calls::Calls;
+use crate::error::FilesError;
+use crate::protocol::{Member, RequestBody, ResponseBody, StoreFailure};
+use crate::replicas::{Replicas, enough_replicas, not_stored, silent};
+use crate::routes::unexpected;
+
+/// Time for a node to force the chunks of a file to its disk.
+const SYNC_DEADLINE: Duration = Duration::from_secs(120);
+
+impl Replicas {
+    /// Forces chunks to the disks of their nodes.
+    pub async fn sync_chunks(&self, replication: u8, chunks: &[&Chunk]) -> Result<(), FilesError> {
+        let chunks: Vec<&Chunk> = chunks.iter().copied().filter(|chunk| !chunk.is_hole()).collect();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
+        for chunk in &chunks {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
+        }
+        let (known, mut syncing) = (self.routes.known(), JoinSet::new());
+        for (node, objects) in by_node {
+            let (calls, member) = (self.routes.calls.clone(), known.members.get(&node).copied());
+            syncing.spawn(async move {
+                match member {
+                    Some(member) => (node, sync_on(&calls, &member, objects).await),
+                    None => (node, Err(FilesError::unreachable(format!("node {node} is not reachable")))),
+                }
+            });
+        }
+        let (mut durable, mut why) = (BTreeSet::new(), None);
+        while let Some(synced) = syncing.join_next().await {
+            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+                (node, Ok(())) => drop(durable.insert(node)),
+                (_, Err(error)) => why = Some(error),
+            }
+        }
+        let enough = enough_replicas(replication, known.size());
+        let count = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count();
+        match why.filter(|_| chunks.iter().any(|chunk| count(chunk) < enough)) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Forces all chunks of a file that was stored long ago, or on other nodes, to the disks of their nodes.
+    pub async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
+        let known = self.routes.known();
+        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
+        for chunk in chunks {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
+        }
+        let mut syncing = JoinSet::new();
+        for (member, objects) in
+            by_node.into_iter().filter_map(|(node, objects)| Some((*known.members.get(&node)?, objects)))
+        {
+            let calls = self.routes.calls.clone();
+            syncing.spawn(async move { (member.node, sync_on(&calls, &member, objects).await) });
+        }
+        let (mut durable, mut why) =
+            (Vec::new(), FilesError::unreachable("no node has the chunks of the copy on its disk"));
+        while let Some(synced) = syncing.join_next().await {
+            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+                (node, Ok(())) => durable.push(node),
+                (_, Err(error)) => why = error,
+            }
+        }
+        let enough = enough_replicas(replication, known.size());
+        let is_enough = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough;
+        if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) { Ok(()) } else { Err(why) }
+    }
+
+    /// Deletes chunks that this client has stored, as their file will not appear. Where a node does not answer, they
+    /// are deleted after a day.
+    pub async fn discard(&self, objects: Vec<ObjectId>) {
+        if objects.is_empty() {
+            return;
+        }
+        let mut telling = JoinSet::new();
+        for member in self.routes.known().members.values().copied() {
+            let (calls, objects) = (self.routes.calls.clone(), objects.clone());
+            telling.spawn(async move { calls.ask_once(member.address, RequestBody::Discard { objects }).await });
+        }
+        while let Some(told) = telling.join_next().await {
+            if let Ok(Err(error)) = told {
+                tracing::debug!("chunks of a file that was not written stay for a day: {error}");
+            }
+        }
+    }
+}
+
+/// Forces chunks to the disk of a node.
+async fn sync_on(calls: &Calls, member: &Member, objects: Vec<ObjectId>) -> Result<(), FilesError> {
+    let synced = async { calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
+    match timeout(SYNC_DEADLINE, synced).await.unwrap_or_else(|_| Err(silent(member)))? {
+        ResponseBody::Synced { failure: None } => Ok(()),
+        ResponseBody::Synced { failure: Some(why) } => Err(not_stored(member, StoreFailure::Failed(why))),
+        _ => Err(unexpected()),
+    }
+}

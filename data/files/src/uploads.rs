@@ -1,0 +1,214 @@
+//! Uploads: content is cut at record boundaries, and each chunk is sent to its replicas in a chain.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_blocks::format::Cutter;
+use eyas_store::Checksum;
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, FileId, FileName, MAX_CHUNKS};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::error::FilesError;
+use crate::quota::{FolderUsage, Quotas};
+use crate::replicas::Replicas;
+use crate::source::ContentSource;
+use crate::source_chunks::{SourceChunk, SourceChunks};
+use crate::write::SMALL_CHUNK_BYTES;
+
+/// Number of chunks that are being stored at the same time.
+const CHUNKS_TOGETHER: usize = 4;
+
+/// Maximum time of writing a file. Chunks that belong to no file are deleted after a day.
+pub(crate) const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
+
+/// Number of bytes read from the source at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Stores the content of files that have not appeared yet.
+pub(crate) struct Uploads {
+    quotas: Arc<Quotas>,
+    pub replicas: Arc<Replicas>,
+}
+
+/// A file that is being written.
+pub(crate) struct FileDraft<'a> {
+    pub name: &'a FileName,
+    pub id: FileId,
+    pub replication: u8,
+    pub is_durable: bool,
+    /// Bytes that the content replaces, which quotas do not count twice.
+    pub replaced_bytes: u64,
+}
+
+/// Chunks that are being stored, with their places in the file.
+type Storing = JoinSet<(usize, Result<Chunk, FilesError>)>;
+
+impl Uploads {
+    pub fn new(quotas: Arc<Quotas>, replicas: Arc<Replicas>) -> Self {
+        Uploads { quotas, replicas }
+    }
+
+    /// Stores content that is in memory. The file has `before` chunks already.
+    pub async fn store_content(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        content: Vec<u8>,
+        before: usize,
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let FileDraft { name, id, replication, is_durable, .. } = *draft;
+        self.replicas.routes.gather(replication.into(), |_| {}).await?;
+        let mut pieces = Vec::new();
+        for piece in SourceChunks::new(cutter, std::io::empty(), content, 1) {
+            pieces.extend(if let SourceChunk::Content(content) = piece? { Some(content) } else { None });
+        }
+        if before + pieces.len() > MAX_CHUNKS {
+            return Err(too_many_chunks(name));
+        }
+        let mut chunks = Vec::with_capacity(pieces.len());
+        let mut objects = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            objects.push(Chunk::object_of(id, piece.len() as u64, Checksum::of(&piece).0));
+            match self.replicas.store(id, piece, replication, is_durable).await {
+                Ok(chunk) => chunks.push(chunk),
+                Err(error) => {
+                    self.replicas.discard(objects).await;
+                    return Err(error);
+                }
+            }
+        }
+        self.sync(draft, &chunks).await?;
+        Ok(chunks)
+    }
+
+    /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file has `before` chunks
+    /// already.
+    pub async fn store_all(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        source: impl ContentSource,
+        begun: Vec<u8>,
+        before: usize,
+        see: impl FnMut(u64),
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let chunks = self.store_unsynced(draft, cutter, source, begun, before, see).await?;
+        self.sync(draft, &chunks).await?;
+        Ok(chunks)
+    }
+
+    /// The same, but the large chunks may not be on the disks of their nodes yet.
+    pub async fn store_unsynced(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        source: impl ContentSource,
+        begun: Vec<u8>,
+        before: usize,
+        see: impl FnMut(u64),
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let mut under_way = JoinSet::new();
+        let mut objects = Vec::new();
+        let stored = self.store_pieces(draft, cutter, source, begun, (before, &mut objects, &mut under_way), see).await;
+        if stored.is_err() {
+            // Chunks that are still on their way would come after they were discarded.
+            while under_way.join_next().await.is_some() {}
+            self.replicas.discard(objects).await;
+        }
+        stored
+    }
+
+    /// Stores the pieces of a source. Notes their objects, and which are under way.
+    async fn store_pieces(
+        &self,
+        draft: &FileDraft<'_>,
+        cutter: Cutter,
+        source: impl ContentSource,
+        begun: Vec<u8>,
+        (before, objects, under_way): (usize, &mut Vec<ObjectId>, &mut Storing),
+        mut see: impl FnMut(u64),
+    ) -> Result<Vec<Chunk>, FilesError> {
+        let began = Instant::now();
+        let FileDraft { name, id, replication, is_durable, replaced_bytes } = *draft;
+        self.replicas.routes.gather(replication.into(), |_| {}).await?;
+        let (sender, mut pieces) = mpsc::channel(1);
+        tokio::task::spawn_blocking(move || {
+            // If the receiver is gone, it has failed.
+            SourceChunks::new(cutter, source, begun, READ_BYTES).all(|piece| sender.blocking_send(piece).is_ok())
+        });
+        let mut chunks = Vec::<Option<Chunk>>::new();
+        let mut stored_bytes = 0;
+        loop {
+            let is_full = under_way.len() >= CHUNKS_TOGETHER;
+            tokio::select! {
+                Some(stored) = under_way.join_next() => {
+                    let (place, chunk): (usize, Result<Chunk, FilesError>) =
+                        stored.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                    let chunk = chunk?;
+                    stored_bytes += chunk.size_bytes;
+                    see(stored_bytes);
+                    chunks[place] = Some(chunk);
+                    let more = FolderUsage { bytes: stored_bytes.saturating_sub(replaced_bytes), files: 0 };
+                    drop(self.quotas.charge(name, None, more).await?);
+                }
+                piece = pieces.recv(), if !is_full => match piece {
+                    Some(Ok(SourceChunk::Content(content))) => {
+                        let place = chunks.len();
+                        if before + place == MAX_CHUNKS {
+                            return Err(too_many_chunks(name));
+                        }
+                        chunks.push(None);
+                        objects.push(Chunk::object_of(id, content.len() as u64, Checksum::of(&content).0));
+                        let replicas = self.replicas.clone();
+                        let store =
+                            async move { (place, replicas.store(id, content, replication, is_durable).await) };
+                        under_way.spawn(store);
+                    }
+                    Some(Ok(SourceChunk::Hole(hole))) => {
+                        if before + chunks.len() == MAX_CHUNKS {
+                            return Err(too_many_chunks(name));
+                        }
+                        stored_bytes += hole.size_bytes;
+                        see(stored_bytes);
+                        chunks.push(Some(hole));
+                    }
+                    Some(Err(error)) => return Err(error),
+                    None => break,
+                },
+            }
+        }
+        while let Some(stored) = under_way.join_next().await {
+            let (place, chunk) = stored.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let chunk = chunk?;
+            stored_bytes += chunk.size_bytes;
+            see(stored_bytes);
+            chunks[place] = Some(chunk);
+        }
+        if began.elapsed() > MAX_WRITING {
+            return Err(too_long(name));
+        }
+        Ok(chunks.into_iter().flatten().collect())
+    }
+
+    /// Forces the large chunks of a file to the disks of their nodes, if the file is to be durable. Small chunks are
+    /// durable when they are stored.
+    async fn sync(&self, draft: &FileDraft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
+        let is_large = |chunk: &&Chunk| chunk.size_bytes > SMALL_CHUNK_BYTES as u64;
+        match draft.is_durable {
+            true => {
+                self.replicas.sync_chunks(draft.replication, &chunks.iter().filter(is_large).collect::<Vec<_>>()).await
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn too_many_chunks(name: &FileName) -> FilesError {
+    FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"))
+}
+
+pub(crate) fn too_long(name: &FileName) -> FilesError {
+    FilesError::invalid(format!("{name} took more than 12 hours to write: write it in parts, with append"))
+}

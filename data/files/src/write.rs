@@ -1,0 +1,176 @@
+//! Writing: when all chunks of a file are stored, the file appears as a whole.
+
+mod format;
+mod rewrite;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use eyas_blocks::format::{Cutter, WHOLE_CHUNK_BYTES};
+use eyas_types::dfs::{
+    Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, RecordFormat,
+};
+
+use rewrite::new_objects;
+pub(crate) use rewrite::without_records;
+pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
+
+use crate::entries::Creation;
+use crate::error::{FilesError, FilesErrorKind};
+use crate::folders::Folders;
+use crate::names::{File, Names};
+use crate::publish::{HiddenFile, Publisher};
+use crate::read::ChunkReader;
+use crate::source::ContentSource;
+use crate::uploads::{FileDraft, Uploads};
+
+/// A chunk of up to this size is sent within a request, together with other chunks. A larger one has a transfer of its
+/// own, and goes from node to node in a chain.
+pub const SMALL_CHUNK_BYTES: usize = 64 << 10;
+
+/// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
+pub const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// Maximum size of a chunk of a format. Longer blocks of compressed files are not worth the memory: such a file is one
+/// record, which is stored in smaller chunks.
+pub(crate) fn max_chunk_bytes(format: Format) -> usize {
+    if format.is_compressed() { WHOLE_CHUNK_BYTES as usize } else { MAX_CHUNK_BYTES }
+}
+
+/// Options of a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The format of its records.
+    pub format: RecordFormat,
+    /// Target size of its chunks, bytes.
+    pub chunk_bytes: u64,
+    /// Number of replicas of each chunk, or the number of nodes if that is smaller.
+    pub replication: u8,
+    /// Whether the file appears only when its content is on the disks of the nodes. Otherwise it is there soon
+    /// afterwards; until then, a power failure may take the file, or bring the version before back.
+    pub is_durable: bool,
+    /// Owner, permissions and time of the file.
+    pub creation: Creation,
+}
+
+impl WriteOptions {
+    /// The default options for this format. The file belongs to the user of this process.
+    pub fn of(format: impl Into<RecordFormat>) -> Self {
+        let format = format.into();
+        let (chunk_bytes, replication) = (DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION);
+        WriteOptions { format, chunk_bytes, replication, is_durable: true, creation: Creation::of_process(0o666) }
+    }
+}
+
+/// Writes files, and changes their content.
+pub(crate) struct Writes {
+    names: Arc<Names>,
+    folders: Arc<Folders>,
+    chunks: Arc<ChunkReader>,
+    uploads: Uploads,
+    publisher: Arc<Publisher>,
+}
+
+impl Writes {
+    pub fn new(
+        names: Arc<Names>,
+        folders: Arc<Folders>,
+        chunks: Arc<ChunkReader>,
+        uploads: Uploads,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        Writes { names, folders, chunks, uploads, publisher }
+    }
+
+    /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes stored so far.
+    pub async fn write(
+        &self,
+        name: &FileName,
+        source: impl ContentSource,
+        options: WriteOptions,
+        see: impl FnMut(u64),
+    ) -> Result<File, FilesError> {
+        self.folders.prepare_name(name, options.creation).await?;
+        self.store_hidden(name, source, options, see).await?.create().await
+    }
+
+    /// Writes a new file whose content is in memory. Many such files can be written at the same time; their chunks and
+    /// names go to the nodes in groups.
+    pub async fn write_content(
+        &self,
+        name: &FileName,
+        content: Vec<u8>,
+        options: WriteOptions,
+    ) -> Result<File, FilesError> {
+        self.folders.prepare_name(name, options.creation).await?;
+        let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes: 0 };
+        let chunks = self.uploads.store_content(&draft, Cutter::storing(*format, chunk_bytes, 0), content, 0).await?;
+        HiddenFile::of(&self.publisher, &draft, options, chunks).create().await
+    }
+
+    /// Stores the content of a file that appears when it is [published](HiddenFile::publish). With
+    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this returns. Calls
+    /// `see` with the number of bytes that are stored.
+    pub async fn store_hidden(
+        &self,
+        name: &FileName,
+        source: impl ContentSource,
+        options: WriteOptions,
+        see: impl FnMut(u64),
+    ) -> Result<HiddenFile, FilesError> {
+        let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
+        let replaced_bytes = match self.names.lookup(name).await {
+            Ok(present) => present.record.size_bytes(),
+            Err(error) if error.kind == FilesErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes };
+        let cutter = Cutter::storing(*format, chunk_bytes, 0);
+        let chunks = self.uploads.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
+        Ok(HiddenFile::of(&self.publisher, &draft, options, chunks))
+    }
+
+    /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.
+    pub async fn append(
+        &self,
+        name: &FileName,
+        source: impl ContentSource,
+        see: impl FnMut(u64),
+    ) -> Result<File, FilesError> {
+        let file = self.names.stat(name).await?;
+        let FileRecord { format, chunk_bytes, replication, .. } = file.record;
+        // What is appended must not be lost with chunks that another client has not forced to the disks.
+        self.uploads.replicas.sync_chunks(replication, &file.record.unsynced_chunks().collect::<Vec<_>>()).await?;
+        let mut kept = file.record.chunks.clone();
+        // The last record may be incomplete and continue.
+        let last = match kept.pop() {
+            Some(_) => self.chunks.chunk(&file, kept.len()).await?,
+            None => Vec::new(),
+        };
+        let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
+        let cutter = Cutter::storing(*format, chunk_bytes, offset);
+        // Nobody else has these objects, so that they can be deleted if another client is faster.
+        let (id, replaced_bytes) = (new_file_id()?, last.len() as u64);
+        let draft = FileDraft { name, id, replication, is_durable: true, replaced_bytes };
+        let more = self.uploads.store_all(&draft, cutter, source, last, kept.len(), see).await?;
+        let new = new_objects(&file, &more);
+        kept.extend(more);
+        let now_ns = now_ns();
+        let attributes = Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
+        let record = FileRecord { attributes, chunks: kept, unsynced: None, ..file.record.clone() };
+        self.publisher.replace_or_discard(file, record, new).await
+    }
+}
+
+/// A random number that is unique.
+pub(crate) fn random() -> Result<u128, FilesError> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| FilesError::local("cannot get a random number", &errno.into()))?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+pub(crate) fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
