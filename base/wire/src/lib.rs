@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::trust::Trust;
 
 /// Version of all messages in this crate. Both sides must have the same version.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 
 /// Why the other side of a connection cannot be talked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -8,7 +8,7 @@ use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId, TaskTemplate};
-use eyas_wire::executor::{AssignedInput, PeerHint, Registration, ToExecutor, TransferAddress};
+use eyas_wire::executor::{PeerHint, Registration, ToExecutor, TransferAddress};
 use eyas_wire::pool::NodeOrigin;
 use eyas_wire::trust::SecretText;
 use thiserror::Error;
