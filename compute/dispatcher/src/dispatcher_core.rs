@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use eyas_dispatch::Exchange;
 use eyas_jobs::{self as jobs, Entry, Jobs, Replay};
@@ -30,8 +30,8 @@ use push::ActivePushes;
 
 /// Messages that are handled before results are written and deadlines are checked.
 const HANDLED_AT_ONCE: usize = 256;
-/// No more messages are handled before that once they have taken this long.
-const MAX_TURN: Duration = Duration::from_millis(20);
+/// No more messages are handled before that once they have taken this long, microseconds.
+const MAX_TURN_US: u64 = 20_000;
 /// Tasks of new jobs are queued this many at a time; then messages are handled.
 const QUEUE_MORE: jobs::Event = jobs::Event::QueueMore { tasks: 10_000 };
 /// An executor that was not heard of for this many heartbeats is lost.
@@ -177,13 +177,13 @@ impl DispatcherCore {
             self.do_part();
             // Everything that has gathered is looked at before results are written, and results gather while others are
             // being written, so that entries are large when there is much to write.
-            let until = Instant::now() + MAX_TURN;
+            let until_us = self.clock.now_us() + MAX_TURN_US;
             for _ in 0..HANDLED_AT_ONCE {
                 let (call, message) = (inbox.calls.try_recv(), inbox.messages.try_recv());
                 let is_empty = call.is_err() && message.is_err();
                 call.into_iter().for_each(|call| self.answer_call(call));
                 message.into_iter().for_each(|message| self.handle(message));
-                if is_empty || Instant::now() > until {
+                if is_empty || self.clock.now_us() > until_us {
                     break;
                 }
             }

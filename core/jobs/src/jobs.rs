@@ -207,7 +207,8 @@ impl Jobs {
         let mut place = 0;
         self.effects.retain(|effect| {
             place += 1;
-            !matches!(effect, Effect::Order(SchedulerOrder::Queue { task, .. }) if withdrawn.get(task).is_some_and(|before| place <= *before))
+            let Effect::Order(SchedulerOrder::Queue { task, .. }) = effect else { return true };
+            withdrawn.get(task).is_none_or(|before| place > *before)
         });
         self.effects.insert(0, Effect::Order(SchedulerOrder::Withdraw { tasks: withdrawn.into_keys().collect() }));
     }

@@ -187,9 +187,9 @@ impl Cluster {
         self.folder.join("log")
     }
 
-    /// The log of a process in the background that only uses the cluster, such as a mount: beside the log of a cluster in
-    /// eyas's home; for a cluster with an access file elsewhere, in eyas's home, because the folder of that file is the
-    /// user's. Without a home, as at the start of a machine, it is beside the access file.
+    /// The log of a process in the background that only uses the cluster, such as a mount: beside the log of a cluster
+    /// in eyas's home; for a cluster with an access file elsewhere, in eyas's home, because the folder of that file is
+    /// the user's. Without a home, as at the start of a machine, it is beside the access file.
     pub fn client_log_path(&self) -> PathBuf {
         match home() {
             Ok(home) if !self.folder.starts_with(&home) => home.join("clients.log"),

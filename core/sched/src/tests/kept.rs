@@ -209,7 +209,9 @@ proptest! {
             for effect in &effects {
                 match effect {
                     Effect::Report(PlacementReport::Lost { object }) => _ = told_lost.insert(*object),
-                    Effect::Report(PlacementReport::Found { object }) => prop_assert!(told_lost.remove(object), "{} was not lost", object),
+                    Effect::Report(PlacementReport::Found { object }) => {
+                        prop_assert!(told_lost.remove(object), "{} was not lost", object);
+                    }
                     _ => {}
                 }
                 if let Effect::Command(PlacementCommand::Hold { executor, object, holders }) = effect {

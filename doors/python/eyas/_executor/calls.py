@@ -103,7 +103,8 @@ class Call:
             if any(isinstance(value, io.IOBase) for value in given):
                 raise TypeError(
                     "an open file like this cannot be an argument: pass its path, and open it in the call. A path of "
-                    "files that nodes do not see is eyas.File(PATH), and a file that the call writes is eyas.Output(PATH)"
+                    "files that nodes do not see is eyas.File(PATH), and a file that the call writes is "
+                    "eyas.Output(PATH)"
                 ) from error
             raise
         self._found = arguments
