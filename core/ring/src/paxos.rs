@@ -170,7 +170,7 @@ impl ViewPaxos {
             let promised = acceptor.promised;
             return here.send(from, MessageBody::Outbid(promised), step);
         }
-        acceptor.promised = ballot;
+        acceptor.promise(ballot);
         let accepted = acceptor.accepted.clone();
         self.save_acceptor(step);
         here.send(from, MessageBody::Promise(ballot, accepted), step);
@@ -206,13 +206,14 @@ impl ViewPaxos {
     }
 
     pub fn accept(&mut self, here: &RingMembership, from: NodeId, proposal: Proposal, step: &mut Step) {
-        let Some(acceptor) = self.acceptor(here) else { return };
+        // A view that no node may enter is not chosen.
+        let Some(acceptor) = self.acceptor(here).filter(|_| here.may_enter(&proposal.view)) else { return };
         let ballot = proposal.ballot;
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
             return here.send(from, MessageBody::Outbid(promised), step);
         }
-        (acceptor.promised, acceptor.accepted) = (ballot, Some(proposal));
+        acceptor.accept(proposal);
         self.save_acceptor(step);
         here.send(from, MessageBody::Accepted(ballot), step);
     }
@@ -233,7 +234,7 @@ impl ViewPaxos {
         let view = &here.current.as_ref()?.view;
         let acceptor = &mut self.acceptor;
         if acceptor.view != view.number + 1 {
-            *acceptor = Acceptor { view: view.number + 1, ..Acceptor::default() };
+            *acceptor = Acceptor::of(view.number + 1);
         }
         view.members.contains(&here.config.node).then_some(acceptor)
     }
