@@ -15,7 +15,8 @@
 const CHEAP_US: u64 = 1_700;
 /// Largest small request.
 const SMALL_BYTES: u64 = 128 << 10;
-/// A larger request is cheap above this bandwidth. Otherwise it tells nothing.
+/// A larger request is cheap above this bandwidth. Otherwise it tells nothing. For example 1 MiB in less than 524 us is
+/// cheap.
 const CHEAP_BYTES_PER_US: u64 = 2_000;
 /// Number of recent requests that are looked at,
 const JUDGED_REQUESTS: u32 = 16;
@@ -25,11 +26,13 @@ const MIN_CHEAP_REQUESTS: u32 = 12;
 const JUDGED_CALLS: u64 = 16;
 /// or slow ones of them.
 const JUDGED_SLOW_CALLS: u64 = 8;
-/// If slow calls take this ratio of the time, the number of quick ones does not matter.
+/// If slow calls take this ratio of the time, the number of quick ones does not matter. For example 8 slow calls that
+/// took 900 of 1,000 ms.
 const SLOW_TIME_RATIO: (u64, u64) = (9, 10);
 /// After this many calls the sums are halved, so that older calls count less.
 const FADING_CALLS: u64 = 64;
-/// Ordering is kept this long after a bypass that was wrong: the first time, and at most. It doubles each time.
+/// Ordering is kept this long after a bypass that was wrong: the first time, and at most. It doubles each time. For
+/// example 1, 2, 4 s and so on, up to 64 s.
 const KEEP_ORDERING_US: core::ops::Range<u64> = 1_000_000..64_000_000;
 /// A bypass that lasted this long was right.
 const MIN_GOOD_BYPASS_US: u64 = 60_000_000;

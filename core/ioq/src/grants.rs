@@ -79,7 +79,9 @@ impl Grants {
 
     /// Whether the next grant may leave now, if `limit` grants may be outstanding. One more may leave if ends are
     /// predicted, when the first of the outstanding grants is predicted to end; or, with `overlap`, when it has a part
-    /// of its time left. Otherwise returns when the next may leave; `None`: when a grant has ended.
+    /// of its time left. Otherwise returns when the next may leave; `None`: when a grant has ended. For example, if one
+    /// grant may be outstanding, and one that began at 0 is predicted to end at 80 ms, the next may leave at 80 ms, or
+    /// at 70 ms with `overlap`.
     pub fn may_leave(&self, now_us: u64, limit: usize, overlap: bool) -> Result<(), Option<u64>> {
         if self.outstanding.len() < limit {
             return Ok(());

@@ -22,7 +22,9 @@ use crate::stats::ServerStats;
 /// coordinator must never block a program.
 pub const MAX_QUEUED: usize = 1 << 17;
 
-/// A lease lasts the configured time and this many times the predicted duration of the grant.
+/// A lease lasts the configured time and this many times the predicted duration of the grant. For example 16 MiB at 100
+/// MB/s are predicted to take 168 ms: with 1 s as configured by default, the lease lasts for 1.67 s, and the time of
+/// two messages.
 const PREDICTED_TIMES: u64 = 4;
 /// A lease ends after this time even if the server has been measured to be slower.
 const MAX_LEASE_US: u64 = 600_000_000;

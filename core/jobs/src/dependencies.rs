@@ -159,7 +159,8 @@ impl JobSpec {
     }
 }
 
-/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle.
+/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle. Up to ten are
+/// returned. For example, if task 1 reads from 2, 2 from 1 and 3 from 2, it is all three.
 pub(crate) fn circle(needs: BTreeMap<u32, Arc<[u32]>>, dependencies: &Dependencies) -> Vec<u32> {
     // Most jobs name tasks in an order in which they can run.
     if needs.iter().all(|(task, producers)| producers.last().is_none_or(|last| last < task)) {

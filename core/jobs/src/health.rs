@@ -18,7 +18,7 @@ const MAX_QUICK_FAILURES: usize = 5;
 const MAX_REMEMBERED: usize = 256;
 /// Time for which an executor is first set aside, microseconds; each further time is twice as long.
 const FIRST_PAUSE_US: u64 = 60_000_000;
-/// Longest time for which an executor is set aside, microseconds.
+/// Longest time for which an executor is set aside, microseconds. So the times are 1, 2, 4, 8, 16, 30 and 30 minutes.
 const LONGEST_PAUSE_US: u64 = 30 * 60_000_000;
 
 /// Whether a task was at its executor for moments only, so that its end may be the node's doing.

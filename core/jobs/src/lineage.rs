@@ -3,6 +3,10 @@
 //! A kept object has a lineage: the task that wrote it, and the objects that this task read. A task is blocked while no
 //! executor holds one of its inputs. A lost object that a task or the user still needs is recomputed. After a restart,
 //! executors first have time to come back with the object.
+//!
+//! For example task 1 writes x, task 2 reads x and writes y, and task 3 reads y. When the executor that held both is
+//! lost, task 3 is blocked, and task 2 is to make y again. For that it needs x: task 2 is blocked, too, and task 1 runs
+//! first. If task 3 has succeeded, and no user was promised y, no task runs again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -18,14 +22,14 @@ use crate::jobs::Jobs;
 use crate::log::Entry;
 
 /// A task whose kept output was lost runs again up to this many times; then the tasks that need the output fail, and it
-/// is not made again.
+/// is not made again. So it runs up to six times for its output.
 pub const MAX_RECOMPUTATIONS: u16 = 5;
 /// After a start, executors have this long to come back with what they hold before it counts as lost, microseconds; so
 /// have those that are lost themselves, with what no task waits for.
 pub const RETURN_GRACE_US: u64 = 15_000_000;
 /// A task that cannot get a kept object, although an executor reported it, tries again up to this many times.
 const MAX_STARVED: u8 = 100;
-/// Pause before each of these attempts, microseconds.
+/// Pause before each of these attempts, microseconds. So a task gives up after 100 s at the soonest.
 const STARVED_PAUSE_US: u64 = 1_000_000;
 /// Executors that could not hold an object are asked again after this time, microseconds.
 const HOLD_AGAIN_US: u64 = 30_000_000;

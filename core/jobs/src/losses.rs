@@ -98,7 +98,8 @@ impl Jobs {
 
     /// Which of an executor's tasks may have run. In the order of priority, then of assignment, these are the tasks
     /// that fit together into the resources that it `had`; suspended tasks take no processors. The other tasks were
-    /// still waiting there, and did not cause the loss.
+    /// still waiting there, and did not cause the loss. For example, of tasks that need 2, 3 and 1 of 4 processors, the
+    /// first and the third.
     fn may_have_run(&self, tasks: &[TaskId], had: Resources, suspended: &BTreeSet<TaskId>) -> BTreeSet<TaskId> {
         let of = |task: &TaskId| Some((self.jobs.get(&task.job)?, *task));
         let mut in_order: Vec<(&Job, TaskId)> = tasks.iter().filter_map(of).collect();

@@ -17,7 +17,8 @@ use crate::jobs::Jobs;
 use crate::log::JournalRecord;
 
 /// A job that runs is written as a snapshot once a snapshot would replace this many entries and earlier results, and as
-/// many as the job has tasks: so snapshots cost less than what they replace did.
+/// many as the job has tasks: so snapshots cost less than what they replace did. For example a job with 10,000 tasks is
+/// written after 11,024 of them.
 pub const MAX_UNCOVERED: u64 = 1024;
 
 impl Jobs {
@@ -104,6 +105,7 @@ impl Jobs {
 
     /// Forgets the oldest ended jobs while there are too many, or too little room for this many bytes of output. One
     /// whose results are still being sent to a client stays, and so does one whose kept outputs other jobs still read.
+    /// For example, of 203 ended jobs, the oldest three are forgotten by default.
     pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
         let may_go = |job: &&Job| {
             job.has_ended() && !job.spec.is_attached && job.recorded.pending.is_empty() && !self.is_lender(job)

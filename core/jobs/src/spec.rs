@@ -27,10 +27,11 @@ const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { eyas_types::task::MAX_
 /// Most different requirements and ranks in one job: each is compiled, and matched with each executor.
 pub const MAX_TERMS: usize = 256;
 
-/// Most outputs that the tasks of one job read of each other, counted for each task that reads.
+/// Most outputs that the tasks of one job read of each other, counted for each task that reads. For example 20,000
+/// tasks that each read outputs of 1,000 others.
 pub const MAX_EDGES: u64 = if cfg!(test) { 1_000_000 } else { 20_000_000 };
 
-/// Most chunks of files that are known of one job.
+/// Most chunks of files that are known of one job. Where chunks have 64 MiB each, these are files of 61 TiB.
 pub const MAX_CHUNKS: usize = 1_000_000;
 
 /// A job as it was submitted.

@@ -35,7 +35,8 @@ impl ProvisionedNode {
         self.is_ours && self.state == NodeState::Staying
     }
 
-    /// The time since which it counts as idle: later than it is idle if what it holds is worth keeping.
+    /// The time since which it counts as idle: later than it is idle if what it holds is worth keeping. For example,
+    /// since 160 s if it is idle since 100 s and kept for 60 s: with an idle time of 30 s, it is drained at 190 s.
     fn counts_idle_since_us(&self) -> Option<u64> {
         self.idle_since_us.map(|since_us| since_us + self.kept_us)
     }

@@ -193,15 +193,17 @@ impl Provisioner {
         self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
-    /// The number of nodes to request. As long as no task waits or runs, a node that leaves is not replaced, although
-    /// tasks arrived a while ago: a task that arrives requests a node.
+    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested. As long as no task
+    /// waits or runs, a node that leaves is not replaced, although tasks arrived a while ago: a task that arrives
+    /// requests a node.
     fn missing(&self) -> u32 {
         let may = self.config.max_nodes.saturating_sub(self.nodes.ours() + self.requested());
         let wanted = if self.work.is_none() { self.config.min_nodes } else { self.wanted() };
         wanted.saturating_sub(self.staying() + self.requested()).min(may)
     }
 
-    /// The time from when a node joins until it is drained because its walltime nearly ends.
+    /// The time from when a node joins until it is drained because its walltime nearly ends. For example 58 minutes by
+    /// default.
     fn stay_us(&self) -> u64 {
         self.config.walltime_us - self.config.notice_us
     }
@@ -236,6 +238,7 @@ impl Provisioner {
     /// A request that was withdrawn may fail as well, and then counts for nothing.
     fn failed(&mut self, now_us: u64, request: NodeRequestId) {
         if self.requests.remove(&request).is_some() {
+            // For example 5, 10, 20 s and so on, up to 10 minutes by default.
             let doubled = self.config.backoff_us.checked_mul(1_u64.checked_shl(self.failures).unwrap_or(u64::MAX));
             let backoff_us = doubled.unwrap_or(u64::MAX).min(self.config.max_backoff_us);
             self.failures += 1;
@@ -260,7 +263,8 @@ impl Provisioner {
     }
 
     /// Gives up what was too many for a whole idle time: requests, the latest first; then, if the policy says so, nodes
-    /// that are not idle, the youngest first.
+    /// that are not idle, the youngest first. For example, if 7 nodes were wanted all the time while 10 were there and
+    /// 2 requests were open for one each, both requests are withdrawn, and three nodes are drained.
     fn give_up_surplus(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         let nodes = self.surplus_now();
         let seen = match self.surplus {

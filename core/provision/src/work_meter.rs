@@ -11,10 +11,10 @@ use eyas_types::{ObjectId, Origin};
 
 use crate::event::OutstandingWork;
 
-/// The weight that earlier sums keep at each report.
+/// The weight that earlier sums keep at each report. For example what was counted five reports ago counts half.
 const REMEMBERED: f64 = 7.0 / 8.0;
 /// Evicted objects that are remembered. Beyond it, the object evicted the longest ago is forgotten, and counts as new
-/// when it is read again.
+/// when it is read again. For example objects of 10 MB are 2.6 TB.
 pub const MAX_EVICTED: usize = 262_144;
 
 /// Decaying sums over recent events.
@@ -74,6 +74,10 @@ impl WorkMeter {
 
     /// Completes a report of the outstanding work with what was measured; called about once a second. In the `us`
     /// microseconds since the last report, `nodes` nodes stayed, each with a link of `link_bytes_per_s`.
+    ///
+    /// For example, in a second, 10 tasks ended on 4 nodes, and five objects of 10 MB were fetched from persistent
+    /// storage, over links of 100 MB/s: 50 ms of a link for each task. If half of these bytes had been evicted before,
+    /// half of the 4 s of node time count for 10 tasks, which is 200 ms for each.
     pub fn report(
         &mut self,
         us: u64,
@@ -129,7 +133,8 @@ fn fraction(part: f64, whole: f64) -> f64 {
 /// Less than this of a node is a rounding error.
 const ROUNDING_ERROR: f64 = 1e-6;
 
-/// The next whole number of nodes, unless the excess is a rounding error.
+/// The next whole number of nodes, unless the excess is a rounding error. For example 3.01 become 4, and 3.0000001
+/// become 3.
 pub(crate) fn round_up(nodes: f64) -> u64 {
     let whole = nodes as u64;
     whole + u64::from(nodes - whole as f64 > ROUNDING_ERROR)

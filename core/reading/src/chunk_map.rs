@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Where each chunk of a file begins, and where the last one ends.
+/// Where each chunk of a file begins, and where the last one ends. For example chunks of 4 and 6 bytes are 0, 4 and 10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkMap(Vec<u64>);
 

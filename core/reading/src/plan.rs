@@ -35,7 +35,8 @@ pub struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// For a program that reads a file by calls of its own.
+    /// For a program that reads a file by calls of its own. For example a chunk of 64 MiB on its machine is opened when
+    /// 8 MiB of it, or 17 parts, were requested; and up to four chunks of 4 MiB, or one of 64 MiB, are opened ahead.
     pub const PROGRAM: ReadLimits = ReadLimits {
         slack_bytes: 0,
         expects_more: false,
@@ -47,10 +48,13 @@ impl ReadLimits {
         ahead_bytes: 16 << 20,
     };
 
-    /// For a task. The node on its machine is that of its executor, and its inputs were placed there to be read.
+    /// For a task. The node on its machine is that of its executor, and its inputs were placed there to be read. For
+    /// example a chunk is opened with the second part of it that is requested.
     pub const TASK: ReadLimits = ReadLimits { parts: 1, ..ReadLimits::PROGRAM };
 
     /// For a mount. The kernel reads ahead in several requests, which come in any order, and caches what it has read.
+    /// For example a chunk of 16 MiB is fetched as a whole from another machine if reads continue each other, and of
+    /// one of 64 MiB only parts.
     pub const MOUNT: ReadLimits = ReadLimits {
         slack_bytes: 2 << 20,
         expects_more: true,

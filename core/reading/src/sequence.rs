@@ -8,7 +8,7 @@ use crate::{ChunkMap, ChunkPart};
 /// Number of parts that are fetched at the same time.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// Most bytes of them. A larger part is fetched alone.
+/// Most bytes of them. A larger part is fetched alone. For example four parts of 64 MiB, or two of 100 MiB.
 pub const MAX_IN_FLIGHT_BYTES: u64 = 256 << 20;
 
 /// The parts of a range that are not fetched yet, and how many may be.

@@ -42,7 +42,8 @@ impl<'a> Estimator<'a> {
     }
 
     /// The estimate for a task at its home or where it is assigned, behind all other tasks there. `home` is the task's
-    /// home and the load of all tasks at that home, if it has one.
+    /// home and the load of all tasks at that home, if it has one. For example, one slot runs a task, and three tasks
+    /// of 10 s have their home there, this one included: the load ahead is 3, and the wait is 25 s.
     pub fn at_home(&self, task: TaskKey, home: Option<(ExecutorKey, LoadPpm)>) -> Option<(ExecutorKey, Estimate)> {
         let (executor, load_at_home) = match self.state.queue[task].state {
             PlacementState::Assigned { executor, .. } => (executor, LoadPpm::NONE),

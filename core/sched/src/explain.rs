@@ -12,7 +12,8 @@ use crate::state::{
     ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacedInput, PlacementLevel, PlacementState, TaskKey,
 };
 
-/// Inputs that an explanation looks at to find the executor where a task would be done the soonest.
+/// Inputs that an explanation looks at to find the executor where a task would be done the soonest. For example up to
+/// 1,000 executors are compared for a task with 1,000 inputs.
 const ESTIMATED_INPUTS: usize = 1_000_000;
 
 /// A task as the scheduler sees it.

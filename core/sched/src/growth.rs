@@ -3,7 +3,7 @@
 
 use alloc::collections::VecDeque;
 
-/// Adds an entry at the back.
+/// Adds an entry at the back. For example a full list of 100 entries gets room for 129.
 pub(crate) fn push_back<T>(list: &mut VecDeque<T>, entry: T) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 4 + 4);

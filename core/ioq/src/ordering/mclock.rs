@@ -48,14 +48,17 @@ impl ClassTags {
     }
 
     /// The class has requests again. Unused rate is not saved up: no tag stays in the past. `least` is the smallest
-    /// weight tag of the classes that have requests.
+    /// weight tag of the classes that have requests. For example, where the least of these is 1 GB, a class that has
+    /// had nothing so far begins at 1 GB.
     pub fn wake(&mut self, now_us: u64, least: Option<WeightedBytes>) {
         self.reservation_tag_us = self.reservation_tag_us.max(now_us);
         self.limit_tag_us = self.limit_tag_us.max(now_us);
         self.weight_tag = self.weight_tag.max(least.unwrap_or_default());
     }
 
-    /// Counts a grant to the class.
+    /// Counts a grant to the class. For example a grant of 1 MB moves the reservation tag of a class with 40 MB/s by
+    /// 25,000 us, the limit tag of a class with 10 MB/s by 100,000 us, and the weight tag of a class with weight 4 by
+    /// 250,000 bytes.
     pub fn spend(&mut self, chosen_by: ChosenBy, bytes: u64) {
         let ClassQos { reservation_bytes_per_s, limit_bytes_per_s, weight } = self.qos;
         if let (ChosenBy::Reservation, Some(per_s)) = (chosen_by, reservation_bytes_per_s) {

@@ -5,6 +5,7 @@ use eyas_types::{Extent, Operation, StorageFileId};
 use crate::event::{Call, ClientId, RequestId};
 
 /// Largest number of bytes by which a request is ordered. It keeps sums of bytes times microseconds within 128 bits.
+/// For example 1,024 requests of that size that arrived at 2^64 us sum up to 2^122.
 pub(crate) const MAX_WEIGHT_BYTES: u64 = 1 << 48;
 
 /// Sort key of a waiting request: requests of one stream follow each other by offset.
@@ -41,7 +42,8 @@ impl QueuedRequest {
 pub(crate) type Seniority = (u64 /* arrived_us */, u64 /* offset */, RequestId);
 
 /// Total size of some requests, and the sum of each size times its arrival time. These two numbers are enough to know
-/// the virtual size of the requests at any later time (`policies/aging.rs`).
+/// the virtual size of the requests at any later time (`policies/aging.rs`). For example four requests of 5 bytes that
+/// arrived at 0 and one that arrived at 15 have 25 and 75.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AgedBytes {
     pub bytes: u64,

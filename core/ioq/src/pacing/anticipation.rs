@@ -21,7 +21,8 @@ use crate::event::ClassId;
 use crate::ordering::queue::RequestQueue;
 use crate::ordering::run::{QueueKey, RequestRun, Stream};
 
-/// Wasted holds in a row after which a file is no longer held.
+/// Wasted holds in a row after which a file is no longer held. For example, with a window of 1 ms, a file that no
+/// request continues costs up to 3 ms.
 const MAX_WASTED_HOLDS: u32 = 3;
 /// Streams whose history is remembered. Of more, the one that was granted least recently is forgotten.
 const MAX_HISTORIES: usize = 4_096;
@@ -83,7 +84,9 @@ impl Anticipation {
         }
     }
 
-    /// Whether to grant the run that the policy has chosen, or one that continues the current stream, or none yet.
+    /// Whether to grant the run that the policy has chosen, or one that continues the current stream, or none yet. For
+    /// example, with a window of 1 ms and runs of up to 16 MiB, a server that is idle since 10 ms is held until 11 ms,
+    /// and 16 pieces of 1 MiB that each arrive in time are granted before the policy chooses again.
     pub fn advise(&mut self, now_us: u64, class: ClassId, queue: &RequestQueue, chosen: &RequestRun) -> HoldAdvice {
         let Some(idle_since_us) = self.idle_since_us else { return HoldAdvice::Grant(chosen.head) };
         if let Some((key, history)) = self.last.and_then(|key| Some((key, *self.histories.get(&key)?)))

@@ -6,7 +6,8 @@
 use crate::config::Budget;
 use crate::rate::duration_us;
 
-/// Unused rate that may be granted at once after a pause: 10 ms, by which timers may be late.
+/// Unused rate that may be granted at once after a pause: 10 ms, by which timers may be late. For example 1 MB under
+/// 100 MB/s.
 const BURST_US: u64 = 10_000;
 
 /// Use of a server's [`Budget`] so far.

@@ -36,7 +36,8 @@ const EPOCH_ROUNDS: u32 = 4;
 const EPOCH_GRANTS: [u32; 2] = [3, 8];
 /// and at least this much busy time, for small and for large grants.
 const EPOCH_US: [u64; 2] = [5_000, 50_000];
-/// Factor from one level to the next higher one, for small and for large grants.
+/// Factor from one level to the next higher one, for small and for large grants. For example 1, 4, 16 and 64 small
+/// ones.
 const STEP: [u32; 2] = [4, 2];
 /// Least busy time between a failed trial and the next one.
 const REST_US: u64 = 1_000_000;
@@ -46,9 +47,11 @@ const MAX_REST_US: u64 = 300_000_000;
 const COST_TIMES: u64 = 64;
 /// Least busy time before the first trial, as a multiple of what it might lose.
 const RISK_TIMES: u64 = 32;
-/// During the overlap trial a grant leaves when the previous one has one part in this many of its time left.
+/// During the overlap trial a grant leaves when the previous one has one part in this many of its time left. For
+/// example 10 ms before the end of a grant of 80 ms.
 pub(crate) const OVERLAP: u64 = 8;
-/// The overlap trial succeeds at this gain: half of what overlapping can gain.
+/// The overlap trial succeeds at this gain: half of what overlapping can gain. If one part in 8 overlaps, that is up to
+/// 8 / 7 = 1.14.
 const OVERLAP_GAIN: f64 = 1.07;
 
 pub(crate) struct ConcurrencySearch {
@@ -122,7 +125,8 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// Predicted work done in a unit of busy time. Outstanding grants count half.
+    /// Predicted work done in a unit of busy time. Outstanding grants count half. For example, in 50 ms, grants of 80
+    /// ms have ended; grants of 10 ms were outstanding at the beginning and of 20 ms are now: (80 + 10 / 2) / 50 = 1.7.
     fn rate(&self) -> f64 {
         let done_us = self.work_us as f64 + (self.out_us as f64 - self.begin_out_us as f64) / 2.0;
         done_us / self.busy_us.max(1) as f64
@@ -215,7 +219,8 @@ impl ConcurrencySearch {
         is_steady
     }
 
-    /// Whether the epoch is complete.
+    /// Whether the epoch is complete. For example, at level 1, after 3 small grants and 5 ms, or 8 large ones and 50
+    /// ms; at level 4, after 12 grants of either size.
     fn is_whole(&self) -> bool {
         let grants = EPOCH_GRANTS[self.size as usize];
         let us = EPOCH_US[self.size as usize];
@@ -230,7 +235,8 @@ impl ConcurrencySearch {
         level > self.level && epoch.rate() >= CLEAR_GAIN * before
     }
 
-    /// Whether the trial would fail even if everything outstanding were done now.
+    /// Whether the trial would fail even if everything outstanding were done now. For example, with a rate of 1.0
+    /// before, a higher level must do 55 ms of work in 50 ms: it fails if 30 ms are done and 20 ms are outstanding.
     fn is_hopeless(&self) -> bool {
         let needed = match self.phase {
             Phase::Overlap { before } => OVERLAP_GAIN * before,
@@ -240,7 +246,8 @@ impl ConcurrencySearch {
         (self.epoch.work_us.saturating_add(self.epoch.out_us) as f64) < needed * self.epoch.busy_us as f64
     }
 
-    /// Whether to accept the tried level, by its rate and the rates before and after it.
+    /// Whether to accept the tried level, by its rate and the rates before and after it. For example, for a higher
+    /// level that had a rate of 1.2, rates of 1.0 and 1.08 are low enough, and 1.0 and 1.1 are not.
     fn is_good(&self, level: u32, before: f64, tried: f64, after: f64) -> bool {
         let neighbours = if level > self.level { before.max(after) } else { (before + after) / 2.0 };
         tried >= self.needed(level) * neighbours
@@ -296,7 +303,8 @@ impl ConcurrencySearch {
             return None;
         }
         if self.size == GrantSize::Large && small_level.max(self.level) == 1 {
-            // Bytes that two average grants have in common while they overlap.
+            // Bytes that two average grants have in common while they overlap. For example grants of 1 MiB have 256 KiB
+            // in common, two pieces: 16 ms may be lost, so the trial waits for 512 ms.
             let bytes = epoch.bytes / u64::from(epoch.grants) * 2 / OVERLAP;
             let rest_us = BandwidthModel::apart_us(bytes).saturating_mul(RISK_TIMES);
             return (self.rested_us >= rest_us).then_some(Phase::Overlap { before });
@@ -313,6 +321,8 @@ impl ConcurrencySearch {
         self.begin(Phase::Steady, self.level);
     }
 
+    /// A trial has failed. For example the pauses after trials that lost nothing are 1, 2, 4 s and so on, up to 300 s;
+    /// after one that lost 100 ms, it is at least 6.4 s.
     fn fail(&mut self) {
         let limit = self.limit();
         let lost_us = match self.phase {

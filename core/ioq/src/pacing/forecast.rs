@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 /// Decay of earlier errors: about the last ten decide which forecaster answers.
 const REMEMBERED: f64 = 0.9;
 
-/// Numbers of values that the medians are taken of.
+/// Numbers of values that the medians are taken of. Of an even number, it is the upper of the two in the middle.
 const WINDOWS: [usize; 2] = [5, 31];
 
-/// Weights of a new value in exponential smoothing.
+/// Weights of a new value in exponential smoothing. For example 100 and a new value of 120 become 101, 104 and 110.
 const GAINS: [f64; 3] = [0.05, 0.2, 0.5];
 
 trait Forecaster: Send {
@@ -40,6 +40,8 @@ impl Forecast {
         Forecast { forecasters: all.into_iter().map(|forecaster| (0.0, forecaster)).collect() }
     }
 
+    /// Each forecaster learns a value after it is judged by it: one that is wrong by 20 twice has an error of 2, then
+    /// of 3.8.
     pub fn learn(&mut self, value: f64) {
         for (error, forecaster) in &mut self.forecasters {
             *error = *error * REMEMBERED + (forecaster.forecast() - value).abs() * (1.0 - REMEMBERED);

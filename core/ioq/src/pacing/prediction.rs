@@ -28,7 +28,8 @@ impl BandwidthModel {
         BandwidthModel { nominal_bytes_per_us: nominal_bytes_per_s.max(1) as f64 / 1e6, forecasts: BTreeMap::new() }
     }
 
-    /// Predicted duration, in microseconds.
+    /// Predicted duration, in microseconds. Sizes that were not measured are predicted like the next smaller one: where
+    /// the disk above was seen with 4 KiB and 4 MiB, 64 KiB are predicted to take 128 ms.
     pub fn predict_us(&self, bytes: u64) -> u64 {
         let magnitude = magnitude(bytes);
         let smaller = self.forecasts.range(..=magnitude).next_back();
@@ -43,7 +44,8 @@ impl BandwidthModel {
     }
 
     /// Extra time if a disk seeks before each piece of this many bytes, as it does for two large reads at a time. It is
-    /// not measured: small reads may have been fast because each continued the previous one.
+    /// not measured: small reads may have been fast because each continued the previous one. For example 1 MiB has 8
+    /// pieces: 64 ms.
     pub fn apart_us(bytes: u64) -> u64 {
         bytes / PIECE_BYTES * ARM_US
     }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const SAMPLE_EVERY_US: u64 = 100_000;
 /// Samples that were closed while no task ended are written to the journal after this time, microseconds.
 const WRITE_SAMPLES_EVERY_US: u64 = 5_000_000;
-/// A course has no more samples than this; then each two become one, and intervals are twice as long.
+/// A course has no more samples than this; then each two become one, and intervals are twice as long. For example
+/// intervals become 0.2 s after 102.5 s, and are 6.4 s in a job that runs for an hour.
 const MAX_SAMPLES: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,6 +177,9 @@ impl JobCourse {
 
     /// Its sums and averages, where `elapsed_us` is the job's time. What needs every sample is left out if some were
     /// lost.
+    ///
+    /// For example, on two processors, tasks of 1 s and 0.5 s end in 1 s: a speedup of 1.5, an efficiency of 0.75 and,
+    /// with 2 / 3600 processor hours, a performance index of 2,700.
     pub fn metrics(&self, elapsed_us: u64) -> Metrics {
         let sums = &self.sums;
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };

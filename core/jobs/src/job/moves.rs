@@ -16,7 +16,7 @@ use crate::spec::{Extension, SpecError};
 /// Failures that a report describes; it counts the others.
 const MAX_FAILURES: usize = 100;
 
-/// Bytes of ended tasks' items that may stay in memory.
+/// Bytes of ended tasks' items that may stay in memory. Of items of more than 4 MiB in all, up to a quarter may stay.
 const MAX_DONE_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 impl Job {

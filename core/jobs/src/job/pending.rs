@@ -11,7 +11,8 @@ use crate::log::JobEnd;
 
 /// Results in one entry.
 const ENTRY_RESULTS: usize = 4096;
-/// An entry takes no more results once it has this many bytes of output.
+/// An entry takes no more results once it has this many bytes of output. For example four results with 1 MiB of output
+/// each.
 const ENTRY_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Additive: requests for one node, two nodes, three nodes …
+//! Additive: requests for one node, two nodes, three nodes … For example 14 requests for 100 nodes.
 
 use super::Provisioning;
 

@@ -14,7 +14,9 @@
 //! waiting and a target of 10 s, 2 nodes keep up and 2.5 nodes drain the queue: 5 nodes are wanted.
 //!
 //! Where tasks read again what full stores had to evict, the queue drains only as fast as it recently did per node
-//! (`refetch_us`). Before anything is measured, each task gets a slot, as under the other policies.
+//! (`refetch_us`). Before anything is measured, each task gets a slot, as under the other policies. For example, if a
+//! `refetch_us` of 0.5 s is added to the example above, 5 nodes drain the queue, and 7 are wanted. Before anything is
+//! measured, the 100 waiting tasks get 25 nodes.
 //!
 //! Placement keeps all nodes a little busy, so this policy does not wait for an idle node. When fewer nodes would have
 //! been enough for the whole idle time, the youngest nodes leave, because their stores hold the least; except nodes

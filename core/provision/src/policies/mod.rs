@@ -17,7 +17,7 @@ use crate::event::OutstandingWork;
 /// One provisioning policy.
 pub(crate) trait Provisioning: Send {
     /// The number of nodes with `slots` slots that the work is worth, while `arriving_per_us` tasks arrive in a
-    /// microsecond.
+    /// microsecond. For example 4 nodes with 4 slots for 10 tasks that wait and 3 that run.
     fn wanted(&self, work: &OutstandingWork, _arriving_per_us: f64, slots: u32) -> u64 {
         (work.waiting + work.running).div_ceil(slots.into())
     }

@@ -19,7 +19,8 @@ const MAX_SET_BACK: u64 = 1 << 30;
 const GIVE_HOME_LOOKS: usize = 64;
 
 impl Placement {
-    /// The number of tasks that may leave the queue between two of a class.
+    /// The number of tasks that may leave the queue between two of a class. For example 2,500 with 4 executors, and
+    /// 10,000 with 100.
     pub(super) fn window(&self, state: &SchedulerState) -> u64 {
         let window = self.window.unwrap_or_else(|| (100 * state.executors.len() as u64).max(LEAST_WINDOW));
         window.max(1)

@@ -25,6 +25,7 @@ impl HolderlessTasks {
             self.lists.resize_with(class + 1, VecDeque::new);
         }
         let list = &mut self.lists[class];
+        // For example 10 waiting tasks, of all classes together, allow 84 entries.
         if list.len() as u64 > 2 * queue.waiting() + 64 {
             list.retain(|ticket| queue.is_waiting(*ticket));
         }

@@ -7,6 +7,10 @@
 //! home. While fetching takes longer than waiting, tasks wait for their data. When a home has too many tasks for that,
 //! idle executors take from the end of its list, and with the tasks come replicas, which shorten the list further.
 //!
+//! For example A holds a task's input of 1 GB, and B is idle and would fetch it in 8 s. Each has one slot, and tasks
+//! run for 10 s. While A has one task, the task would be done there after 5 + 10 s and on B after 8 + 10 s: it waits
+//! for A. With another task before it there, it would be done on A after 15 + 10 s: B takes it.
+//!
 //! Tasks of which no executor holds or receives anything have no home; they are [holderless](super::holderless).
 
 use alloc::collections::{BTreeSet, VecDeque};
@@ -24,10 +28,11 @@ use crate::state::PlacementState;
 use crate::state::{ExecutorKey, LoadPpm, PlacementLevel, SchedulerState, TaskKey, TaskQueue, Ticket};
 
 /// Holders, and receivers, of each input that are compared for a task's home: the better of two taken at random leaves
-/// the loads nearly as even as the best of all does (Mitzenmacher, "The Power of Two Choices", 2001).
+/// the loads nearly as even as the best of all does (Mitzenmacher, "The Power of Two Choices", 2001). For example, for
+/// a task with three inputs, up to 12 executors are compared.
 const HOME_LOOKS: usize = 2;
 /// Executors that are compared for a task's home. A task of many inputs names the same executors again and again, and
-/// each comparison looks at all inputs.
+/// each comparison looks at all inputs. The last input that is looked at may add up to three more.
 const HOME_CANDIDATES: usize = 64;
 /// Homes that are compared for the longest wait, in one decision.
 const LONGEST_LOOKS: usize = 16;
@@ -153,7 +158,8 @@ impl Homes {
         let Some(home) = self.of(task) else { return };
         self.homes[task.index()] = ExecutorKey::NONE;
         let at_home = &mut self.loads[home.index()];
-        // The mean of the tasks there, so that the executor need not be read.
+        // The mean of the tasks there, so that the executor need not be read. For example, of tasks with loads of 0.25,
+        // 0.25 and 1, the first one that leaves takes 0.5 along, and the last one takes what is left.
         at_home.load -= at_home.load.mean_of(at_home.tasks);
         at_home.tasks -= 1;
         if at_home.tasks == 0 {

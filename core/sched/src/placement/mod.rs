@@ -331,7 +331,9 @@ impl Placement {
     }
 
     /// If an overdue task is too large for what is free on the executor, the executor takes nothing until that has
-    /// changed, unless another one is reserved for tasks of that class. Whether the executor is reserved.
+    /// changed, unless another one is reserved for tasks of that class. Whether the executor is reserved. For example
+    /// an executor with 4 processors runs two tasks with 2 each, and an overdue task needs 4: the executor is given no
+    /// other task until both have ended.
     fn reserve(&mut self, state: &mut SchedulerState, executor: ExecutorKey, level: PlacementLevel) -> bool {
         if state.queue.only_class().is_some() {
             return false;

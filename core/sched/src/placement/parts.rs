@@ -40,6 +40,9 @@ impl Scheduler {
     /// One of the parts of a job's input that the executor with most of their bytes has, and few others have. As a
     /// further input of a task that reads all of the parts, it makes that executor the better one for the task. An
     /// executor that has the whole input is better still, since the part is small beside the whole.
+    ///
+    /// For example A has the parts 1, 2 and 3, and B has 1 and 4, all of one size: part 2 is chosen, which only A has,
+    /// and whose id is smaller than that of part 3.
     pub fn part_for_placement(
         &mut self,
         job: JobId,

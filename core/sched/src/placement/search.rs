@@ -181,7 +181,9 @@ pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: Execut
     };
     let local = weight_where(&|input| replicas.contains_key(&input));
     // An executor that holds only some inputs holds no more than their weight. So the holders of inputs that together
-    // weigh no more than `local` need no look; those with the most holders are left out first.
+    // weigh no more than `local` need no look; those with the most holders are left out first. For example a task has
+    // inputs of 60, 30 and 10 MB. The executor holds that of 60 MB, and so do most others: only the holders of the
+    // other two inputs are compared.
     let mut may_leave_out = local;
     // Holders of one of many inputs mostly hold others too.
     let mut compared = BTreeSet::new();

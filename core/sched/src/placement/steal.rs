@@ -32,7 +32,8 @@ impl Default for Stealing {
 
 impl Stealing {
     /// Recalls as many tasks as there are idle slots for; of each executor the newest first, because it starts them
-    /// last.
+    /// last. For example, of 7 tasks with a processor each on an executor with 4, two idle slots recall the two newest,
+    /// and five idle slots the three that wait.
     pub fn steal(&mut self, state: &mut SchedulerState, policy: &ActivePolicy, effects: &mut Vec<Effect>) {
         let utilisation = state.executors.utilisation();
         let idle_milli = utilisation.total_milli - utilisation.busy_milli;

@@ -207,7 +207,8 @@ impl KeptObjects {
         }
     }
 
-    /// Has further executors hold the object if it is under-replicated.
+    /// Has further executors hold the object if it is under-replicated. For example only A holds an object that is to
+    /// be kept twice; B holds 5 objects, and C holds 3. A and C are told to hold it.
     fn replicate(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
         let Some(kept) = self.objects.get_mut(&object).filter(|kept| kept.is_under_replicated()) else { return };
         let holders = state.sorted_holders(object);

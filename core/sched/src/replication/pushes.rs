@@ -21,7 +21,8 @@ use super::spanning_tree::SpanningTree;
 use crate::event::{Effect, Holder, PlacementCommand, PushId, Recipients};
 use crate::state::{ExecutorKey, ObjectKey, SchedulerState};
 
-/// Objects of one push that an executor is told of and does not have yet.
+/// Objects of one push that an executor is told of and does not have yet. For example a push to 50 executors has up to
+/// 400 fetches at a time.
 pub(crate) const MAX_PUSHED_AT_ONCE: usize = 8;
 
 /// All pushes that have not ended.

@@ -8,6 +8,9 @@
 //! receivers, single transfers result. There is no other kind of broadcast, but for [spanning
 //! trees](super::spanning_tree) to compare with.
 //!
+//! For example A, B, C and D want an object: A fetches it from persistent storage, B from A, C from B, and D from C.
+//! The hints of D are C, B and A.
+//!
 //! Executors with different `site` labels do not give to each other, because the way between sites may be longer than
 //! the way to persistent storage: one executor at each site fetches from there. Objects that are in executors' stores
 //! alone cross sites.
@@ -86,7 +89,8 @@ fn may_give(state: &SchedulerState, request: SourceRequest, giver: ExecutorKey) 
 }
 
 /// The order of givers: the one that gives the object the soonest first; of equals, which all are without racks, the
-/// one that gives the fewest objects. Times are not negative, so their bits are in their order.
+/// one that gives the fewest objects. Times are not negative, so their bits are in their order. For example 100 MB over
+/// links of 125 MB/s take 0.8 s from an executor that gives nothing, and 2.4 s from one that gives two objects.
 fn preference(state: &SchedulerState, request: SourceRequest, giver: ExecutorKey) -> impl Ord + use<> {
     let transfers = &state.transfers;
     let seconds = transfers.peer_seconds(giver, request.executor, state.catalog.size_bytes(request.object));

@@ -47,7 +47,8 @@ pub(crate) struct Executor {
     pub agenda: SearchAgenda,
     /// `None` before a task has run on any executor.
     mean_run_us: Option<u64>,
-    /// The moving mean of its fetches. The first few move it little, because one slow fetch says nothing yet.
+    /// The moving mean of its fetches. The first few move it little, because one slow fetch says nothing yet. For
+    /// example three fetches of 80 ms lead to 10, 18.75 and 26.4 ms.
     mean_fetch_us: u64,
     /// How many times longer its tasks run than other tasks of their jobs.
     pub slowness: f64,
@@ -445,7 +446,8 @@ impl Executors {
     }
 }
 
-/// A moving mean over about eight values, so that a change of jobs shows within a few: `(7 * mean + new) / 8`.
+/// A moving mean over about eight values, so that a change of jobs shows within a few: `(7 * mean + new) / 8`. For
+/// example 100 ms and a new value of 20 ms give 90 ms.
 fn moved_mean(mean_us: u64, us: u64) -> u64 {
     mean_us.saturating_mul(7).saturating_add(us) / 8
 }

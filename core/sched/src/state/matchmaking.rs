@@ -89,7 +89,8 @@ impl<'a> Pairing<'a> {
     }
 
     /// Whether the task can end before the executor is ended, by its [expected](SchedulerState::expected_seconds) time.
-    /// `is_behind`: behind the tasks that are there. A task whose run time is not known may start.
+    /// `is_behind`: behind the tasks that are there. A task whose run time is not known may start. For example a task
+    /// of 600 s waits for 300 s behind one task on one slot: it may start there if 900 s are left.
     fn has_time(&self, is_behind: bool) -> bool {
         if self.executor.left_us == u64::MAX {
             return true;
@@ -190,7 +191,8 @@ impl Facts for Pairing<'_> {
 
 impl SchedulerState {
     /// Seconds that a task runs on an executor with that slowness: the mean of its job, or its own timeout if that is
-    /// shorter; but at least as long as it ran before it was interrupted. 0 if none of that is known.
+    /// shorter; but at least as long as it ran before it was interrupted. 0 if none of that is known. For example a
+    /// mean of 60 s, a timeout of 30 s and an interrupted run of 45 s give 45 s.
     pub fn expected_seconds(&self, task: TaskKey, slowness: f64) -> f64 {
         let id = self.queue[task].id;
         let usual = self.run_times.seconds(id.job, slowness);

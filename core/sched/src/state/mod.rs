@@ -49,7 +49,8 @@ use crate::event::ExecutorProfile;
 const ESTIMATE_LOOKS: usize = 4;
 
 /// An executor has time for all tasks while it stays at least this many times as long as the longest ones run: they may
-/// wait there for a slot, and it may be slow.
+/// wait there for a slot, and it may be slow. For example, if the longest tasks run for 600 s, until 2,400 s before it
+/// is ended.
 const AMPLE_TIME: f64 = 4.0;
 
 /// Most times that a task is recalled: its taker may no longer take it when it is back, and it waits elsewhere again.
@@ -432,6 +433,9 @@ impl SchedulerState {
     /// Each comes from the holder at its site that would give it the soonest. If none holds it, it comes from a
     /// receiver, which may be the executor itself and has it in a number of seconds, as far as `coming` knows. All
     /// others come from persistent storage together.
+    ///
+    /// For example, at 125 MB/s, two inputs of 10 MB from executors that give nothing else and two of 25 MB from
+    /// persistent storage take 0.08 + 0.08 + 0.4 s.
     pub fn transfer_seconds(
         &self,
         task: TaskKey,

@@ -269,6 +269,7 @@ impl TaskQueue {
         while queue.tickets.pop_front_if(|first| !is_waiting(first)).is_some() {
             queue.heavy = queue.heavy.saturating_sub(1);
         }
+        // For example 10 waiting tasks allow 84 entries.
         if queue.tickets.len() as u64 > 2 * queue.waiting + 64 {
             queue.heavy = queue.tickets.iter().take(queue.heavy).filter(|ticket| is_waiting(ticket)).count();
             queue.tickets.retain(is_waiting);
@@ -340,7 +341,8 @@ impl TaskQueue {
         some.map(|ticket| ticket.task).collect()
     }
 
-    /// Classes of which no task had its turn while `window` other tasks left the queue.
+    /// Classes of which no task had its turn while `window` other tasks left the queue. For example, with a window of
+    /// 2,500, a class that had its turn when 10,000 tasks had left the queue is overdue once 12,500 have left.
     pub fn overdue_classes(&self, window: u64) -> impl Iterator<Item = ClassKey> {
         let classes = self.classes.iter().enumerate().filter(move |(_, class)| self.is_overdue(class, window));
         classes.map(|(index, _)| ClassKey::at(index))

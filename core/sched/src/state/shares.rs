@@ -28,7 +28,7 @@ impl LocalShare {
         LocalShare((share as u16).max(1))
     }
 
-    /// The share that is this fraction of a task's bytes, from 0 to 1; never full.
+    /// The share that is this fraction of a task's bytes, from 0 to 1; never full. For example 0.5 gives 32,767.
     pub fn of_fraction(fraction: f64) -> Self {
         LocalShare((fraction * f64::from(u16::MAX - 1)) as u16)
     }
@@ -52,7 +52,8 @@ impl LoadPpm {
     /// All of an executor.
     pub const WHOLE: LoadPpm = LoadPpm(1_000_000);
 
-    /// The load that `amount` of a resource is, where the executor has `capacity` of the resource.
+    /// The load that `amount` of a resource is, where the executor has `capacity` of the resource. For example 1 of 4
+    /// processors is 250,000.
     pub fn of(amount: u64, capacity: u64) -> Self {
         if amount == 0 {
             return LoadPpm::NONE;
@@ -73,7 +74,7 @@ impl LoadPpm {
         LoadPpm(self.0 / 2)
     }
 
-    /// As a number of whole executors.
+    /// As a number of whole executors. For example 2,500,000 is 2.5.
     pub fn as_wholes(self) -> f64 {
         self.0 as f64 / LoadPpm::WHOLE.0 as f64
     }

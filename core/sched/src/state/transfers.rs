@@ -121,7 +121,8 @@ impl Transfers {
         self.receipts.reserve(fetches);
     }
 
-    /// Notes that an executor is told to fetch an object.
+    /// Notes that an executor is told to fetch an object. From an executor that will itself have the object in 5 s,
+    /// over a link that takes 2 s, it is expected in 5 s.
     pub fn expect(&mut self, fetch: ExpectedFetch) {
         let ExpectedFetch { object, executor, from, task, bytes } = fetch;
         let relay = from.and_then(|from| self.incoming(object).iter().find(|receipt| receipt.executor == from));
@@ -151,7 +152,8 @@ impl Transfers {
         let receipt = self.incoming(object).iter().find(|receipt| receipt.executor == executor);
         let Some(&Receipt { from, others, is_relayed, .. }) = receipt else { return };
         let bytes = catalog.size_bytes(object);
-        // Other fetches came and went meanwhile: the mean of their number at the beginning and at the end.
+        // Other fetches came and went meanwhile: the mean of their number at the beginning and at the end. For example
+        // 3 and 1 give 2.
         let now = self.giving(from).saturating_sub(1);
         let others = (others + now) / 2;
         match (origin, from) {

@@ -18,7 +18,8 @@ pub struct Utilisation {
 }
 
 impl Utilisation {
-    /// Whether the busy share is at least `threshold` (0 ..= 1).
+    /// Whether the busy share is at least `threshold` (0 ..= 1). For example 29 of 32 processors are at least 0.9, and
+    /// 28 are not.
     pub fn is_at_least(self, threshold: f64) -> bool {
         self.busy_milli as f64 >= threshold * self.total_milli as f64
     }
@@ -70,7 +71,8 @@ impl ResourceUsage {
         }
     }
 
-    /// The load on an executor of that capacity: of the resource of which the largest part is in use.
+    /// The load on an executor of that capacity: of the resource of which the largest part is in use. For example 2 of
+    /// 4 processors and 12 of 16 GB are 750,000.
     pub fn load(&self, capacity: &Resources) -> LoadPpm {
         let named = self.named.iter().map(|(name, sum)| LoadPpm::of(*sum, capacity.amount_of(name)));
         let loads = [
@@ -81,7 +83,9 @@ impl ResourceUsage {
         loads.into_iter().chain(named).max().unwrap_or(LoadPpm::NONE)
     }
 
-    /// Whether there is more of a resource than the capacity, and `resources` is a part of that.
+    /// Whether there is more of a resource than the capacity, and `resources` is a part of that. For example, where
+    /// tasks hold 20 of 16 GB and 2 of 4 processors, this holds for a task that needs memory, and not for one that
+    /// needs only processors.
     pub fn exceeds_with(&self, resources: &Resources, capacity: &Resources) -> bool {
         let exceeds = |sum: u64, need: u64, capacity: u64| need > 0 && sum > capacity;
         exceeds(self.cpus_milli, resources.cpus_milli.into(), capacity.cpus_milli.into())
@@ -103,7 +107,8 @@ impl ResourceUsage {
     }
 
     /// Whether `resources` more are within `stretch` times the capacity. A resource that is not asked for does not
-    /// matter.
+    /// matter. For example, where tasks hold 20 of 16 GB and the stretch is 2, a task of 10 GB fits and one of 13 GB
+    /// does not.
     pub fn fits_with(&self, resources: &Resources, capacity: &Resources, stretch: u64) -> bool {
         let fits = |sum: u64, need: u64, capacity: u64| need == 0 || sum + need <= capacity.saturating_mul(stretch);
         fits(self.cpus_milli, resources.cpus_milli.into(), capacity.cpus_milli.into())

@@ -74,7 +74,8 @@ impl WaitingList {
     }
 
     /// The index of the first entry that joined after the turn `cursor`. Searches from the back in growing steps,
-    /// because mostly only a few have joined since.
+    /// because mostly only a few have joined since. For example, if the last 5 of 1,000 have, it looks at the entries
+    /// 999, 997, 993, 995 and 994.
     pub fn first_after(&self, cursor: u32) -> usize {
         let joined_after = |index: usize| self.entries[index].ticket.turn.wrapping_sub(cursor) as i32 > 0;
         let (mut first, mut last, mut step) = (0, self.entries.len(), 1);

@@ -64,7 +64,8 @@ impl RunOrder for AgingOrder {
     }
 
     /// The oldest of the runs with the smallest virtual size, or the run at the smallest offset of the same file whose
-    /// virtual size is larger by at most the junction coefficient.
+    /// virtual size is larger by at most the junction coefficient. For example, with a coefficient of 10 and a smallest
+    /// virtual size of 20, it may be 22.
     fn choose(&mut self, now_us: u64) -> Option<QueueKey> {
         while let Some((zero_us, seniority, head)) = self.zeros.first().copied()
             && zero_us <= now_us

@@ -23,7 +23,8 @@ pub(crate) struct VirtualSize {
 
 impl VirtualSize {
     /// M * Tv = sum of bytes * (M - (now - arrival)), from the sums in `size` (io-coordination formulas 2 and 3;
-    /// `wsjf.rs`).
+    /// `wsjf.rs`). For example, A1 in `wsjf.rs` has 20 bytes that arrived at 0 and 5 that arrived at 15. The value is
+    /// 25 * 30 + 5 * 15 = 825 at time 0, and 450 at 15, which is 30 * 15.
     pub fn of(size: AgedBytes, patience_us: u64) -> Self {
         let fall_per_us = i128::from(size.bytes);
         let at_zero = fall_per_us * i128::from(patience_us) + size.bytes_times_arrival_us as i128;
@@ -34,7 +35,8 @@ impl VirtualSize {
         self.at_zero - i128::from(now_us) * self.fall_per_us
     }
 
-    /// First microsecond in which the value is 0 or less.
+    /// First microsecond in which the value is 0 or less. For example, a value that is 825 at time 0 and falls by 25
+    /// gets to 0 at 33.
     pub fn zero_us(&self) -> u64 {
         let up = (self.at_zero + self.fall_per_us - 1).div_euclid(self.fall_per_us.max(1));
         u64::try_from(up.max(0)).unwrap_or(u64::MAX)
@@ -140,7 +142,8 @@ impl KineticTree {
         (self.value(one), self.node(one).seniority) < (self.value(other), self.node(other).seniority)
     }
 
-    /// When `one`, which is not before `other` now, will be. `u64::MAX`: never.
+    /// When `one`, which is not before `other` now, will be. `u64::MAX`: never. For example 600 - 20 t is as small as
+    /// 350 - 10 t at t = 25, and smaller from 26 on.
     fn overtakes_us(&self, one: Index, other: Index) -> u64 {
         let (one, other) = (self.node(one), self.node(other));
         let gains = one.size.fall_per_us - other.size.fall_per_us;

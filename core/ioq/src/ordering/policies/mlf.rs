@@ -26,10 +26,11 @@ pub struct Mlf {
 }
 
 impl Mlf {
-    /// Default parameters.
+    /// Default parameters. For example a run of 16 MiB fits after 4 rounds.
     pub const DEFAULT: Mlf = Mlf { quantum_bytes: 1 << 20, factor: 2 };
 
-    /// Number of rounds after which this many bytes fit the quantum.
+    /// Number of rounds after which this many bytes fit the quantum. For example, with a quantum of 10 and a factor of
+    /// 2, it is 0 for 10 bytes, 1 for 11, and 3 for 41.
     fn rounds(self, bytes: u64) -> u64 {
         let mut quantum = u128::from(self.quantum_bytes.max(1));
         let mut rounds = 0;

@@ -1,5 +1,6 @@
 //! Shortest job first: the run with the fewest bytes. For requests that arrive together no other order has a smaller
-//! mean response time, but large runs can starve. For comparison.
+//! mean response time, but large runs can starve. For comparison. For example, requests of 1, 2 and 3 s that arrive
+//! together end after 1, 3 and 6 s, which is 3.3 s on average; in the opposite order, it is 4.7 s.
 
 use alloc::collections::BTreeMap;
 

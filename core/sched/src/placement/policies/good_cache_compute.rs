@@ -1,4 +1,5 @@
-//! Good-cache-compute (GCC): MCH while utilisation is at its threshold, MCU while it is below.
+//! Good-cache-compute (GCC): MCH while utilisation is at its threshold, MCU while it is below. For example, at a
+//! threshold of 0.9 and with 32 processors, tasks wait for holders while 29 or more have a task.
 
 use super::{Fallback, PlacementRules, WaitsFor};
 use crate::state::Utilisation;

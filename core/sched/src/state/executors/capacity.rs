@@ -8,13 +8,14 @@ use crate::state::queue::ClassNeed;
 use crate::state::shares::LoadPpm;
 use crate::state::usage::ResourceUsage;
 
-/// Most tasks that one executor is given at once, however short they are.
+/// Most tasks that one executor is given at once, however short they are. For example an executor with 4 slots reaches
+/// it if tasks run for less than 20 us.
 const MAX_IN_FLIGHT: usize = 4096;
 /// An executor is given this much work beyond its slots, so that it does not wait for the network between tasks.
 const LOOKAHEAD_US: u64 = 20_000;
 /// Most tasks beyond its slots, per slot, for the reason that fetching takes longer than computing.
 const MAX_FETCH_LOOKAHEAD: u64 = 3;
-/// Most tasks beyond its slots, per slot.
+/// Most tasks beyond its slots, per slot. Tasks that run for less than 20 us reach it.
 const MAX_LOOKAHEAD: u64 = 1024;
 /// A parked executor is given this much work in advance before the next one has its turn. A message costs the
 /// dispatcher some 50 us, however many tasks it assigns.
@@ -56,7 +57,8 @@ impl Executor {
                 || (level == PlacementLevel::Lookahead && self.fits_above_lower(&need.need, stretch)))
     }
 
-    /// Whether there is room without tasks of lower priority, which the executor suspends or starts later.
+    /// Whether there is room without tasks of lower priority, which the executor suspends or starts later. For example
+    /// 4 processors that have 8 tasks of priority 0, and a stretch of 2, have room for 8 of priority 1.
     fn fits_above_lower(&self, need: &Need, stretch: u64) -> bool {
         if self.usage_of_priority.first().is_none_or(|(lowest, _)| *lowest >= need.priority) {
             return false;
@@ -67,7 +69,8 @@ impl Executor {
         above.fits_with(&need.resources, &self.capacity, stretch)
     }
 
-    /// Whether a task with that need can run on processors of tasks that are being staged.
+    /// Whether a task with that need can run on processors of tasks that are being staged. For example 4 processors
+    /// that are all lent take 4 light tasks where one task is given in advance for each slot.
     pub fn has_room_to_backfill(&self, need: &ClassNeed) -> bool {
         let lent_milli = self.lent_milli.min(self.usage.cpus_milli);
         // Short tasks are given in advance here too; of long tasks, one for each processor.
@@ -89,14 +92,16 @@ impl Executor {
     }
 
     /// The number of tasks beyond each slot: enough for [`LOOKAHEAD_US`] of work or for the time of a fetch, and at
-    /// least one, so that its inputs are staged while others compute.
+    /// least one, so that its inputs are staged while others compute. For example 20 tasks of 1 ms, or one of 1 s; or
+    /// two of 1 s if a fetch takes 2.5 s.
     fn lookahead(&self) -> u64 {
         let mean_run_us = self.mean_run_us.unwrap_or(LOOKAHEAD_US);
         let fetching = (self.mean_fetch_us / mean_run_us.max(1)).min(MAX_FETCH_LOOKAHEAD);
         (LOOKAHEAD_US / mean_run_us.max(1)).max(fetching).clamp(1, MAX_LOOKAHEAD)
     }
 
-    /// Whether the newest of its tasks waits for a slot for `wait_us`, or it is not known how long tasks run.
+    /// Whether the newest of its tasks waits for a slot for `wait_us`, or it is not known how long tasks run. For
+    /// example 10 tasks of 0.5 s on 4 slots are a load of 2.5, so the newest waits for 1.5 * 0.5 s.
     pub fn newest_waits(&self, wait_us: u64) -> bool {
         self.mean_run_us.is_none_or(|mean_run_us| {
             let excess = self.load().saturating_sub(LoadPpm::WHOLE).as_wholes();
@@ -104,7 +109,7 @@ impl Executor {
         })
     }
 
-    /// The number of tasks of one turn.
+    /// The number of tasks of one turn. For example 10 of 100 us.
     pub(super) fn turn(&self) -> u64 {
         self.mean_run_us.map_or(1, |mean_run_us| (TURN_US / mean_run_us.max(1)).clamp(1, MAX_TURN))
     }
@@ -115,7 +120,8 @@ impl Executor {
         &self.in_flight[index.expect("an assigned task is in flight")]
     }
 
-    /// The load that a task with that need is: of the resource of which it takes the largest part.
+    /// The load that a task with that need is: of the resource of which it takes the largest part. For example 1 of 4
+    /// processors and 8 of 16 GB are 500,000.
     pub fn load_of(&self, need: &Resources) -> LoadPpm {
         let Resources { cpus_milli, memory_bytes, disk_bytes, .. } = self.capacity;
         let named = need.named.iter().map(|(name, amount)| LoadPpm::of(*amount, self.capacity.amount_of(name)));
