@@ -129,7 +129,8 @@ impl Publisher {
         replaced
     }
 
-    /// Replaces the content of a file. Sets `is_unsure` if an answer was lost: the content may have been replaced although this fails.
+    /// Replaces the content of a file. Sets `is_unsure` if an answer was lost: the content may have been replaced
+    /// although this fails.
     async fn replace_once(
         &self,
         mut file: File,
