@@ -266,7 +266,6 @@ impl Tries<'_> {
 #[cfg(test)]
 mod tests {
     use eyas_types::ObjectId;
-    use eyas_types::ObjectId;
     use eyas_types::dfs::{Attributes, FileId, NodeId};
 
     use super::*;
