@@ -41,14 +41,14 @@ impl NodeTask {
         self.passed >= MAX_PASSED
     }
 
-    /// Key of a ready task. The task with the smallest key starts next: one of priority 0 that was passed 32 times before
-    /// one of priority 9, that one before data-intensive ones of priority 5, and these before others of priority 5.
+    /// Key of a ready task. The task with the smallest key starts next. A task of priority 0 that was passed 32 times
+    /// starts first, then one of priority 9, then a data-intensive one of priority 5, then another of priority 5.
     fn turn(&self) -> (bool, Reverse<i32>, bool, u64) {
         (!self.is_due(), Reverse(self.priority), !self.is_data_intensive, self.number)
     }
 
-    /// Whether this suspended task resumes before a ready task starts: one of priority 5 does before one of priority 5 or
-    /// 4, and after one of priority 6.
+    /// Whether this suspended task resumes before a ready task starts. A task of priority 5 resumes before ready tasks
+    /// of the priorities 5 and 4, but not before one of priority 6.
     fn resumes_before(&self, ready: &NodeTask) -> bool {
         self.is_due() || (!ready.is_due() && self.priority >= ready.priority)
     }
