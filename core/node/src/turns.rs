@@ -47,8 +47,8 @@ impl NodeTask {
         (!self.is_due(), Reverse(self.priority), !self.is_data_intensive, self.number)
     }
 
-    /// Whether this suspended task resumes before a ready task starts. A task of priority 5 resumes before ready tasks of
-    /// the priorities 5 and 4, but not before one of priority 6.
+    /// Whether this suspended task resumes before a ready task starts. A task of priority 5 resumes before ready tasks
+    /// of the priorities 5 and 4, but not before one of priority 6.
     fn resumes_before(&self, ready: &NodeTask) -> bool {
         self.is_due() || (!ready.is_due() && self.priority >= ready.priority)
     }
