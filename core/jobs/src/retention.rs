@@ -18,7 +18,7 @@ use crate::log::JournalRecord;
 
 /// A job that runs is written as a snapshot once a snapshot would replace this many entries and earlier results, and as
 /// many as the job has tasks: so snapshots cost less than what they replace did. For example a job with 10,000 tasks is
-/// written after 11,024 of them.
+/// written once 11,024 of them would be replaced.
 pub const MAX_UNCOVERED: u64 = 1024;
 
 impl Jobs {

@@ -11,7 +11,7 @@ use eyas_types::{Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin,
 pub const MAX_HINTS: usize = 4;
 
 /// Most inputs by which a task is placed: a decision about a task looks at them once for each of up to some hundred
-/// executors. Of 1,000,000 inputs it looks at 16,130; see `task_inputs.rs`.
+/// executors. For example, of 1,000,000 inputs it looks at 16,130.
 const PLACED_INPUTS: usize = 16_384;
 
 /// How a scheduler decides.
