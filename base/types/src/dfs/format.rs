@@ -367,7 +367,7 @@ mod tests {
             wrong.into_iter().chain(["length-prefixed", "length-prefixed:3be", "length-prefixed:4", &"é".repeat(999)])
         {
             let error = text.parse::<Format>().unwrap_err().to_string();
-            assert!(error.contains("is not a format") && error.len() < 400, "{error}");
+            assert!(error.contains("is not a format") && error.chars().count() < 400, "{error}");
         }
     }
 
