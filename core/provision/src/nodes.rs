@@ -45,12 +45,12 @@ impl ProvisionedNode {
 #[derive(Default)]
 pub(crate) struct NodePool {
     nodes: BTreeMap<ExecutorId, ProvisionedNode>,
-    /// NodePool that are gone without having been given back, the last one at the end. Perhaps only the connection
+    /// Nodes that are gone without having been given back, the last one at the end. Perhaps only the connection
     /// broke.
     away: VecDeque<(ExecutorId, ProvisionedNode)>,
     staying: u32,
     ours: u32,
-    /// NodePool that may leave, by the time at which they joined.
+    /// Nodes that may leave, by the time at which they joined.
     by_age: BTreeSet<(u64, ExecutorId)>,
     /// Of these, nodes without a task, by the time since which they count as idle.
     by_idleness: BTreeSet<(u64, ExecutorId)>,
@@ -106,12 +106,12 @@ impl NodePool {
         });
     }
 
-    /// NodePool that stay.
+    /// Nodes that stay.
     pub fn staying(&self) -> u32 {
         self.staying
     }
 
-    /// NodePool that were requested here.
+    /// Nodes that were requested here.
     pub fn ours(&self) -> u32 {
         self.ours
     }
@@ -131,14 +131,14 @@ impl NodePool {
         self.by_idleness.first().map(|(since_us, _)| *since_us)
     }
 
-    /// NodePool that may leave and joined no later than that, in the order of their ids.
+    /// Nodes that may leave and joined no later than that, in the order of their ids.
     pub fn joined_until(&self, until_us: u64) -> Vec<ExecutorId> {
         let mut ids: Vec<_> = until(&self.by_age, until_us).collect();
         ids.sort_unstable();
         ids
     }
 
-    /// NodePool that may leave and count as idle since then or longer, the longest first, no more than `most`.
+    /// Nodes that may leave and count as idle since then or longer, the longest first, no more than `most`.
     pub fn idle_until(&self, until_us: u64, most: u32) -> Vec<ExecutorId> {
         until(&self.by_idleness, until_us).take(most as usize).collect()
     }

@@ -55,7 +55,7 @@ pub struct Provisioner {
     work: OutstandingWork,
     arrivals: ArrivalRate,
     nodes: NodePool,
-    /// NodePool of each request that have not joined yet.
+    /// Nodes of each request that have not joined yet.
     requests: BTreeMap<NodeRequestId, u32>,
     /// The number of requests that there ever were.
     requested: u64,
@@ -101,7 +101,7 @@ impl Provisioner {
     /// # Panics
     /// If the event contradicts earlier ones (a node that joins twice, or an unknown node).
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
-        // NodePool begin and end tasks all the time; that makes nothing due at once, only later.
+        // Nodes begin and end tasks all the time; that makes nothing due at once, only later.
         let mut is_due = !matches!(event, Event::NodeBusy { .. } | Event::NodeIdle { .. });
         match event {
             Event::Work(work) => {

@@ -184,7 +184,7 @@ impl TaskTable {
     /// A task that had ended runs again, as if it had not run.
     pub(super) fn forget_failures(&mut self, index: u32) {
         let state = self.get_mut(index);
-        (state.failures, state.losses, state.interrupted) = (0, 0, 0);
+        (state.failures, state.losses, state.interrupted, state.starved) = (0, 0, 0, 0);
     }
 }
 

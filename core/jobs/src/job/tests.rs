@@ -91,6 +91,15 @@ fn what_needs_a_failed_task_is_hopeless_and_a_retry_blocks_it_again() {
 }
 
 #[test]
+fn a_retry_forgets_how_often_the_task_has_failed() {
+    let mut job = diamond();
+    job.tasks.get_mut(4).starved = 101;
+    run(&mut job, 4, Outcome::of(Status::Exited(3)));
+    job.retry_these(&[4], 0);
+    assert_eq!(job.tasks[4].starved, 0);
+}
+
+#[test]
 fn results_read_from_the_journal_give_the_same_job() {
     let mut live = diamond();
     for index in [1, 0, 4] {

@@ -58,7 +58,12 @@ impl LoadPpm {
         if amount == 0 {
             return LoadPpm::NONE;
         }
-        LoadPpm(amount.saturating_mul(LoadPpm::WHOLE.0) / capacity.max(1))
+        let capacity = capacity.max(1);
+        match amount.checked_mul(LoadPpm::WHOLE.0) {
+            Some(millionths) => LoadPpm(millionths / capacity),
+            // From 18.4 TB of disk on.
+            None => LoadPpm((u128::from(amount) * u128::from(LoadPpm::WHOLE.0) / u128::from(capacity)) as u64),
+        }
     }
 
     pub fn saturating_sub(self, other: LoadPpm) -> Self {
@@ -97,5 +102,17 @@ impl AddAssign for LoadPpm {
 impl SubAssign for LoadPpm {
     fn sub_assign(&mut self, other: LoadPpm) {
         self.0 -= other.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_right_for_the_largest_disks() {
+        let tb = 1_000_000_000_000;
+        assert_eq!([LoadPpm::of(1, 4), LoadPpm::of(40 * tb, 40 * tb)], [LoadPpm(250_000), LoadPpm::WHOLE]);
+        assert_eq!(LoadPpm::of(u64::MAX, u64::MAX), LoadPpm::WHOLE);
     }
 }
