@@ -318,7 +318,7 @@ fn keep_writing(
             earliest_us = clock.now_us() + PACE_US;
         }
         writer.write(&to_store, &batch)?;
-        to_store.into_iter().for_each(ToStore::is_written);
+        to_store.into_iter().for_each(ToStore::written);
         recent.add(batch);
         if let Some(last) = last {
             durable(last);

@@ -193,8 +193,8 @@ impl Provisioner {
         self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
-    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested. As long as no task
-    /// waits or runs, a node that leaves is not replaced, although tasks arrived a while ago: a task that arrives
+    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested. As long as no
+    /// task waits or runs, a node that leaves is not replaced, although tasks arrived a while ago: a task that arrives
     /// requests a node.
     fn missing(&self) -> u32 {
         let may = self.config.max_nodes.saturating_sub(self.nodes.ours() + self.requested());

@@ -71,7 +71,7 @@ impl ToStore {
     }
 
     /// It is on disk.
-    pub fn is_written(self) {
+    pub fn written(self) {
         if let ToStore::Part { written, .. } = self {
             // Whoever stores the job may have gone away.
             let _ = written.send(());
