@@ -44,7 +44,7 @@ pub enum Event {
         tasks: Vec<u32>,
     },
     /// A client adds no more tasks to an attached job. The job is forgotten when all its tasks have ended and
-    /// [`Effect::Deliver`] has passed on their results.
+    /// [`JobsAction::Deliver`] has passed on their results.
     Closed {
         /// The job.
         job: JobId,
@@ -148,7 +148,7 @@ pub enum Event {
         /// The object.
         object: ObjectId,
     },
-    /// Answers [`Effect::Locate`].
+    /// Answers [`SchedulerOrder::Locate`].
     Located {
         /// Objects that an executor is fetching from one that leaves.
         moving: Vec<ObjectId>,
@@ -160,7 +160,7 @@ pub enum Event {
         /// The object.
         object: ObjectId,
     },
-    /// Answers [`Effect::ReadResult`].
+    /// Answers [`JobsAction::ReadResult`].
     EarlierResult {
         /// The task that is to be queued.
         task: TaskId,
@@ -169,8 +169,8 @@ pub enum Event {
         /// The outcome of the earlier task, if it can be read.
         outcome: Option<Box<Outcome>>,
     },
-    /// A task's outputs are about to appear at these places of persistent storage. Answered by [`Effect::Claimed`], if
-    /// the executor still has the task; if not, it has been told so.
+    /// A task's outputs are about to appear at these places of persistent storage. Answered by [`JobsAction::Claimed`],
+    /// if the executor still has the task; if not, it has been told so.
     Claim {
         /// The executor.
         executor: ExecutorId,
@@ -179,7 +179,7 @@ pub enum Event {
         /// The places, each once.
         places: Vec<PlaceId>,
     },
-    /// Answers [`Effect::Check`].
+    /// Answers [`JobsAction::Check`].
     Checked {
         /// The executor that looked.
         executor: ExecutorId,
