@@ -218,7 +218,7 @@ def wait_with_the_standard_library(how):
             results = {call.result(LONG_S) for call in calls}
         else:
             results = {call.result(0) for call in futures.wait(calls, LONG_S).done}
-        assert not worker.Released.count and not any(call._waiters for call in calls)
+        assert not worker.Released.open and not any(call._waiters for call in calls)
         return results
 
 
@@ -228,14 +228,64 @@ def test_waits_of_the_standard_library_give_the_processors_of_a_call_to_its_own_
         assert executor.submit(wait_with_the_standard_library, how).result(LONG_S) == {0, 1, 2}
 
 
+async def awaited(call):
+    return await asyncio.wrap_future(call)
+
+
+def wait_in_other_ways(how):
+    """Wait for calls of this call's own in ways of which a future hears nothing, twice."""
+    results = []
+    with eyas.connect() as executor:
+        for number in range(2):
+            call = executor.submit(abs, -number)
+            if how == "asyncio":
+                results.append(asyncio.run(asyncio.wait_for(awaited(call), LONG_S)))
+                continue
+            deadline = time.monotonic() + LONG_S
+            while not call.done() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            results.append(call.result(0))
+        assert not worker.Released.open
+    return results
+
+
+@pytest.mark.parametrize("how", ["asyncio", "done"])
+def test_an_idle_call_gives_its_processors_to_its_own_calls_however_it_waits(how):
+    with eyas.local(max_workers=1) as executor:
+        assert executor.submit(wait_in_other_ways, how).result(LONG_S) == [0, 1]
+        assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def leave_a_loan(place):
+    """End while a thread lends the processors of this call."""
+    executor = eyas.connect(max_workers=1)
+    executor.submit(wait_for_file, place)
+    deadline = time.monotonic() + LONG_S
+    while not worker.Released.open and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return len(worker.Released.open)
+
+
+def wait_for_file(place):
+    while not place.exists():
+        time.sleep(0.01)
+
+
+def test_a_call_may_end_while_it_lends_its_processors(tmp_path):
+    with eyas.local(max_workers=1) as executor:
+        assert executor.submit(leave_a_loan, tmp_path / "end").result(LONG_S) == 1
+        (tmp_path / "end").touch()
+        assert executor.submit(wait_in_other_ways, "done").result(LONG_S) == [0, 1]
+
+
 def wait_without_giving_way(seconds):
-    """Wait for a call of this call's own in a way that gives its processors to no other."""
+    """Wait for a call of this call's own and compute meanwhile, so that no other call gets the processors."""
     state._ASK_S = 0.1
     with eyas.connect() as executor:
         call = executor.submit(abs, -1)
         deadline = time.monotonic() + seconds
         while not call.done() and time.monotonic() < deadline:
-            time.sleep(0.1)
+            pass
         call.cancel()
         return call.cancelled()
 

@@ -38,7 +38,7 @@ _HOPELESS = (
     "It waits because no executor matches it",
     "It waits because no executor has joined: start some",
 )
-#: What a call is told that waits for calls of its own in a way that gives its processors to no other.
+#: What a call is told that waits for calls of its own, but never stands still, so that it gives its processors to none.
 _HOLDING = "The call that waits for it holds processors, which it may need: wait inside of `with eyas.released():`."
 #: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
@@ -75,20 +75,28 @@ class State:
         """Receive results until there are no more."""
         why: BaseException | None = None
         try:
-            while (results := self.session.results(_ASK_S if self.unproven else _WAIT_S)) is not None:
-                for result in results:
-                    try:
-                        self.settle(result)
-                    except (SystemExit, KeyboardInterrupt, GeneratorExit):
-                        # Of a callback, and logged: it ends this thread no more than other exceptions do.
-                        pass
-                if self.unproven:
-                    self._ask_why_they_wait()
-                if self.is_shut and not self.is_closed:
-                    self.close_if_idle()
+            with worker.IdleLoan() as loan:
+                self._receive(loan)
         except BaseException as error:
             why = error
         self.end(why)
+
+    def _receive(self, loan: worker.IdleLoan) -> None:
+        while (results := self.session.results(min(_ASK_S if self.unproven else _WAIT_S, loan.wait_s))) is not None:
+            if results:
+                loan.end()
+            else:
+                loan.look(waits=bool(self.pending))
+            for result in results:
+                try:
+                    self.settle(result)
+                except (SystemExit, KeyboardInterrupt, GeneratorExit):
+                    # Of a callback, and logged: it ends this thread no more than other exceptions do.
+                    pass
+            if self.unproven:
+                self._ask_why_they_wait()
+            if self.is_shut and not self.is_closed:
+                self.close_if_idle()
 
     def _ask_why_they_wait(self) -> None:
         """Say which kinds of tasks no node can run."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import os
 import pickle
 import signal
@@ -52,6 +53,8 @@ _AGAIN_VARIABLE = "EYAS_WORKER_AGAIN"
 _ANSWER = struct.Struct("<BQQ")
 #: How a call has ended.
 _RETURNED, _RAISED, _RETURNED_FILES, _LENDS, _RECLAIMS = range(5)
+#: A call is idle if it has used less than this share of a processor for this many seconds.
+_IDLE_SHARE, _IDLE_S = 0.2, 1.0
 #: An answer of up to this size is sent with its header.
 _SMALL_BYTES = 65536
 
@@ -107,42 +110,92 @@ class Released:
     """Gives the processors of the call that this process answers to other calls, and takes them again."""
 
     lock = threading.Lock()
-    #: How many threads wait with it.
-    count = 0
+    #: Those that hold them back now, one for each time that it was entered.
+    open: list[Released] = []
 
     @classmethod
     def forget(cls) -> None:
         """In a child that a call has forked: the call is its parent's."""
-        Worker.answering, cls.lock, cls.count = None, threading.Lock(), 0
+        Worker.answering, cls.lock, cls.open = None, threading.Lock(), []
+
+    @classmethod
+    def end_call(cls) -> None:
+        """The call has ended, whoever still lends its processors. Wait for a thread that takes them again."""
+        with cls.lock:
+            Worker.answering = None
+            cls.open.clear()
 
     @classmethod
     def is_missing(cls) -> bool:
         """Whether this process answers a call, which holds its processors."""
-        return Worker.answering is not None and cls.count == 0
+        return Worker.answering is not None and not cls.open
 
     def __enter__(self) -> None:
         with Released.lock:
-            if Released.count == 0 and Worker.answering is not None:
+            if not Released.open and Worker.answering is not None:
                 Worker.answering.lend()
-            Released.count += 1
+            Released.open.append(self)
 
     def __exit__(self, *_: object) -> None:
         with Released.lock:
-            Released.count -= 1
-            if Released.count == 0 and Worker.answering is not None:
-                Worker.answering.reclaim()
+            # The call may have ended before.
+            if self in Released.open:
+                Released.open.remove(self)
+                if not Released.open and Worker.answering is not None:
+                    Worker.answering.reclaim()
 
 
 def released() -> Released:
     """Give the processors of this call to other calls while it waits: ``with eyas.released():``.
 
     A call that waits for calls of its own holds a place that they may need. ``result()`` of a future does this by
-    itself, and so does :func:`concurrent.futures.wait`. Outside of calls it does nothing.
+    itself, and so does :func:`concurrent.futures.wait`; other ways to wait do it after a second. Outside of calls it
+    does nothing.
 
     >>> with eyas.released():
     ...     asyncio.run(gather(futures))
     """
     return Released()
+
+
+class IdleLoan:
+    """Lends the processors of a call that does nothing while calls of its own are outstanding, however it waits."""
+
+    def __init__(self) -> None:
+        """Begin to look."""
+        self._loan: Released | None = None
+        self._begin()
+
+    def __enter__(self) -> IdleLoan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def _begin(self) -> None:
+        self._began, self._used = time.monotonic(), time.process_time()
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the next look."""
+        is_looking = self._loan is None and Worker.answering is not None
+        return max(0.0, self._began + _IDLE_S - time.monotonic()) if is_looking else math.inf
+
+    def look(self, waits: bool) -> None:
+        """Lend them if there is something to wait for, and this process has hardly used a processor for a while."""
+        if self._loan is None and (seconds := time.monotonic() - self._began) >= _IDLE_S:
+            is_idle = time.process_time() - self._used < _IDLE_SHARE * seconds
+            if waits and is_idle and Released.is_missing():
+                self._loan = released()
+                self._loan.__enter__()
+            self._begin()
+
+    def end(self) -> None:
+        """Take them again, and begin to look."""
+        if self._loan is not None:
+            self._loan.__exit__()
+        self._loan = None
+        self._begin()
 
 
 class Worker:
@@ -269,7 +322,7 @@ class Worker:
             try:
                 value = function(*args, **kwargs)
             finally:
-                Worker.answering = None
+                Released.end_call()
             pickled = pickling.dump_parts(value)
             if sum(part.nbytes for part in pickled) < pickling.LARGE_BYTES:
                 return _RETURNED, pickled[0].tobytes()
