@@ -6,7 +6,7 @@
 //! The disk is an image with a file system of its own, so this needs root, loop devices and `mkfs.ext4`. `cargo test`
 //! cuts the power a few times, and `make soak` a thousand times (`EYAS_POWER_CUTS`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Cursor, Write};
 use std::ops::Range;
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use eyas_faults::Dice;
 use eyas_files::{
-    Change, ContentSource, DfsClient, FilesErrorKind, NewContent, RenameOptions, SentRecords, WriteOptions, new_file_id,
+    Change, ContentSource, DfsClient, FilesError, FilesErrorKind, NewContent, RenameOptions, SentRecords, WriteOptions,
+    new_file_id,
 };
 use eyas_store::Checksum;
 use eyas_types::dfs::Format;
@@ -153,8 +154,13 @@ async fn look(number: usize, image: &Path, folder: &Path, may: May) {
     let disk = Disk::mount(image, folder).expect("the copy is mounted");
     let cluster = Cluster::at(&folders(folder)).await;
     let files = cluster.files().await;
+    let listed = listed(&files).await.unwrap_or_else(|why| panic!("cut {number}: the folder is never readable: {why}"));
     let mut found = 0;
     for (file, states) in &may {
+        if !listed.contains(file) {
+            assert!(states.contains(&None), "cut {number}: {file} is missing, not of {states:x?}");
+            continue;
+        }
         let (deadline, mut wrong) = (Instant::now() + DEADLINE, String::new());
         loop {
             let state = match state_of(&files, file).await {
@@ -174,6 +180,19 @@ async fn look(number: usize, image: &Path, folder: &Path, may: May) {
     drop(files);
     drop(cluster);
     drop(disk);
+}
+
+/// The names of all files, once the nodes know them. Most files of the clients are gone, and asking for each would take
+/// longer than all else.
+async fn listed(files: &DfsClient) -> Result<BTreeSet<String>, FilesError> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match files.list("/").await {
+            Ok(found) => return Ok(found.into_iter().map(|listing| listing.name.to_string()).collect()),
+            Err(why) if Instant::now() > deadline => return Err(why),
+            Err(_) => {}
+        }
+    }
 }
 
 /// The checksum of a file's content; `None` if there is no file.
