@@ -116,6 +116,8 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The peer, and whether it is still trusted.
     pub standing: TrustWatch,
+    /// The newest minor version of the protocol that both sides have. Messages of later ones must not be sent.
+    pub minor: u16,
     /// How the peer exchanges bulk data.
     pub data: DataMode,
     /// Whether the peer is a process of the same user on this host, connected by a local socket.
@@ -257,6 +259,7 @@ impl Greeted<TcpStream> {
     /// The session: frames are inside TLS.
     fn over_tcp(self) -> Result<Session, SessionError> {
         let Greeted { stream, standing, hello } = self;
+        let minor = hello.minor();
         let tcp = stream.get_ref().0;
         let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
         let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
@@ -266,7 +269,7 @@ impl Greeted<TcpStream> {
         let (reader, writer) = tokio::io::split(stream);
         let address = remote.to_string();
         let (reader, writer) = (FrameReader::new(reader, &address), FrameWriter::new(writer, &address));
-        Ok(Session { reader, writer, local, remote, standing, data: hello.data, is_local: false })
+        Ok(Session { reader, writer, local, remote, standing, minor, data: hello.data, is_local: false })
     }
 }
 
@@ -274,6 +277,7 @@ impl Greeted<RecordStream> {
     /// The session: TLS has done its work, and frames follow as they are.
     fn over_local_socket(self, local: SocketAddr, remote: SocketAddr) -> Session {
         let Greeted { stream, standing, hello } = self;
+        let minor = hello.minor();
         let stream = match stream {
             TlsStream::Client(stream) => stream.into_inner().0,
             TlsStream::Server(stream) => stream.into_inner().0,
@@ -283,7 +287,7 @@ impl Greeted<RecordStream> {
         // One system call receives the length of a frame and, most often, all of it.
         let reader = FrameReader::new(BufReader::new(reader), &address);
         let writer = FrameWriter::new(writer, &address);
-        Session { reader, writer, local, remote, standing, data: hello.data, is_local: true }
+        Session { reader, writer, local, remote, standing, minor, data: hello.data, is_local: true }
     }
 }
 

@@ -104,12 +104,9 @@ pub(crate) async fn read_hello(
     limit: usize,
     address: &str,
 ) -> Result<Hello, SessionError> {
-    let mut hello = read_frame::<Hello>(stream, &mut Vec::new(), limit, address).await?;
-    let (Some(hello), true) = (hello.pop(), hello.is_empty()) else {
-        return Err(protocol(address, "its greeting is not one message"));
-    };
-    hello.check().map_err(|error| protocol(address, &error.to_string()))?;
-    Ok(hello)
+    let mut body = Vec::new();
+    read_body(stream, &mut body, limit, address).await?;
+    Hello::decode(&body).map_err(|error| protocol(address, &error.to_string()))
 }
 
 /// Sends a greeting.
@@ -129,6 +126,17 @@ async fn read_frame<M: DeserializeOwned>(
     limit: usize,
     address: &str,
 ) -> Result<Vec<M>, SessionError> {
+    read_body(stream, body, limit, address).await?;
+    frame::decode(body).map_err(|error| protocol(address, &error.to_string()))
+}
+
+/// Receives the body of a frame.
+async fn read_body(
+    stream: &mut (impl AsyncRead + Unpin),
+    body: &mut Vec<u8>,
+    limit: usize,
+    address: &str,
+) -> Result<(), SessionError> {
     let broken = |e: io::Error| match e.kind() {
         io::ErrorKind::UnexpectedEof => ended(address, "it was closed"),
         _ if alert_in(&e).is_some() => not_trusted(address, &e),
@@ -142,7 +150,7 @@ async fn read_frame<M: DeserializeOwned>(
     if stream.take(length as u64).read_to_end(body).await.map_err(broken)? < length {
         return Err(ended(address, "it was closed"));
     }
-    frame::decode(body).map_err(|error| protocol(address, &error.to_string()))
+    Ok(())
 }
 
 async fn write_frame(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8], address: &str) -> Result<(), SessionError> {

@@ -3,8 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::estimate::Estimate;
 use crate::id::{PlaceId, TaskId};
@@ -162,7 +161,6 @@ impl FileReads {
 /// Inputs by kind of source. The paper calls the kinds cache hit local, cache hit global and cache miss (data-diffusion
 /// §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(remote = "Self")]
 pub struct Reads {
     /// Inputs from the node's own store.
     pub local: Amount,
@@ -171,7 +169,6 @@ pub struct Reads {
     /// Inputs from persistent storage.
     pub persistent: Amount,
     /// Inputs from files of the cluster.
-    #[serde(default)]
     pub files: FileReads,
 }
 
@@ -198,61 +195,6 @@ impl Reads {
                 self.files.other_bytes += bytes.saturating_sub(own_bytes);
             }
         }
-    }
-}
-
-/// The first number of encoded [`Reads`] that have `files`. Reads without them are encoded as they were before there
-/// were any, so journals that earlier versions wrote can be read: their first number is a count of inputs, which never
-/// is this large.
-const HAS_FILES: u64 = u64::MAX;
-
-impl Serialize for Reads {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            return Reads::serialize(self, serializer);
-        }
-        let Reads { local, peer, persistent, files } = self;
-        match *files == FileReads::default() {
-            true => (local, peer, persistent).serialize(serializer),
-            false => (HAS_FILES, local, peer, persistent, files).serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Reads {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if deserializer.is_human_readable() {
-            return Reads::deserialize(deserializer);
-        }
-        deserializer.deserialize_tuple(ENCODED_FIELDS, EncodedReads)
-    }
-}
-
-/// Most numbers and amounts of encoded [`Reads`]: the mark, the numbers of three sources, and those of files.
-const ENCODED_FIELDS: usize = 1 + 3 * 2 + 3;
-
-struct EncodedReads;
-
-impl<'de> Visitor<'de> for EncodedReads {
-    type Value = Reads;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("inputs by kind of source")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Reads, A::Error> {
-        let mut number = |place| fields.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &self));
-        let first = number(0)?;
-        let has_files = first == HAS_FILES;
-        let count = if has_files { number(1)? } else { first };
-        let local = Amount { count, bytes: number(2)? };
-        let peer = Amount { count: number(3)?, bytes: number(4)? };
-        let persistent = Amount { count: number(5)?, bytes: number(6)? };
-        let files = match has_files {
-            true => FileReads { count: number(7)?, own_bytes: number(8)?, other_bytes: number(9)? },
-            false => FileReads::default(),
-        };
-        Ok(Reads { local, peer, persistent, files })
     }
 }
 
@@ -396,6 +338,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_input_of_the_cluster_counts_by_where_its_bytes_were() {
+        let mut reads = Reads::default();
+        reads.add(Origin::Peer, 5);
+        reads.add(Origin::Files { own_bytes: 4 }, 10);
+        reads.add(Origin::Files { own_bytes: 12 }, 10);
+        assert_eq!(reads.files, FileReads { count: 2, own_bytes: 14, other_bytes: 6 });
+        assert_eq!((reads.count(), reads.bytes()), (3, 25));
+    }
+
+    #[test]
     fn an_answer_and_what_was_printed_are_told_apart() {
         for (answer, printed) in [("", ""), ("answer", ""), ("", "printed"), ("answer", "printed")] {
             let stdout = call_output(answer.into(), printed.as_bytes());
@@ -404,30 +356,5 @@ mod tests {
         for stdout in [&b""[..], b"short", &[0xff; 20]] {
             assert!(split_call_output(stdout).0.is_empty(), "no call has this output");
         }
-    }
-
-    #[test]
-    fn reads_of_earlier_versions_are_decoded() {
-        let amount = |count| Amount { count, bytes: count * 1000 };
-        let mut reads = Reads { local: amount(1), peer: amount(2), persistent: amount(3), files: FileReads::default() };
-        // As they were encoded before there were reads of files, with a value after them.
-        let earlier = postcard::to_stdvec(&(reads.local, reads.peer, reads.persistent, 7u8)).unwrap();
-        assert_eq!(postcard::from_bytes::<(Reads, u8)>(&earlier).unwrap(), (reads, 7));
-        assert_eq!(postcard::to_stdvec(&(reads, 7u8)).unwrap(), earlier);
-        reads.add(Origin::Files { own_bytes: 4 }, 10);
-        reads.add(Origin::Files { own_bytes: 10 }, 10);
-        assert_eq!((reads.files, reads.count()), (FileReads { count: 2, own_bytes: 14, other_bytes: 6 }, 8));
-        let encoded = postcard::to_stdvec(&(reads, 7u8)).unwrap();
-        assert_eq!(postcard::from_bytes::<(Reads, u8)>(&encoded).unwrap(), (reads, 7));
-        for end in 0..encoded.len() {
-            assert!(postcard::from_bytes::<(Reads, u8)>(&encoded[..end]).is_err(), "{end}");
-        }
-        let json = serde_json::to_value(reads).unwrap();
-        assert_eq!(json["files"]["own_bytes"], 14);
-        assert_eq!(serde_json::from_value::<Reads>(json.clone()).unwrap(), reads);
-        let mut earlier = json;
-        earlier.as_object_mut().unwrap().remove("files");
-        let reads = Reads { files: FileReads::default(), ..reads };
-        assert_eq!(serde_json::from_value::<Reads>(earlier).unwrap(), reads);
     }
 }

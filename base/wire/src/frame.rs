@@ -105,7 +105,7 @@ pub fn decode<M: DeserializeOwned>(mut body: &[u8]) -> Result<Vec<M>, FrameError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataMode, Hello, Role};
+    use crate::{DataMode, Hello, HelloError, PROTOCOL_VERSION, Role};
 
     #[test]
     fn messages_come_back_in_order_and_garbage_is_refused() {
@@ -127,9 +127,22 @@ mod tests {
     #[test]
     fn another_protocol_and_another_version_are_refused() {
         let hello = Hello::new(Role::Client, DataMode::Encrypted, None);
-        assert!(hello.check().is_ok());
-        assert!(Hello { version: 99, ..hello.clone() }.check().unwrap_err().to_string().contains("version 99"));
-        assert!(Hello { magic: *b"HTTP", ..hello }.check().is_err());
+        let bytes = |hello: &Hello| postcard::to_stdvec(hello).unwrap();
+        let (major, minor) = PROTOCOL_VERSION;
+        for (theirs, common) in [(minor, minor), (minor + 7, minor)] {
+            let hello = Hello { version: (major, theirs), ..hello.clone() };
+            assert_eq!(Hello::decode(&bytes(&hello)).unwrap().minor(), common);
+        }
+        // A greeting of another version may go on in another way, or end.
+        let next = bytes(&Hello { version: (99, 0), ..hello.clone() });
+        for end in [6, next.len()] {
+            assert_eq!(Hello::decode(&next[..end]), Err(HelloError::Version(99)));
+        }
+        assert_eq!(Hello::decode(&bytes(&Hello { magic: *b"HTTP", ..hello.clone() })), Err(HelloError::Magic));
+        let longer = [bytes(&hello), vec![0]].concat();
+        for wrong in [&bytes(&hello)[..8], &longer, b"eyas"] {
+            assert!(matches!(Hello::decode(wrong), Err(HelloError::Body(_))), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A connection begins with one [`Hello`] in each direction. Afterwards each side sends frames: a length, then one or
 //! more messages in `postcard`. So a thousand small messages cost one encryption and one system call. A peer with
-//! another protocol version is refused with a reason.
+//! another major version of the protocol is refused with a reason.
 
 #![forbid(unsafe_code)]
 
@@ -18,19 +18,25 @@ use thiserror::Error;
 
 use crate::trust::Trust;
 
-/// Version of all messages in this crate. Both sides must have the same version.
-pub const PROTOCOL_VERSION: u16 = 11;
+/// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it consists of. Both
+/// sides must have the same major version. A minor version adds messages, which a process sends only to sides that
+/// have it ([`Hello::minor`]).
+pub const PROTOCOL_VERSION: (u16, u16) = (12, 0);
 
 /// Why the other side of a connection cannot be talked to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HelloError {
     /// The other side is not an eyas process.
     #[error("the other side does not speak eyas's protocol")]
     Magic,
-    /// The other side has another version.
+    /// The other side's greeting does not consist of what this version has.
+    #[error("the greeting of the other side is not one: {0}")]
+    Body(#[from] postcard::Error),
+    /// The other side has another major version.
     #[error(
-        "the other side speaks version {0} of eyas's protocol, and this side version {PROTOCOL_VERSION}: use the same \
-         version of eyas on all nodes"
+        "the other side speaks version {0} of eyas's protocol, and this side version {own}: use the same version of \
+         eyas on all nodes",
+        own = PROTOCOL_VERSION.0
     )]
     Version(u16),
 }
@@ -40,8 +46,8 @@ pub enum HelloError {
 pub struct Hello {
     /// The bytes `eyas`, by which other protocols are recognised.
     pub magic: [u8; 4],
-    /// The sender's [`PROTOCOL_VERSION`].
-    pub version: u16,
+    /// The sender's [`PROTOCOL_VERSION`], which stands here in every version.
+    pub version: (u16, u16),
     /// The kind of process that sends.
     pub role: Role,
     /// How the sender moves bulk data.
@@ -83,18 +89,27 @@ impl Hello {
         Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role, data, trust }
     }
 
-    /// Checks that the sender speaks this version of the protocol.
+    /// Reads a greeting. Other major versions may have other fields after magic and version.
     ///
     /// # Errors
-    /// If it does not.
-    pub fn check(&self) -> Result<(), HelloError> {
-        if self.magic != *b"eyas" {
+    /// If it is none of this major version.
+    pub fn decode(body: &[u8]) -> Result<Self, HelloError> {
+        let ((magic, version), _) = postcard::take_from_bytes::<([u8; 4], (u16, u16))>(body)?;
+        if magic != *b"eyas" {
             return Err(HelloError::Magic);
         }
-        if self.version != PROTOCOL_VERSION {
-            return Err(HelloError::Version(self.version));
+        if version.0 != PROTOCOL_VERSION.0 {
+            return Err(HelloError::Version(version.0));
         }
-        Ok(())
+        match postcard::take_from_bytes(body)? {
+            (hello, []) => Ok(hello),
+            _ => Err(postcard::Error::DeserializeBadEncoding.into()),
+        }
+    }
+
+    /// The newest minor version that both sides have.
+    pub fn minor(&self) -> u16 {
+        self.version.1.min(PROTOCOL_VERSION.1)
     }
 
     /// Whether two processes exchange bulk data in the same way. Clients and agents follow the other side.

@@ -79,8 +79,9 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const FILE_SYSTEM: &str = "file_system";
 /// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
-/// The format. `journal/fixtures/` has a journal of each format that was released, and a test reads them.
-const FORMAT: u64 = 7;
+/// The format; `journal/formats.txt` has what it consists of. `journal/fixtures/` has a journal of each format that was
+/// released, and a test reads them.
+const FORMAT: u64 = 8;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a

@@ -76,3 +76,22 @@ pub struct IoStatus {
     /// Number of agents that bypass each storage, by name.
     pub bypassed: BTreeMap<String, u64>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use eyas_formats::Formats;
+    use eyas_wire::PROTOCOL_VERSION;
+
+    use super::*;
+
+    #[test]
+    fn messages_have_the_formats_that_were_recorded() {
+        Formats::default()
+            .with::<ToCoordinator>()
+            .with::<ToAgent>()
+            .with::<Operation>()
+            .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"), PROTOCOL_VERSION);
+    }
+}

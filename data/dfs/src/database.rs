@@ -37,7 +37,8 @@ const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 /// The state of runs that this node leads: by run, in order.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of pieces");
 
-/// The format. `database/fixtures/` has a database of each format that was released, and a test reads them.
+/// The format; `database/formats.txt` has what it consists of. `database/fixtures/` has a database of each format that
+/// was released, and a test reads them.
 const VERSION: u32 = 4;
 /// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other
 /// pages.

@@ -140,8 +140,8 @@ const DEV: &str = "eyas-dev";
 const FUZZ: &str = "eyas-fuzz";
 /// Tests that read the repository. It imports nothing of the workspace, so that they run before the rest is compiled.
 const TREE: &str = "eyas-tree";
-/// What fault tests share: a development dependency of any room, and no other kind of dependency.
-const FAULTS: &str = "eyas-faults";
+/// What tests share: development dependencies of any room, and no other kind of dependency.
+const FOR_TESTS: [&str; 2] = ["eyas-faults", "eyas-formats"];
 /// The words.
 const TYPES: &str = "eyas-types";
 
@@ -197,7 +197,7 @@ const UNSAFE: &[(&str, &str)] = &[
 
 type Arrow = (String, String);
 
-/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FAULTS`] from
+/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FOR_TESTS`] from
 /// tests.
 fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     let packages = metadata["packages"].as_array().expect("packages");
@@ -205,7 +205,7 @@ fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     let members: BTreeSet<String> = packages.iter().map(name).collect();
     let arrows = packages.iter().flat_map(|package| {
         let dependencies = package["dependencies"].as_array().expect("dependencies");
-        let is_for_tests = |dependency: &&Value| name(dependency) == FAULTS && dependency["kind"] == "dev";
+        let is_for_tests = |dependency: &&Value| FOR_TESTS.contains(&&*name(dependency)) && dependency["kind"] == "dev";
         dependencies.iter().filter(move |d| !is_for_tests(d)).map(move |dependency| (name(package), name(dependency)))
     });
     // A crate may name itself, for features in its own tests.
@@ -242,9 +242,9 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
     for (from, to) in arrows {
         if to == DEV || to == FUZZ || to == TREE && from != DEV || apps.contains(to) && from != FUZZ {
             wrong.push(format!("{from} -> {to}: dev and apps must not be imported"));
-        } else if to == FAULTS {
+        } else if FOR_TESTS.contains(&to.as_str()) {
             wrong.push(format!("{from} -> {to}: only a development dependency may name it"));
-        } else if from == FAULTS || from == TREE {
+        } else if FOR_TESTS.contains(&from.as_str()) || from == TREE {
             wrong.push(format!("{from} -> {to}: it is below every room"));
         } else if CORE.contains(&from.as_str()) && from != EXCHANGE && to != TYPES {
             wrong.push(format!("{from} -> {to}: a decider imports {TYPES} only"));

@@ -34,11 +34,14 @@ fn without_before<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<B
         chunks: Vec<Chunk>,
         unsynced: Option<Nothing>,
     }
-    /// What is never there.
+    /// An [`Unsynced`] with nothing before it: no sender writes it, but it does no harm.
     struct Nothing;
     impl<'de> Deserialize<'de> for Nothing {
-        fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-            Err(de::Error::custom("the version on the disks is on the disks"))
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            match bool::deserialize(deserializer)? {
+                false => Ok(Nothing),
+                true => Err(de::Error::custom("the version on the disks is on the disks")),
+            }
         }
     }
     let before = Option::<SyncedRecord>::deserialize(deserializer)?;

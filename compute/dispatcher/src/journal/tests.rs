@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use eyas_jobs::{Entry, JobEnd, JobSpec, Replay};
+use eyas_formats::Formats;
+use eyas_jobs::{Entry, JobEnd, JobSnapshot, JobSpec, JobSummary, Phase, Replay};
+use eyas_types::course::JobState;
+use eyas_types::outcome::FailureKind;
+use eyas_types::task::{InputFrom, PartOfFile, WorkingFolder};
+use eyas_types::template::{InputListEnd, PathPart, TemplatePart};
 use eyas_types::{
-    FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskResult, TaskTemplate, Version,
+    Distribution, FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskResult, TaskTemplate, Version,
 };
 
 use redb::ReadableTableMetadata;
 
-use super::output::OUTPUT_BESIDE_BYTES;
+use super::output::{OUTPUT_BESIDE_BYTES, OutputRange};
 use super::read::{StoredEntry, read_parts};
 use super::write::PART_BYTES;
 use super::*;
@@ -480,6 +485,32 @@ fn a_journal_of_version_0_1_is_read() {
     assert_eq!((spec_at(&journal, JOB), read.snapshot()), (fixture_spec(1), expected.snapshot()));
     assert_eq!((&read.spec.objects, read.spec.submitted_unix_ms), (&expected.spec.objects, 5));
     assert_eq!(results(&journal, 0..4, Captured::Whole), [fixture_entries()[0].clone(), fixture_entries()[3].clone()]);
+}
+
+#[test]
+fn a_journal_has_the_formats_that_were_recorded() {
+    Formats::default()
+        .with::<JobSpec>()
+        .with::<ObjectSpec>()
+        .with::<TaskItem>()
+        .with::<(Entry, Vec<OutputRange>)>()
+        .with::<Entry>()
+        .with::<JobSnapshot>()
+        .with::<JobSummary>()
+        .with::<Phase>()
+        .with::<Distribution>()
+        .with::<InputFrom>()
+        .with::<PartOfFile>()
+        .with::<JobState>()
+        .with::<Program>()
+        .with::<Status>()
+        .with::<FailureKind>()
+        .with::<TemplatePart>()
+        .with::<PathPart>()
+        .with::<InputListEnd>()
+        .with::<Version>()
+        .with::<WorkingFolder>()
+        .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/journal/formats.txt"), (FORMAT as u16, 0));
 }
 
 #[test]

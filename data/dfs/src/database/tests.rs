@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::io;
 
-use eyas_ring::{NameEntry, RecordVersion, Round, Stored};
+use eyas_blocks::{Alpha, BlockPolicy, Record, Sizes};
+use eyas_files::RunSpec;
+use eyas_formats::Formats;
+use eyas_ring::{Acceptor, NameEntry, RecordVersion, Round, Stored};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileRecord, Format, Quota, RecordFormat};
 
@@ -82,4 +85,23 @@ fn a_database_of_another_format_is_refused() {
     drop(database);
     let error = Database::open(&path).err().unwrap().to_string();
     assert!(error.contains(&format!("format {}", VERSION - 1)) && error.contains("use that version"), "{error}");
+}
+
+#[test]
+fn a_database_has_the_formats_that_were_recorded() {
+    Formats::default()
+        .with::<NodeId>()
+        .with::<View>()
+        .with::<Acceptor>()
+        .with::<Round>()
+        .with::<Stored>()
+        .with::<OwnChunk>()
+        .with::<RunSpec>()
+        .with::<Record>()
+        .with::<NameEntry>()
+        .with::<FileKind>()
+        .with::<BlockPolicy>()
+        .with::<Alpha>()
+        .with::<Sizes>()
+        .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/database/formats.txt"), (VERSION as u16, 0));
 }
