@@ -757,8 +757,9 @@ eyas_status eyas_remove_folder(eyas_client *client, const char *path);
 eyas_status eyas_remove(eyas_client *client, const char *path);
 
 /**
- * Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders. On success,
- * `*listing` is a handle to be closed with `eyas_listing_close()`.
+ * Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders, in the order
+ * of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success, `*listing` is a
+ * handle to be closed with `eyas_listing_close()`.
  */
 eyas_status eyas_list(eyas_client *client,
                       const char *folder,
@@ -768,6 +769,7 @@ eyas_status eyas_list(eyas_client *client,
 /**
  * Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`. The name belongs to
  * the listing, and is valid until the next call with it. The status is `EYAS_STATUS_END` if there is no other entry.
+ * Some calls ask the nodes for more entries, and may fail as `eyas_list()` does; then the call can be repeated.
  */
 eyas_status eyas_listing_next(eyas_listing *listing,
                               const char **name,

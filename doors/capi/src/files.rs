@@ -1,12 +1,12 @@
 //! Files of the cluster by name: look up, list, rename, remove.
 
 use std::ffi::{CString, c_char};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use eyas_client::files::{Creation, DfsClient, File, FilesError, Listing, RenameOptions};
+use eyas_client::files::{Creation, DfsClient, File, Listing, RenameOptions};
 use eyas_client::types::dfs::{Attributes, FileKind, FileName};
 
-use crate::client::EyasClient;
+use crate::client::{ClientState, EyasClient};
 use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
@@ -81,9 +81,14 @@ impl Handle for EyasListing {
 /// Entries that are listed together.
 const PAGE: u32 = 4096;
 
-/// The rest of a listing.
+/// A listing: a page of it, and where the next one begins.
 pub struct OpenListing {
+    client: Arc<ClientState>,
+    folder: String,
+    is_recursive: bool,
     rest: std::vec::IntoIter<Listing>,
+    /// `None` after the last page.
+    next: Option<String>,
     /// The name that the caller has a pointer to.
     last: CString,
 }
@@ -173,8 +178,9 @@ pub unsafe extern "C" fn eyas_remove(client: *mut EyasClient, path: *const c_cha
     })
 }
 
-/// Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders. On success,
-/// `*listing` is a handle to be closed with `eyas_listing_close()`.
+/// Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders, in the order
+/// of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success, `*listing` is a
+/// handle to be closed with `eyas_listing_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_list(
     client: *mut EyasClient,
@@ -187,32 +193,47 @@ pub unsafe extern "C" fn eyas_list(
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let folder = absolute(unsafe { pointers::text(folder, "the folder") }?)?;
-        let found =
-            client.on_files(&format!("listing {folder}"), async |files| list(&files, folder, recursive != 0).await)?;
-        let state = OpenListing { rest: found.into_iter(), last: CString::default() };
+        let (rest, last) = (Vec::new().into_iter(), CString::default());
+        let mut state = OpenListing {
+            client,
+            folder: folder.to_owned(),
+            is_recursive: recursive != 0,
+            rest,
+            next: Some(String::new()),
+            last,
+        };
+        state.turn_page()?;
         let opened = handles::open::<EyasListing>(Mutex::new(state));
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(listing, opened) }
     })
 }
 
-async fn list(files: &DfsClient, folder: &str, is_recursive: bool) -> Result<Vec<Listing>, FilesError> {
-    if is_recursive {
-        let mut entries = files.list_entries(folder).await?;
-        entries.retain(|entry| entry.name.as_str() != folder.trim_end_matches('/'));
-        return Ok(entries);
+impl OpenListing {
+    /// The next entry. Memory does not grow with their number.
+    fn next_entry(&mut self) -> Result<Option<Listing>, CallError> {
+        loop {
+            match self.rest.next() {
+                None if self.next.is_some() => self.turn_page()?,
+                entry => return Ok(entry),
+            }
+        }
     }
-    let (mut entries, mut from) = (Vec::new(), Some(String::new()));
-    while let Some(next) = from {
-        let page = files.list_folder(folder, &next, PAGE).await?;
-        entries.extend(page.entries);
-        from = page.next;
+
+    fn turn_page(&mut self) -> Result<(), CallError> {
+        let (folder, from) = (&self.folder, self.next.as_deref().unwrap_or(""));
+        let page = self.client.on_files(&format!("listing {folder}"), async |files| match self.is_recursive {
+            true => files.list_subtree(folder, from, PAGE).await,
+            false => files.list_folder(folder, from, PAGE).await,
+        })?;
+        (self.rest, self.next) = (page.entries.into_iter(), page.next);
+        Ok(())
     }
-    Ok(entries)
 }
 
 /// Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`. The name belongs to
 /// the listing, and is valid until the next call with it. The status is `EYAS_STATUS_END` if there is no other entry.
+/// Some calls ask the nodes for more entries, and may fail as `eyas_list()` does; then the call can be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_listing_next(
     listing: *mut EyasListing,
@@ -225,7 +246,7 @@ pub unsafe extern "C" fn eyas_listing_next(
         pointers::check_struct(info, size, EyasFileInfo::FIRST_SIZE)?;
         let listing = handles::get(listing)?;
         let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = listing.rest.next().ok_or_else(CallError::end)?;
+        let next = listing.next_entry()?.ok_or_else(CallError::end)?;
         listing.last = pointers::c_text(next.name.as_str());
         let found = EyasFileInfo::of(next.size_bytes, &next.kind, &next.attributes);
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.

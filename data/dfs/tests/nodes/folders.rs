@@ -2,7 +2,7 @@
 
 use std::io;
 
-use eyas_files::{Creation, DfsClient, FilesErrorKind, RenameOptions};
+use eyas_files::{Creation, DfsClient, FilesErrorKind, FolderPage, RenameOptions};
 use eyas_types::dfs::{AttributeChange, FileKind};
 
 use crate::cluster::{Cluster, SMALL, content_of, name, write};
@@ -55,6 +55,40 @@ async fn folders_are_made_listed_and_removed() {
     assert_eq!(names(&files, "/nothing", 10).await, [""; 0]);
     files.remove_folder(&name("/a/empty")).await.unwrap();
     assert_eq!(files.remove_folder(&name("/a/empty")).await.unwrap_err().kind, FilesErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subtree_is_listed_page_by_page_in_the_order_of_its_names() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let mut all = vec!["/t/a".to_owned(), "/t/a-b".to_owned(), "/t/a/b".to_owned(), "/t/a0".to_owned()];
+    for file in ["/t/a-b", "/t/a/b/c", "/t/a0", "/other/x", "/t-", "/t0"] {
+        write(&files, file, b"").await.unwrap();
+    }
+    all.push("/t/a/b/c".to_owned());
+    for number in 0..50 {
+        write(&files, &format!("/t/n/{number:02}"), b"").await.unwrap();
+        all.push(format!("/t/n/{number:02}"));
+    }
+    all.push("/t/n".to_owned());
+    all.sort();
+    for (folder, most) in [("/t", 1), ("/t/", 7), ("/t", 1000)] {
+        let (mut found, mut from, mut pages) = (Vec::new(), String::new(), 0);
+        loop {
+            let page = files.list_subtree(folder, &from, most).await.unwrap();
+            found.extend(page.entries.iter().map(|entry| entry.name.to_string()));
+            pages += 1;
+            let Some(next) = page.next else { break };
+            from = next;
+        }
+        assert_eq!(found, all, "{most}");
+        assert!(most == 1000 || pages > 2, "{pages} pages of {most}");
+    }
+    // From any text on, such as a name that is not there.
+    let page = files.list_subtree("/t", "/t/n/4", 1000).await.unwrap();
+    assert_eq!(page.entries.len(), 10);
+    assert_eq!(files.list_subtree("", "", 1000).await.unwrap().entries.len(), all.len() + 5);
+    assert_eq!(files.list_subtree("/nothing", "", 10).await.unwrap(), FolderPage::default());
 }
 
 #[tokio::test(flavor = "multi_thread")]

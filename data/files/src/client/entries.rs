@@ -152,6 +152,15 @@ impl DfsClient {
         self.0.folders.list_folder(folder, from, most).await
     }
 
+    /// A page of about `most` of the files, folders and links below a folder, at any depth. Pages follow each other as
+    /// those of [`list_folder`](Self::list_folder) do. Names come in the order of their bytes: `/a-b`, `/a/c`, `/a0`.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn list_subtree(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
+        self.0.folders.list_subtree(folder, from, most).await
+    }
+
     /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there already may exceed it;
     /// then nothing can be added.
     ///

@@ -20,7 +20,7 @@ const LIST_TOGETHER: u32 = 1000;
 /// Entries that each member lists beyond its share of a page, as names are not spread evenly.
 const BEYOND_SHARE: u32 = 16;
 
-/// Some entries of a folder.
+/// Some entries of a folder, or of a folder and those in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderPage {
     /// The entries in the order of their names, except that a folder whose own entry was missing may come late.
@@ -36,6 +36,8 @@ struct Wanted {
     from: String,
     most: u32,
     depth: ListDepth,
+    /// Whether a member is asked again and again, until it has listed everything.
+    is_whole: bool,
 }
 
 /// The part of a list that one member returned.
@@ -47,10 +49,10 @@ struct MemberPart {
 }
 
 impl Wanted {
-    /// The part of a node: one page of a folder, or all names below it. `None` if the view has changed, or if the node
+    /// The part of a node: one page, or everything. `None` if the view has changed, or if the node
     /// cannot answer now.
     async fn of_member(self, calls: &Calls, address: SocketAddr, view: u64) -> Result<Option<MemberPart>, FilesError> {
-        let Wanted { folder, mut from, most, depth } = self;
+        let Wanted { folder, mut from, most, depth, is_whole } = self;
         let mut part = MemberPart::default();
         loop {
             let op = FileOperation::List { view, folder: folder.clone(), from, most, depth };
@@ -58,9 +60,9 @@ impl Wanted {
                 ResponseBody::Operated(Ok(FileAnswer::Listed { entries, implied, next })) => {
                     part.entries.extend(entries);
                     part.implied.extend(implied);
-                    match (next, depth) {
-                        (Some(next), ListDepth::All) => from = next,
-                        (next, _) => return Ok(Some(MemberPart { next, ..part })),
+                    match next {
+                        Some(next) if is_whole => from = next,
+                        next => return Ok(Some(MemberPart { next, ..part })),
                     }
                 }
                 ResponseBody::Operated(Err(_)) => return Ok(None),
@@ -83,7 +85,8 @@ impl Folders {
     pub async fn list_entries(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
         let folder = folder.trim_end_matches('/');
         let (folder, depth) = (folder.to_owned(), ListDepth::All);
-        let parts = self.of_all(&Wanted { folder, from: String::new(), most: LIST_TOGETHER, depth }).await?;
+        let (from, most) = (String::new(), LIST_TOGETHER);
+        let parts = self.of_all(&Wanted { folder, from, most, depth, is_whole: true }).await?;
         let sorted: BTreeMap<_, _> =
             parts.into_iter().flat_map(|part| part.entries).map(|entry| (entry.name.clone(), entry)).collect();
         Ok(sorted.into_values().collect())
@@ -93,20 +96,7 @@ impl Folders {
     /// for the first page, and [`FolderPage::next`] of the page before for the others. The page of a folder that does
     /// not exist is empty. A subfolder that contains files and has no entry gets one.
     pub async fn list_folder(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
-        let folder = folder.trim_end_matches('/');
-        let share = most.div_ceil(self.routes.known().view.members.len().max(1) as u32) + BEYOND_SHARE.min(most);
-        let most = share.min(LIST_TOGETHER);
-        let wanted = Wanted { folder: folder.to_owned(), from: from.to_owned(), most, depth: ListDepth::OneLevel };
-        let parts = self.of_all(&wanted).await?;
-        // All members have listed their names up to here.
-        let next = parts.iter().filter_map(|part| part.next.clone()).min();
-        let is_covered = |name: &str| next.as_deref().is_none_or(|next| name < next);
-        let (mut entries, mut implied) = (BTreeMap::new(), BTreeSet::new());
-        for part in parts {
-            let covered = part.entries.into_iter().filter(|entry| is_covered(entry.name.as_str()));
-            entries.extend(covered.map(|entry| (entry.name.clone(), entry)));
-            implied.extend(part.implied.into_iter().filter(|folder| is_covered(&format!("{folder}/"))));
-        }
+        let (mut entries, implied, next) = self.page(folder, from, most, ListDepth::OneLevel).await?;
         for folder in implied.into_iter().filter(|folder| !folder.is_within(OWN_FOLDER)) {
             let is_known = match folder.as_str() < from {
                 // It was in an earlier page, if it has an entry.
@@ -121,10 +111,43 @@ impl Folders {
         Ok(FolderPage { entries: entries.into_values().collect(), next })
     }
 
+    /// A page of about `most` of the files, folders and links below a folder, at any depth. Pages follow each other as
+    /// those of [`Folders::list_folder`] do. Names come in the order of their bytes: `/a-b`, `/a/c`, `/a0`.
+    pub async fn list_subtree(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
+        let (mut entries, _, next) = self.page(folder, from, most, ListDepth::All).await?;
+        entries.retain(|name, _| name.as_str() != folder.trim_end_matches('/'));
+        Ok(FolderPage { entries: entries.into_values().collect(), next })
+    }
+
+    /// What all members list up to the same name: entries, folders that have names below them, and the name.
+    async fn page(
+        &self,
+        folder: &str,
+        from: &str,
+        most: u32,
+        depth: ListDepth,
+    ) -> Result<(BTreeMap<FileName, Listing>, BTreeSet<FileName>, Option<String>), FilesError> {
+        let folder = folder.trim_end_matches('/');
+        let share = most.div_ceil(self.routes.known().view.members.len().max(1) as u32) + BEYOND_SHARE.min(most);
+        let most = share.min(LIST_TOGETHER);
+        let wanted = Wanted { folder: folder.to_owned(), from: from.to_owned(), most, depth, is_whole: false };
+        let parts = self.of_all(&wanted).await?;
+        let next = parts.iter().filter_map(|part| part.next.clone()).min();
+        let is_covered = |name: &str| next.as_deref().is_none_or(|next| name < next);
+        let (mut entries, mut implied) = (BTreeMap::new(), BTreeSet::new());
+        for part in parts {
+            let covered = part.entries.into_iter().filter(|entry| is_covered(entry.name.as_str()));
+            entries.extend(covered.map(|entry| (entry.name.clone(), entry)));
+            implied.extend(part.implied.into_iter().filter(|folder| is_covered(&format!("{folder}/"))));
+        }
+        Ok((entries, implied, next))
+    }
+
     /// Whether no name is below a folder.
     pub async fn is_empty(&self, folder: &FileName) -> Result<bool, FilesError> {
         let folder = folder.as_str().to_owned();
-        let mut wanted = Wanted { folder, from: String::new(), most: 1, depth: ListDepth::OneLevel };
+        let depth = ListDepth::OneLevel;
+        let mut wanted = Wanted { folder, from: String::new(), most: 1, depth, is_whole: false };
         loop {
             let parts = self.of_all(&wanted).await?;
             if parts.iter().any(|part| !part.entries.is_empty() || !part.implied.is_empty()) {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use eyas_client::files::{Creation, FilesErrorKind, FolderPage, Listing, RenameOptions};
+use eyas_client::files::{Creation, FilesErrorKind, Listing, RenameOptions};
 use eyas_client::types::dfs::{AttributeChange, FileKind, FileName};
 
 use super::arguments::NewOwner;
@@ -45,17 +45,14 @@ impl DfsSession {
 
     /// The entries in a folder, or all below it.
     async fn listed(&self, folder: &str, recursive: bool) -> Result<Vec<Listing>, CliError> {
-        if recursive {
-            let mut entries = self.files.list_entries(folder).await?;
-            entries.retain(|entry| entry.name.as_str() != folder);
-            return Ok(entries);
-        }
         let (mut entries, mut next) = (Vec::new(), Some(String::new()));
         while let Some(from) = next {
-            let FolderPage { entries: more, next: further } =
-                self.files.list_folder(folder, &from, PAGE_ENTRIES).await?;
-            entries.extend(more);
-            next = further;
+            let page = match recursive {
+                true => self.files.list_subtree(folder, &from, PAGE_ENTRIES).await?,
+                false => self.files.list_folder(folder, &from, PAGE_ENTRIES).await?,
+            };
+            entries.extend(page.entries);
+            next = page.next;
         }
         Ok(entries)
     }
