@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use eyas_dev::bench::{is_tiny, median};
 use eyas_ioq::{ClassId, ClientId, Config, Effect, Event, POLICIES, Policy, Request, RequestId, ServerId, Servers};
+use eyas_types::random::SplitMix64;
 use eyas_types::{Extent, Operation, StorageFileId};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -50,10 +51,7 @@ struct Requests {
 impl Requests {
     fn next(&mut self) -> Request {
         self.next += 1;
-        // The last step of SplitMix64.
-        let mut dice = self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        dice = (dice ^ (dice >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        dice ^= dice >> 27;
+        let dice = SplitMix64::mix(self.next);
         let (mut file, mut offset) = (StorageFileId(dice % 100), (dice >> 8) % (1 << 30) * 4096);
         if dice >> 62 == 0 && !self.ends.is_empty() {
             let at = (dice >> 20) as usize % self.ends.len();

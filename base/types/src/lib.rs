@@ -22,6 +22,7 @@ pub mod object;
 pub mod outcome;
 pub mod place;
 pub mod policy;
+pub mod random;
 pub mod resource;
 pub mod s3;
 pub mod shown;

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
+use eyas_types::random::SplitMix64;
 
 use super::Eviction;
 
@@ -11,21 +12,12 @@ pub(super) struct RandomEviction {
     objects: Vec<ObjectId>,
     /// Index of each object in `objects`.
     indices: BTreeMap<ObjectId, usize>,
-    state: u64,
+    random: SplitMix64,
 }
 
 impl RandomEviction {
     pub fn new(seed: u64) -> Self {
-        RandomEviction { objects: Vec::new(), indices: BTreeMap::new(), state: seed }
-    }
-
-    /// Next number of a SplitMix64 generator (Steele, Lea and Flood 2014), whose quality suffices here.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        RandomEviction { objects: Vec::new(), indices: BTreeMap::new(), random: SplitMix64::new(seed) }
     }
 }
 
@@ -53,13 +45,13 @@ impl Eviction for RandomEviction {
         // random index on.
         let count = self.objects.len();
         for _ in 0..count.min(8) {
-            let index = (self.next() % count as u64) as usize;
+            let index = (self.random.throw() % count as u64) as usize;
             let object = self.objects[index];
             if may_leave(object) {
                 return Some(object);
             }
         }
-        let start = if count > 0 { (self.next() % count as u64) as usize } else { 0 };
+        let start = if count > 0 { (self.random.throw() % count as u64) as usize } else { 0 };
         (0..count).map(|i| self.objects[(start + i) % count]).find(|object| may_leave(*object))
     }
 }

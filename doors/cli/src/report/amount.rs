@@ -2,6 +2,7 @@
 //! have: rates in Gb/s as in the paper, processor time in hours, shares, grouped counts, and dates.
 
 use eyas_types::units::format_duration_us;
+use jiff::Timestamp;
 
 /// Shown for a value that does not exist, such as a rate over no time.
 pub const NOTHING: &str = "–";
@@ -86,19 +87,15 @@ pub fn processor_time(us: u64) -> String {
     }
 }
 
-/// A time in UTC: `2026-11-21 06:28:37`. Dates are computed as in Howard Hinnant's "chrono-compatible low-level date
-/// algorithms": years begin in March, so that the leap day is the last day of a year.
+/// A time in UTC: `2026-11-21 06:28:37`.
 pub fn moment(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    let day = seconds / 86_400 + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}", era * 400 + year + next)
+    utc(unix_ms / 1000, "%Y-%m-%d %H:%M:%S")
+}
+
+/// A time in UTC by a format of `strftime`; of years after 9999, the last moment before.
+pub fn utc(unix_s: u64, format: &str) -> String {
+    let time = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).strftime(format).to_string()
 }
 
 #[cfg(test)]
@@ -124,5 +121,6 @@ mod tests {
         assert_eq!(moment(0), "1970-01-01 00:00:00");
         assert_eq!(moment(951_782_400_000), "2000-02-29 00:00:00");
         assert_eq!(moment(1_798_761_599_999), "2026-12-31 23:59:59");
+        assert!(moment(u64::MAX).starts_with("9999-12-30"));
     }
 }

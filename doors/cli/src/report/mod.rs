@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, ValueError};
 
-pub use amount::moment;
+pub use amount::{moment, utc};
 pub use plots::{Axis, Plot, PlotLine, plots};
 
 /// The report as one self-contained HTML page. With a `baseline`, the page compares the two jobs: by the speedup and

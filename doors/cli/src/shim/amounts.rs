@@ -1,5 +1,7 @@
 //! Amounts as Slurm writes them: times, memory and numbers of tasks.
 
+use crate::report::utc;
+
 const MINUTE_US: u64 = 60_000_000;
 
 /// A time limit: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS`, `DAYS-HOURS:MINUTES` or
@@ -71,16 +73,7 @@ pub(crate) fn elapsed(seconds: u64, is_short: bool) -> String {
 
 /// A time in UTC as Slurm prints it.
 pub(crate) fn time_of(unix_s: u64) -> String {
-    // Civil date from days, after H. Hinnant, "chrono-compatible low-level date algorithms", for days since 1970.
-    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let (day, month) =
-        (day_of_year - (153 * shifted + 2) / 5 + 1, if shifted < 10 { shifted + 3 } else { shifted - 9 });
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    utc(unix_s, "%Y-%m-%dT%H:%M:%S")
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 
 use alloc::vec::Vec;
 
+use eyas_types::random::SplitMix64;
+
 use crate::ordering::run::{AgedBytes, QueueKey, Seniority, Stream};
 
 /// Virtual size of a run as a line over time, multiplied by M to stay an integer: its value at time 0, and how much it
@@ -261,12 +263,9 @@ impl KineticTree {
         root
     }
 
-    /// Pseudo-random and reproducible: the last step of SplitMix64.
+    /// Pseudo-random and reproducible.
     fn priority(&self, index: Index) -> u64 {
-        let mut z = self.node(index).key.request.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        SplitMix64::mix(self.node(index).key.request.0)
     }
 }
 
