@@ -144,7 +144,11 @@ async fn what_was_on_the_disks_survives_power_cuts() {
             });
             continue;
         }
-        looking.join_next().await.expect("one is under way").unwrap();
+        if let Err(why) = looking.join_next().await.expect("one is under way") {
+            drop(clients);
+            let kept = scratch.keep();
+            panic!("{why}; the copies of the disk are in {}", kept.display());
+        }
     }
     drop(clients);
 }
