@@ -7,7 +7,7 @@ use std::sync::Arc;
 use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId, TaskTemplate};
+use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, ObjectSpec, Reads, Resources, TaskId, TaskTemplate};
 use eyas_wire::executor::{PeerHint, Registration, ToExecutor, TransferAddress};
 use eyas_wire::pool::NodeOrigin;
 use eyas_wire::trust::SecretText;
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::outgoing::{AssignmentInParts, AssignmentPart, OutgoingMessages};
+use crate::outgoing::{AssignmentInParts, AssignmentPart, OutgoingMessages, WithdrawnAssignment};
 use crate::sign_of_life::SignOfLife;
 
 /// Lost executors that are remembered, so that executors on their hosts end their leftovers.
@@ -274,6 +274,33 @@ impl ConnectedExecutors {
         executor.outgoing.put_in_parts(assignment);
     }
 
+    /// Takes back an assignment in parts of which the executor was sent nothing. Returns the number of earlier
+    /// assignments of the task.
+    pub fn withdraw_in_parts(&mut self, id: ExecutorId, task: TaskId) -> Option<u32> {
+        let executor = self.present.get_mut(&id)?;
+        let was_ready = !executor.outgoing.is_nothing_ready();
+        let WithdrawnAssignment { attempt, unsent_template } = executor.outgoing.withdraw(task)?;
+        if let Some(template) = unsent_template {
+            executor.templates.remove(&template);
+        }
+        if !was_ready && !executor.outgoing.is_nothing_ready() {
+            self.to_send.push(id);
+        }
+        if executor.outgoing.in_parts().is_none() {
+            self.sent_in_parts.retain(|other| *other != id);
+        }
+        Some(attempt)
+    }
+
+    /// Outputs of a task were replaced; `before` is what they were. Assignments that are being sent keep these.
+    pub fn keep_replaced(&mut self, task: TaskId, before: &[(u16, ObjectSpec)]) {
+        for id in &self.sent_in_parts {
+            if let Some(executor) = self.present.get_mut(id) {
+                executor.outgoing.keep_replaced(task, before);
+            }
+        }
+    }
+
     /// Whether an assignment is being sent in parts.
     pub fn are_sent_in_parts(&self) -> bool {
         !self.sent_in_parts.is_empty()
@@ -288,12 +315,16 @@ impl ConnectedExecutors {
     /// Queues the next part of the assignment that an executor is being sent. Its turn ends with the last part: tasks
     /// begin the sooner if assignments are sent one after the other.
     pub fn send_part(&mut self, id: ExecutorId, part: AssignmentPart) {
+        let token = match &part.template {
+            Some(ToExecutor::Template { job, spec, .. }) => self.token(id, *job, spec),
+            _ => None,
+        };
         let Some(executor) = self.present.get_mut(&id) else { return };
         if executor.outgoing.is_nothing_ready() {
             self.to_send.push(id);
         }
         let is_last = part.is_last;
-        executor.outgoing.put_part(part);
+        executor.outgoing.put_part(token, part);
         if is_last {
             self.sent_in_parts.retain(|other| *other != id);
             if executor.outgoing.in_parts().is_some() {

@@ -5,9 +5,9 @@
 //! between them: further assignments wait behind it, with the templates and tokens that they need, and with commands
 //! about these tasks. Other messages go ahead.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use eyas_types::{TaskId, TaskItem};
+use eyas_types::{JobId, ObjectId, ObjectSpec, TaskId, TaskItem};
 use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
 
 #[derive(Default)]
@@ -23,6 +23,14 @@ enum Outgoing {
     InParts(AssignmentInParts),
 }
 
+/// An assignment that was withdrawn before anything of it was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WithdrawnAssignment {
+    pub attempt: u32,
+    /// The template that was to go before it, and that no other assignment needs now.
+    pub unsent_template: Option<(JobId, u16)>,
+}
+
 /// An assignment of which some inputs were sent.
 pub(crate) struct AssignmentInParts {
     pub task: TaskId,
@@ -34,6 +42,19 @@ pub(crate) struct AssignmentInParts {
     pub needs_template: bool,
     /// The number of inputs that were sent.
     pub sent: usize,
+    /// What outputs of tasks were when the first inputs were sent, where they were replaced since: by task and output.
+    /// A task never reads outputs of two runs of another task. If what it is to read is gone, it is tried again.
+    pub replaced: BTreeMap<(u32, u16), (ObjectId, ObjectSpec)>,
+}
+
+impl AssignmentInParts {
+    pub fn new(task: TaskId, attempt: u32, item: TaskItem, needs_template: bool) -> Self {
+        AssignmentInParts { task, attempt, item, needs_template, sent: 0, replaced: BTreeMap::new() }
+    }
+
+    fn template(&self) -> (JobId, u16) {
+        (self.task.job, self.item.template)
+    }
 }
 
 /// A part of an assignment.
@@ -91,6 +112,46 @@ impl OutgoingMessages {
         self.behind.push_back(Outgoing::InParts(assignment));
     }
 
+    /// Takes back an assignment in parts of which nothing was sent. What waits behind it moves up. If a template was to
+    /// go before it, the template goes before the next assignment in parts that needs it; where an assignment that is
+    /// not sent in parts needs it first, nothing is taken back.
+    pub fn withdraw(&mut self, task: TaskId) -> Option<WithdrawnAssignment> {
+        let is_it = |other: &Outgoing| matches!(other, Outgoing::InParts(it) if it.task == task && it.sent == 0);
+        let place = self.behind.iter().position(is_it)?;
+        let Outgoing::InParts(it) = &self.behind[place] else { return None };
+        let (attempt, template) = (it.attempt, it.template());
+        let mut unsent_template = it.needs_template.then_some(template);
+        if it.needs_template {
+            let needs = |other: &&mut Outgoing| match other {
+                Outgoing::InParts(other) => other.template() == template,
+                Outgoing::Message(ToExecutor::Assign(other)) => (other.task.job, other.template) == template,
+                Outgoing::Message(_) => false,
+            };
+            match self.behind.iter_mut().skip(place + 1).find(needs) {
+                Some(Outgoing::InParts(next)) => {
+                    next.needs_template = true;
+                    unsent_template = None;
+                }
+                Some(Outgoing::Message(_)) => return None,
+                None => {}
+            }
+        }
+        self.behind.remove(place);
+        self.move_up();
+        Some(WithdrawnAssignment { attempt, unsent_template })
+    }
+
+    /// Outputs of a task were replaced; `before` is what they were. An assignment that is being sent keeps these.
+    pub fn keep_replaced(&mut self, task: TaskId, before: &[(u16, ObjectSpec)]) {
+        let Some(Outgoing::InParts(assignment)) = self.behind.front_mut() else { return };
+        if assignment.task.job == task.job && assignment.sent > 0 {
+            for (output, object) in before {
+                let replaced = assignment.replaced.entry((task.index, *output));
+                replaced.or_insert_with(|| (object.id(), object.clone()));
+            }
+        }
+    }
+
     /// The assignment of which parts are to be sent now.
     pub fn in_parts(&self) -> Option<&AssignmentInParts> {
         match self.behind.front() {
@@ -100,12 +161,12 @@ impl OutgoingMessages {
         }
     }
 
-    /// Adds the next inputs of that assignment. After the last ones, what waits behind the assignment is ready, up to
-    /// the next one that is sent in parts.
-    pub fn put_part(&mut self, part: AssignmentPart) {
+    /// Adds the next inputs of that assignment, behind the token of its job if that goes before its template. After the
+    /// last inputs, what waits behind the assignment is ready, up to the next one that is sent in parts.
+    pub fn put_part(&mut self, token: Option<ToExecutor>, part: AssignmentPart) {
         let Some(Outgoing::InParts(mut assignment)) = self.behind.pop_front() else { return };
         let AssignmentPart { template, inputs, is_last } = part;
-        self.ready.extend(template);
+        self.ready.extend(token.into_iter().chain(template));
         if !is_last {
             assignment.sent += inputs.len();
             self.ready.push(ToExecutor::Inputs(inputs));
@@ -113,6 +174,11 @@ impl OutgoingMessages {
         }
         let AssignmentInParts { task, attempt, item: TaskItem { template, values, .. }, .. } = assignment;
         self.ready.push(ToExecutor::Assign(Assignment { task, attempt, template, values, inputs }));
+        self.move_up();
+    }
+
+    /// What waits behind no assignment in parts is ready.
+    fn move_up(&mut self) {
         while let Some(Outgoing::Message(message)) =
             self.behind.pop_front_if(|next| matches!(next, Outgoing::Message(_)))
         {
@@ -133,7 +199,7 @@ impl OutgoingMessages {
 
 #[cfg(test)]
 mod tests {
-    use eyas_types::{FileMode, JobId, ObjectSpec, Version};
+    use eyas_types::{FileMode, Version};
 
     use super::*;
 
@@ -143,7 +209,7 @@ mod tests {
 
     fn in_parts(index: u32) -> AssignmentInParts {
         let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
-        AssignmentInParts { task: task(index), attempt: 0, item, needs_template: false, sent: 0 }
+        AssignmentInParts::new(task(index), 0, item, false)
     }
 
     fn input(name: &str) -> AssignedInput {
@@ -172,19 +238,50 @@ mod tests {
         outgoing.put(cancel.clone());
         of_others.iter().for_each(|message| outgoing.put(message.clone()));
         assert_eq!(outgoing.take(), of_others);
-        outgoing.put_part(part(vec![input("a"), input("b")], false));
+        outgoing.put_part(None, part(vec![input("a"), input("b")], false));
         assert_eq!(outgoing.take(), [ToExecutor::Inputs(vec![input("a"), input("b")])]);
         assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(1), 2)));
-        outgoing.put_part(part(vec![input("c")], true));
+        outgoing.put_part(None, part(vec![input("c")], true));
         assert_eq!(outgoing.take(), [assigned(1, vec![input("c")]), recall]);
         assert_eq!(outgoing.in_parts().map(|next| (next.task, next.sent)), Some((task(2), 0)));
-        outgoing.put_part(part(Vec::new(), true));
+        outgoing.put_part(None, part(Vec::new(), true));
         assert_eq!(outgoing.take(), [assigned(2, Vec::new()), cancel]);
         assert!(outgoing.in_parts().is_none() && outgoing.is_nothing_ready());
         outgoing.put_in_parts(in_parts(3));
         outgoing.put(ToExecutor::Recall { task: task(3) });
         outgoing.put(ToExecutor::Stop);
         assert_eq!(outgoing.take(), [ToExecutor::Stop]);
+        assert!(outgoing.in_parts().is_none());
+    }
+
+    #[test]
+    fn an_assignment_of_which_nothing_was_sent_is_taken_back() {
+        let mut outgoing = OutgoingMessages::default();
+        let new = |index, needs_template| AssignmentInParts { needs_template, ..in_parts(index) };
+        outgoing.put_in_parts(new(1, true));
+        outgoing.put_in_parts(new(2, false));
+        outgoing.put(ToExecutor::Recall { task: task(2) });
+        assert_eq!(outgoing.withdraw(task(3)), None);
+        let withdrawn = |unsent_template| Some(WithdrawnAssignment { attempt: 0, unsent_template });
+        assert_eq!(outgoing.withdraw(task(1)), withdrawn(None));
+        assert!(outgoing.in_parts().is_some_and(|next| next.task == task(2) && next.needs_template));
+        outgoing.put_part(None, part(vec![input("a")], false));
+        assert_eq!(outgoing.withdraw(task(2)), None, "a part of it was sent");
+        outgoing.put_part(None, part(Vec::new(), true));
+        outgoing.put_in_parts(new(4, true));
+        outgoing.take();
+        assert_eq!(outgoing.withdraw(task(4)), withdrawn(Some((JobId(1), 0))));
+        // Another assignment needs the template, and has none of its own.
+        outgoing.put_in_parts(new(5, true));
+        outgoing.put(assigned(6, Vec::new()));
+        assert_eq!(outgoing.withdraw(task(5)), None);
+        outgoing.put_part(None, part(Vec::new(), true));
+        assert_eq!(outgoing.take(), [assigned(5, Vec::new()), assigned(6, Vec::new())]);
+        // What waited behind it is ready.
+        outgoing.put_in_parts(new(7, false));
+        outgoing.put(assigned(8, Vec::new()));
+        assert_eq!(outgoing.withdraw(task(7)), withdrawn(None));
+        assert_eq!(outgoing.take(), [assigned(8, Vec::new())]);
         assert!(outgoing.in_parts().is_none());
     }
 }

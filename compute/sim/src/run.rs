@@ -573,6 +573,8 @@ impl<'a> Run<'a> {
             // No client watches the job, and objects are pushed as `Policies` say.
             Action::Show { .. } | Action::Broadcast { .. } | Action::EndBroadcast { .. } | Action::Forget { .. } => {}
             Action::SetAside { .. } | Action::TakenBack { .. } => {}
+            // An executor has all inputs of a task from the moment of its assignment.
+            Action::Replaced { .. } => {}
             Action::ReadResult { .. } | Action::Check { .. } => unreachable!("jobs do not reuse results"),
             Action::Claimed { .. } => unreachable!("outputs of tasks are at places of their own"),
             Action::Deliver { .. } | Action::NotExtended { .. } | Action::Detached { .. } => {

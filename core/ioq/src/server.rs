@@ -8,7 +8,7 @@ use eyas_types::Operation;
 use crate::config::Config;
 use crate::event::{ClassId, ClientId, Effect, Grant, GrantId, Request, RequestId, RequestRunId, ServerId};
 use crate::grants::{ClientTurn, GrantTerm, Grants, OutstandingGrant};
-use crate::ordering::mclock::{self, ClassTags};
+use crate::ordering::mclock::{self, ClassTags, VirtualTime};
 use crate::ordering::queue::RequestQueue;
 use crate::ordering::run::{QueueKey, QueuedRequest};
 use crate::pacing::anticipation::{Anticipation, HoldAdvice};
@@ -36,6 +36,7 @@ pub(crate) struct Server {
     id: ServerId,
     config: Config,
     classes: BTreeMap<ClassId, Class>,
+    virtual_time: VirtualTime,
     /// Requests that wait or are granted.
     requests: BTreeMap<RequestId, RequestState>,
     by_client: BTreeSet<(ClientId, RequestId)>,
@@ -75,6 +76,7 @@ impl Server {
         Server {
             id,
             classes: qualities.into_iter().map(|(id, qos)| (id, class(qos))).collect(),
+            virtual_time: VirtualTime::default(),
             requests: BTreeMap::new(),
             by_client: BTreeSet::new(),
             grants: Grants::new(config.margin_us.is_some()),
@@ -103,11 +105,12 @@ impl Server {
             return;
         }
         let class = Some(request.class).filter(|class| self.classes.contains_key(class)).unwrap_or_default();
-        let awake = self.classes.values().filter(|class| class.queue.len() > 0);
-        let least_tag = awake.map(|class| class.tags.weight_tag).min();
+        if self.is_idle() {
+            self.virtual_time.idle(self.classes.values().map(|class| &class.tags));
+        }
         let Class { tags, queue } = self.classes.get_mut(&class).expect("the default class is always there");
         if queue.len() == 0 {
-            tags.wake(now_us, least_tag);
+            tags.wake(now_us, self.virtual_time);
         }
         let key = QueueKey { stream, offset: extent.offset, request: id };
         queue.insert(key, QueuedRequest { client, extent, call, arrived_us: now_us, round: queue.round() });
@@ -276,12 +279,14 @@ impl Server {
             self.anticipation.idle(now_us);
         }
         let awake = self.classes.iter().filter(|(_, class)| class.queue.len() > 0);
-        let next = mclock::next(now_us, awake.map(|(id, class)| (*id, &class.tags))).ok_or(None)?;
+        let awake = awake.map(|(id, class)| (*id, &class.tags));
+        let next = mclock::next(now_us, awake.clone()).ok_or(None)?;
         let free_us = self.used.free_us();
         if free_us > now_us {
             return Err(Some(free_us));
         }
         let (class, chosen_by) = next.map_err(Some)?;
+        self.virtual_time.advance(now_us, awake.map(|(_, tags)| tags));
         let Class { tags, queue } = self.classes.get_mut(&class).expect("it was found there");
         let chosen = queue.choose(now_us).expect("a class with requests has a run").clone();
         let head = match self.anticipation.advise(now_us, class, queue, &chosen) {

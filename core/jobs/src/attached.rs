@@ -29,7 +29,7 @@ impl Jobs {
     pub(crate) fn extended(&mut self, id: JobId, extension: Extension) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_open) else { return };
         match job.extend(extension) {
-            Ok(FreedTasks { ready, hopeless }) => {
+            Ok(FreedTasks { ready, hopeless, .. }) => {
                 self.borrow(id);
                 for index in hopeless {
                     let reason = "it needs an output of a task that did not succeed or did not write it";

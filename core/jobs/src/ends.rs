@@ -135,7 +135,10 @@ impl Jobs {
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(task);
             let before: Vec<_> = job.kept_by(index).map(|(object, _)| object).collect();
-            let FreedTasks { ready, hopeless } = job.ended(now_us, index, attempt, executor, outcome);
+            let FreedTasks { ready, hopeless, replaced } = job.ended(now_us, index, attempt, executor, outcome);
+            if !replaced.is_empty() {
+                self.effects.push(Effect::Action(JobsAction::Replaced { task, before: replaced }));
+            }
             self.take_up_kept(task, on, &before);
             self.let_go_of_read(task);
             self.note_reusable(task);

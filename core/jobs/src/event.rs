@@ -408,6 +408,14 @@ pub enum JobsAction {
         /// The first place that another task of the job has, and the index of that task.
         by_other: Option<(PlaceId, u32)>,
     },
+    /// A task that ran again has written other objects in place of these. Tasks that were assigned before read what was
+    /// there then: outputs of two runs are never mixed.
+    Replaced {
+        /// The task.
+        task: TaskId,
+        /// Each output of the task, and the object that it was before.
+        before: Vec<(u16, ObjectSpec)>,
+    },
     /// Have an executor check whether these objects are on persistent storage. Answered by [`Event::Checked`].
     Check {
         /// The executor.

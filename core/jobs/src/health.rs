@@ -4,6 +4,9 @@
 //!
 //! A failure alone says nothing of the node: the task may be wrong. What counts is a row of quick failures, with no
 //! success in between, of tasks that other executors then completed.
+//!
+//! Tasks that an executor had before it was taken back say nothing of it, whether they end before or after that. For
+//! example, while it fails one task after the other, a task that runs for an hour goes on and succeeds.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -42,9 +45,17 @@ struct Suspect {
     /// How often it was set aside since its last success.
     times: u32,
     set_aside_until: Option<u64>,
+    /// When it was taken back last.
+    taken_back_us: u64,
 }
 
 impl Suspect {
+    /// Whether a task whose end is reported now came to the executor after it was taken back.
+    fn is_judged_by(&self, outcome: &Outcome, now_us: u64) -> bool {
+        let came_us = now_us.saturating_sub(outcome.waited_us.saturating_add(outcome.ran_us));
+        self.set_aside_until.is_none() && came_us >= self.taken_back_us
+    }
+
     fn failed_quickly(&mut self, task: TaskId) {
         self.failed.retain(|other| *other != task);
         if self.failed.len() == MAX_REMEMBERED {
@@ -75,17 +86,16 @@ impl Health {
 
     /// Takes note of how a task went on an executor; which executors are to be set aside for it.
     pub fn ended(&mut self, executor: ExecutorId, task: TaskId, outcome: &Outcome, now_us: u64) -> Vec<ExecutorId> {
+        let is_judged = self.suspects.get(&executor).is_none_or(|suspect| suspect.is_judged_by(outcome, now_us));
         if outcome.status != Status::Succeeded {
-            if outcome.status.is_retryable() && is_quick(outcome) {
+            if is_judged && outcome.status.is_retryable() && is_quick(outcome) {
                 self.suspects.entry(executor).or_default().failed_quickly(task);
             }
             return Vec::new();
         }
-        // What ends while an executor is set aside was begun before.
-        self.suspects.remove(&executor).filter(|suspect| suspect.set_aside_until.is_some()).map(|suspect| {
-            let set_aside_until = suspect.set_aside_until;
-            self.suspects.insert(executor, Suspect { set_aside_until, ..Suspect::default() })
-        });
+        if is_judged {
+            self.suspects.remove(&executor);
+        }
         let others = self.suspects.iter_mut().filter(|(other, _)| **other != executor);
         let set_aside =
             others.filter_map(|(other, suspect)| suspect.completed_elsewhere(task, now_us).then_some(*other));
@@ -95,7 +105,9 @@ impl Health {
     /// Executors that were set aside long enough.
     pub fn due(&mut self, now_us: u64) -> Vec<ExecutorId> {
         let due = self.suspects.iter_mut().filter_map(|(executor, suspect)| {
-            suspect.set_aside_until.take_if(|until| *until <= now_us).map(|_| *executor)
+            suspect.set_aside_until.take_if(|until| *until <= now_us)?;
+            suspect.taken_back_us = now_us;
+            Some(*executor)
         });
         due.collect()
     }
@@ -181,11 +193,30 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_on_an_executor_that_is_set_aside_changes_nothing() {
+    fn tasks_that_an_executor_had_before_it_was_taken_back_say_nothing_of_it() {
+        const MINUTE_US: u64 = 60_000_000;
         let mut health = Health::default();
         fail_until_set_aside(&mut health, 0, 0);
-        ended(&mut health, A, 50, Status::Succeeded, 0);
-        assert_eq!(health.due(60_000_000), vec![A]);
+        // Others had come when it was set aside: some fail at once and are completed elsewhere, one succeeds.
+        for index in 50..60 {
+            ended(&mut health, A, index, Status::Exited(1), 1);
+            assert_eq!(ended(&mut health, B, index, Status::Succeeded, 1), []);
+        }
+        ended(&mut health, A, 60, Status::Succeeded, 2);
+        assert_eq!(health.due(MINUTE_US), vec![A]);
+        // One more succeeds a second after it was taken back.
+        let long = Outcome { waited_us: 500_000, ran_us: 2 * MINUTE_US, ..Outcome::of(Status::Succeeded) };
+        health.ended(A, task(61), &long, MINUTE_US + 1_000_000);
+        let now_us = 2 * MINUTE_US;
+        assert_eq!(fail_until_set_aside(&mut health, 100, now_us), 5, "it begins anew");
+        assert_eq!(health.set_aside_until(A), Some(now_us + 2 * MINUTE_US), "for the second time");
+        // A task that it got afterwards shows that it is well.
+        let now_us = now_us + 2 * MINUTE_US;
+        assert_eq!(health.due(now_us), vec![A]);
+        let new = Outcome { ran_us: 1_000_000, ..Outcome::of(Status::Succeeded) };
+        health.ended(A, task(62), &new, now_us + 1_000_000);
+        assert_eq!(fail_until_set_aside(&mut health, 200, now_us + 2_000_000), 5);
+        assert_eq!(health.set_aside_until(A), Some(now_us + 2_000_000 + MINUTE_US));
         health.forget(A);
         assert_eq!(health.next_timeout(), None);
     }

@@ -93,10 +93,12 @@ pub struct Job {
 }
 
 /// Tasks that an end has set free, or made pointless.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct FreedTasks {
     pub ready: Vec<u32>,
     pub hopeless: Vec<u32>,
+    /// What the task had written before in place of its outputs, if assigned tasks read it: each output and its object.
+    pub replaced: Vec<(u16, ObjectSpec)>,
 }
 
 impl Job {

@@ -182,6 +182,7 @@ impl World {
             | Effect::Order(SchedulerOrder::Name { .. })
             | Effect::Order(SchedulerOrder::ForgetJob { .. })
             | Effect::Action(JobsAction::SetAside { .. } | JobsAction::TakenBack { .. } | JobsAction::Forget { .. })
+            | Effect::Action(JobsAction::Replaced { .. })
             | Effect::Order(SchedulerOrder::Evacuate)
             | Effect::Action(JobsAction::Stop { .. })
             | Effect::Order(SchedulerOrder::Verify { .. })

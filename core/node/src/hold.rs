@@ -36,7 +36,6 @@ impl NodeObjects {
     /// Makes room for an object, and holds it. Returns true if the object must be fetched: it was not known, and there
     /// is room.
     fn book(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) -> bool {
-        self.space.want(object);
         if self.space.is_known(object) {
             self.space.hold(object);
             if self.space.is_here(object) {
@@ -79,9 +78,10 @@ impl NodeObjects {
     /// Stops holding an object that nothing will need again: it leaves as soon as no task needs it.
     pub fn discard(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         self.space.unwant(object);
-        self.release(object, effects);
-        if !self.space.is_known(object) {
-            self.space.want(object);
+        if self.space.is_held(object) {
+            self.release(object, effects);
+        } else {
+            self.drop_unless_cached(object, effects);
         }
     }
 

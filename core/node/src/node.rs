@@ -239,7 +239,6 @@ impl Node {
         }
         self.objects.lost_hold(object, "it was damaged", effects);
         self.objects.space.remove(object);
-        self.objects.space.want(object);
         let (mut waiting, mut size_bytes) = (Vec::new(), 0);
         for (task, entry) in self.tasks.iter_mut() {
             let missing = match entry.state() {

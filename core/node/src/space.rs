@@ -70,7 +70,7 @@ pub(crate) struct Space {
     limits: StoreLimits,
     /// Whether objects stay that no task needs.
     caching: bool,
-    /// Objects that stay only because tasks need them.
+    /// Known objects that stay only because tasks need them.
     unwanted: BTreeSet<ObjectId>,
     /// Last reported free space of the disk, less the space that was reserved since.
     free: StoreAmount,
@@ -256,6 +256,7 @@ impl Space {
 
     /// Removes the account of an object that is not, or is no longer, in the store.
     pub fn remove(&mut self, object: ObjectId) {
+        self.unwanted.remove(&object);
         if let Some(entry) = self.entries.remove(&object) {
             self.used.take(&entry);
             if entry.is_idle() {
@@ -291,8 +292,9 @@ impl Space {
         });
     }
 
-    /// Holds a known object: it stays until it is released.
+    /// Holds a known object: it stays until it is released, and is then an object like others.
     pub fn hold(&mut self, object: ObjectId) {
+        self.unwanted.remove(&object);
         self.change(object, |entry| entry.held = true);
     }
 
@@ -300,22 +302,17 @@ impl Space {
         self.change(object, |entry| entry.held = false);
     }
 
-    /// From now on the object stays only while tasks need it.
+    /// From now on, until it is held again, the object stays only while tasks need it.
     pub fn unwant(&mut self, object: ObjectId) {
         if self.is_known(object) {
             self.unwanted.insert(object);
         }
     }
 
-    /// The object may stay again.
-    pub fn want(&mut self, object: ObjectId) {
-        self.unwanted.remove(&object);
-    }
-
     /// Removes the account of an idle object that is not to stay: nothing will need it, or no object stays that no task
     /// needs. Returns whether it was removed.
     pub fn drop_unless_cached(&mut self, object: ObjectId) -> bool {
-        let leaves = self.is_idle(object) && (self.unwanted.remove(&object) || !self.caching);
+        let leaves = self.is_idle(object) && (self.unwanted.contains(&object) || !self.caching);
         if leaves {
             self.remove(object);
         }
@@ -356,6 +353,8 @@ impl Space {
         let mut staying = StoreAmount::default();
         self.entries.values().filter(|entry| entry.stays()).for_each(|entry| staying.add(entry));
         assert_eq!(staying, self.staying);
+        assert!(self.unwanted.iter().all(|object| self.is_known(*object) && !self.is_held(*object)));
+        assert!(!self.unwanted.iter().any(|object| self.is_idle(*object)), "nothing needs it: it leaves");
         // Objects that were held before the limits became smaller may exceed the limits; then nothing else is added.
         let most = self.limits.bytes.max(staying.bytes);
         assert!(used.bytes <= most, "{} of {} bytes", used.bytes, self.limits.bytes);

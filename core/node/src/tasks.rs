@@ -145,9 +145,10 @@ impl NodeTask {
         reads
     }
 
-    /// A task that was forgotten begins again: nothing of it is in the store.
+    /// A task that was forgotten begins again: nothing of it is in the store, and it has lent nothing.
     pub fn begin_again(&mut self) {
         self.inputs.iter_mut().for_each(|input| input.origin = None);
+        (self.lends, self.reclaims) = (false, false);
         (self.state, self.overtaken, self.passed, self.no_room_at) = (State::Queued, 0, 0, 0);
     }
 }

@@ -241,6 +241,7 @@ impl World {
             Step::RunOut { which, written } => {
                 let Some(task) = pick(&self.running, *which) else { return };
                 self.suspended.remove(&task);
+                self.lending.remove(&task);
                 let (inputs, cpus, _) = self.running.remove(&task).expect("it was picked");
                 self.waiting.insert(task, (inputs, cpus));
                 self.run(Event::OutOfDisk { task, written_bytes: u64::from(*written) });

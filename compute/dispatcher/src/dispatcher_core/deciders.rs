@@ -82,8 +82,8 @@ impl DispatcherCore {
                 self.assign_in_parts(executor, task, attempt);
             }
             Command::Assign { executor, task, attempt, hints, .. } => self.assign(executor, task, attempt, &hints),
-            Command::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
-            Command::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
+            Command::Recall { executor, task } => self.end_try(executor, task, ToExecutor::Recall { task }),
+            Command::Cancel { executor, task } => self.end_try(executor, task, ToExecutor::Cancel { task }),
             Command::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
             Command::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
             Command::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
@@ -133,6 +133,7 @@ impl DispatcherCore {
             Action::Check { executor, task, objects } => {
                 self.executors.send(executor, ToExecutor::Check { task, objects });
             }
+            Action::Replaced { task, before } => self.executors.keep_replaced(task, &before),
         }
     }
 
@@ -182,7 +183,16 @@ impl DispatcherCore {
         let item = job.spec.items.get(task.index);
         let entry = self.executors.get_mut(executor);
         let needs_template = entry.is_some_and(|entry| entry.lacks_template(task.job, item.template));
-        self.executors.send_in_parts(executor, AssignmentInParts { task, attempt, item, needs_template, sent: 0 });
+        self.executors.send_in_parts(executor, AssignmentInParts::new(task, attempt, item, needs_template));
+    }
+
+    /// Has an executor end a task or give it back. Where nothing of its assignment was sent, nothing is: the task comes
+    /// back at once.
+    fn end_try(&mut self, executor: ExecutorId, task: TaskId, message: ToExecutor) {
+        match self.executors.withdraw_in_parts(executor, task) {
+            Some(attempt) => self.exchange.tell_jobs(jobs::Event::TaskReturned { executor, task, attempt }),
+            None => self.executors.send(executor, message),
+        }
     }
 
     /// Sends an executor a template that it lacks.
@@ -225,7 +235,11 @@ impl DispatcherCore {
         // A job that is unknown was dropped with its executor, which is about to leave.
         let job = self.jobs.get(assignment.task.job);
         let rest = job.into_iter().flat_map(|job| job.inputs_from(&assignment.item, assignment.sent));
-        let mut rest = rest.map(|(input, object)| (input, object.expect(HAS_ALL_INPUTS)));
+        let mut rest = rest.map(|(input, object)| {
+            let replaced = input.from.output().and_then(|output| assignment.replaced.get(&output));
+            let replaced = replaced.map(|(id, object)| (*id, object));
+            (input, replaced.unwrap_or_else(|| object.expect(HAS_ALL_INPUTS)))
+        });
         let part: Vec<_> = rest.by_ref().take(INPUTS_PART).collect();
         let is_last = rest.next().is_none();
         let ids: Vec<_> = part.iter().map(|(_, (id, object))| (*id, object.size_bytes())).collect();

@@ -7,6 +7,11 @@
 //! - the *limit tag* is a time: until it has passed, the class has had its limit and must wait;
 //! - the *weight tag* counts bytes divided by the weight: among the remaining classes the smallest goes first.
 //!
+//! The server has a [`VirtualTime`], as in start-time fair queuing (Goyal, Vin and Cheng 1996): the weight tag from
+//! which the last grant was counted. A class that has requests again starts from there, also if no other class has
+//! requests at that moment. So the share of a class is about the time in which it has requests, and never about the
+//! past.
+//!
 //! Example: classes A, with a reservation of 40 MB/s, B, with a limit of 10 MB/s, and C, with weight 100, all want more
 //! than the server's 100 MB/s. A gets 40, B gets 10 at most, C the rest. What a class gets by its weight does not count
 //! against its reservation.
@@ -32,7 +37,32 @@ pub(crate) struct ClassTags {
     qos: ClassQos,
     reservation_tag_us: u64,
     limit_tag_us: u64,
-    pub weight_tag: WeightedBytes,
+    weight_tag: WeightedBytes,
+}
+
+/// Weight tag of the last grant, before the grant was counted. It never goes back.
+///
+/// For example, B alone has had 10,000 grants of 1 MB, and A asks for the first time while B's last grant is under way
+/// and no request waits. The virtual time is 9,999 MB, and A starts there. From 0 on, A would have 10,000 grants before
+/// B had another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct VirtualTime(WeightedBytes);
+
+impl VirtualTime {
+    /// One of these classes, which have requests, is about to be granted something. The time is the smallest weight tag
+    /// of those within their limits, which is the class's own if it was chosen by its weight. A grant by reservation
+    /// says nothing of the weights: with 40 MB/s reserved and a weight of 1, a class soon has a tag far beyond that of
+    /// a class with weight 100.
+    pub fn advance<'a>(&mut self, now_us: u64, classes: impl Iterator<Item = &'a ClassTags>) {
+        let within_limit = classes.filter(|tags| tags.limit_tag_us <= now_us);
+        self.0 = within_limit.map(|tags| tags.weight_tag).min().map_or(self.0, |least| self.0.max(least));
+    }
+
+    /// No class has requests, and nothing is being executed. All classes start alike from now on, also those that have
+    /// had more than their shares by reservations.
+    pub fn idle<'a>(&mut self, classes: impl Iterator<Item = &'a ClassTags>) {
+        self.0 = classes.map(|tags| tags.weight_tag).fold(self.0, Ord::max);
+    }
 }
 
 /// The tag by which a class was chosen.
@@ -47,13 +77,12 @@ impl ClassTags {
         ClassTags { qos, ..ClassTags::default() }
     }
 
-    /// The class has requests again. Unused rate is not saved up: no tag stays in the past. `least` is the smallest
-    /// weight tag of the classes that have requests. For example, where the least of these is 1 GB, a class that has
-    /// had nothing so far begins at 1 GB.
-    pub fn wake(&mut self, now_us: u64, least: Option<WeightedBytes>) {
+    /// The class has requests again. Unused rate is not saved up: no tag stays in the past. For example, where the
+    /// virtual time is 1 GB, a class that has had nothing so far begins at 1 GB.
+    pub fn wake(&mut self, now_us: u64, virtual_time: VirtualTime) {
         self.reservation_tag_us = self.reservation_tag_us.max(now_us);
         self.limit_tag_us = self.limit_tag_us.max(now_us);
-        self.weight_tag = self.weight_tag.max(least.unwrap_or_default());
+        self.weight_tag = self.weight_tag.max(virtual_time.0);
     }
 
     /// Counts a grant to the class. For example a grant of 1 MB moves the reservation tag of a class with 40 MB/s by
@@ -104,7 +133,7 @@ mod tests {
         let mut all: alloc::vec::Vec<_> = classes.iter().map(|qos| ClassTags::new(*qos)).collect();
         let mut granted = vec![0; all.len()];
         let mut now_us = 1;
-        all.iter_mut().for_each(|tags| tags.wake(now_us, None));
+        all.iter_mut().for_each(|tags| tags.wake(now_us, VirtualTime::default()));
         while now_us < 10_000_000 {
             match next(now_us, all.iter().enumerate()).expect("all classes have requests") {
                 Ok((class, chosen_by)) => {
@@ -139,10 +168,54 @@ mod tests {
 
     #[test]
     fn an_idle_class_saves_nothing_up() {
+        let mut time = VirtualTime::default();
         let (mut busy, mut late) = (ClassTags::new(PLAIN), ClassTags::new(PLAIN));
-        busy.wake(0, None);
-        (0..1_000).for_each(|_| busy.spend(ChosenBy::Weight, 1_000));
-        late.wake(5, Some(busy.weight_tag));
+        busy.wake(0, time);
+        for _ in 0..10_000 {
+            time.advance(0, [&busy].into_iter());
+            busy.spend(ChosenBy::Weight, 1_000_000);
+        }
+        // Whether the busy class has requests at this moment or not.
+        late.wake(5, time);
+        time.advance(5, [&late].into_iter());
+        late.spend(ChosenBy::Weight, 1_000_000);
+        busy.wake(5, time);
         assert_eq!(late.weight_tag, busy.weight_tag);
+    }
+
+    #[test]
+    fn a_class_that_waits_for_its_limit_does_not_hold_the_virtual_time_back() {
+        let mut time = VirtualTime::default();
+        let limited = ClassQos { limit_bytes_per_s: Some(1), ..PLAIN };
+        let (mut limited, mut busy, mut late) = (ClassTags::new(limited), ClassTags::new(PLAIN), ClassTags::new(PLAIN));
+        limited.wake(0, time);
+        limited.spend(ChosenBy::Weight, 1_000);
+        for _ in 0..1_000 {
+            time.advance(0, [&limited, &busy].into_iter());
+            busy.spend(ChosenBy::Weight, 1_000);
+        }
+        late.wake(0, time);
+        late.spend(ChosenBy::Weight, 1_000);
+        assert_eq!(late.weight_tag, busy.weight_tag);
+    }
+
+    #[test]
+    fn a_grant_by_reservation_does_not_put_new_classes_behind() {
+        let mut time = VirtualTime::default();
+        let reserved = ClassQos { reservation_bytes_per_s: Some(40_000_000), ..PLAIN };
+        let (mut reserved, mut heavy) = (ClassTags::new(reserved), ClassTags::new(ClassQos { weight: 100, ..PLAIN }));
+        for _ in 0..1_000 {
+            time.advance(0, [&reserved, &heavy].into_iter());
+            reserved.spend(ChosenBy::Reservation, 1_000_000);
+            time.advance(0, [&reserved, &heavy].into_iter());
+            heavy.spend(ChosenBy::Weight, 1_000_000);
+        }
+        let mut late = ClassTags::new(PLAIN);
+        late.wake(0, time);
+        assert!(late.weight_tag <= heavy.weight_tag && heavy.weight_tag < reserved.weight_tag);
+        // Where all are idle, the past is over.
+        time.idle([&reserved, &heavy].into_iter());
+        heavy.wake(0, time);
+        assert_eq!(heavy.weight_tag, reserved.weight_tag);
     }
 }

@@ -9,7 +9,7 @@
 //! - Work is counted in the durations that were predicted for the grants at the first level, so epochs with large and
 //!   with small grants compare. An epoch with unpredictable grants is discarded.
 //! - A trial ends as soon as it cannot succeed. After a failed trial the next one waits twice as long, and long enough
-//!   that the loss is one part in [`COST_TIMES`].
+//!   that the loss is one part in [`COST_TIMES`], but no longer than [`MAX_REST_US`].
 //! - Small and large grants are searched separately. Trials with small ones are cheap: each is one request to a disk
 //!   arm in any case. So they start at once, with [`STEP`] times as many. Where that pays, as many large ones are tried
 //!   next.
@@ -30,8 +30,8 @@ const GAIN: f64 = 1.1;
 const MIN_KEPT_RATE: f64 = 0.95;
 /// A rate this many times higher is accepted without a recheck.
 const CLEAR_GAIN: f64 = 1.5;
-/// An epoch has at least the grants in [`EPOCH_GRANTS`], for small and for large ones, and this many rounds of
-/// outstanding grants,
+/// An epoch has at least the grants in [`EPOCH_GRANTS`], for small and for large ones, and this many for each grant
+/// that may be outstanding beside another: 12 at level 4, and 0 at level 1,
 const EPOCH_ROUNDS: u32 = 4;
 const EPOCH_GRANTS: [u32; 2] = [3, 8];
 /// and at least this much busy time, for small and for large grants.
@@ -41,11 +41,12 @@ const EPOCH_US: [u64; 2] = [5_000, 50_000];
 const STEP: [u32; 2] = [4, 2];
 /// Least busy time between a failed trial and the next one.
 const REST_US: u64 = 1_000_000;
-/// Longest busy time between a failed trial and the next one, whatever it lost.
+/// Longest busy time for which a search waits before a trial, whatever the last one lost or this one might lose. So a
+/// storage that stood still for a minute is tried again.
 const MAX_REST_US: u64 = 300_000_000;
-/// Least busy time after a trial, as a multiple of what it lost.
+/// Least busy time after a trial, as a multiple of what it lost, up to [`MAX_REST_US`].
 const COST_TIMES: u64 = 64;
-/// Least busy time before the first trial, as a multiple of what it might lose.
+/// Least busy time before the first trial, as a multiple of what it might lose, up to [`MAX_REST_US`].
 const RISK_TIMES: u64 = 32;
 /// During the overlap trial a grant leaves when the previous one has one part in this many of its time left. For
 /// example 10 ms before the end of a grant of 80 ms.
@@ -306,7 +307,7 @@ impl ConcurrencySearch {
             // Bytes that two average grants have in common while they overlap. For example grants of 1 MiB have 256 KiB
             // in common, two pieces: 16 ms may be lost, so the trial waits for 512 ms.
             let bytes = epoch.bytes / u64::from(epoch.grants) * 2 / OVERLAP;
-            let rest_us = BandwidthModel::apart_us(bytes).saturating_mul(RISK_TIMES);
+            let rest_us = BandwidthModel::apart_us(bytes).saturating_mul(RISK_TIMES).min(MAX_REST_US);
             return (self.rested_us >= rest_us).then_some(Phase::Overlap { before });
         }
         let more = self.level * STEP[self.size as usize];
@@ -322,7 +323,7 @@ impl ConcurrencySearch {
     }
 
     /// A trial has failed. For example the pauses after trials that lost nothing are 1, 2, 4 s and so on, up to 300 s;
-    /// after one that lost 100 ms, it is at least 6.4 s.
+    /// after one that lost 100 ms, it is at least 6.4 s, and after one that lost a minute, it is 300 s.
     fn fail(&mut self) {
         let limit = self.limit();
         let lost_us = match self.phase {
@@ -331,7 +332,7 @@ impl ConcurrencySearch {
             }
             Phase::Steady | Phase::Recheck { .. } => 0,
         };
-        self.rest_us = (self.rest_us * 2).clamp(REST_US, MAX_REST_US).max(lost_us.saturating_mul(COST_TIMES));
+        self.rest_us = (self.rest_us * 2).max(lost_us.saturating_mul(COST_TIMES)).clamp(REST_US, MAX_REST_US);
         self.tries_fewer = !self.tries_fewer;
         self.begin(Phase::Steady, limit);
     }
@@ -343,5 +344,48 @@ impl ConcurrencySearch {
         self.phase = phase;
         let out_us = self.epoch.out_us;
         self.epoch = Epoch { settling, begin_out_us: out_us, out_us, ..Epoch::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn no_rest_is_longer_than_the_longest() {
+        for lost_us in [0, 100_000, 60_000_000, u64::MAX] {
+            let mut search = ConcurrencySearch::new(None, GrantSize::Large);
+            let mut rests_us = Vec::new();
+            for _ in 0..12 {
+                search.phase = Phase::Trial { level: 2, before: 1.0 };
+                search.epoch.busy_us = lost_us;
+                search.fail();
+                rests_us.push(search.rest_us);
+            }
+            let first_us = lost_us.saturating_mul(COST_TIMES).clamp(REST_US, MAX_REST_US);
+            assert_eq!((rests_us[0], rests_us[11]), (first_us, MAX_REST_US), "{lost_us}");
+            assert!(rests_us.is_sorted(), "{rests_us:?}");
+        }
+    }
+
+    #[test]
+    fn an_epoch_at_a_level_has_some_grants_for_each_that_is_outstanding_beside_another() {
+        for (size, level, grants) in [
+            (GrantSize::Small, 1, 3),
+            (GrantSize::Large, 1, 8),
+            (GrantSize::Small, 4, 12),
+            (GrantSize::Large, 4, 12),
+            (GrantSize::Large, 2, 8),
+        ] {
+            let mut search = ConcurrencySearch::new(None, size);
+            search.level = level;
+            search.epoch.busy_us = EPOCH_US[size as usize];
+            search.epoch.grants = grants - 1;
+            assert!(!search.is_whole(), "{size:?} at {level}");
+            search.epoch.grants = grants;
+            assert!(search.is_whole(), "{size:?} at {level}");
+        }
     }
 }

@@ -217,6 +217,24 @@ fn classes_share_by_weight_and_limits_are_waited_for() {
 }
 
 #[test]
+fn a_class_that_begins_between_the_requests_of_another_starves_nothing() {
+    // A client of the default class reads alone, piece by piece. While a piece is read, no request waits.
+    let late = ClassId(1);
+    let mut world = World::new([Config { classes: [(late, ClassQos::default())].into(), ..plain(Policy::Fifo) }]);
+    world.arrive(0, read(0, 1, 0, UNIT));
+    let begins_us = 1_000 * UNIT + UNIT / 2;
+    world.arrive(begins_us, Request { class: late, ..read(0, 2, 0, UNIT) });
+    world.run(|request, done_us| {
+        let next = Request { extent: Extent { offset: request.extent.end(), ..request.extent }, ..*request };
+        if done_us < 1_200 * UNIT { vec![(done_us, next)] } else { vec![] }
+    });
+    let both: Vec<_> = world.grants.iter().filter(|(began_us, _)| *began_us > begins_us).take(100).collect();
+    assert!(both[..2].iter().any(|(_, grant)| grant.client == ClientId(2)), "the late class is served at once");
+    let of_first = both.iter().filter(|(_, grant)| grant.client == ClientId(1)).count();
+    assert!((49..=51).contains(&of_first), "{of_first} of 100: the late class gets its half, and no more");
+}
+
+#[test]
 fn ordered_requests_are_sequential() {
     let mut world = World::new([plain(Policy::Wsjf(Wsjf::DEFAULT))]);
     for piece in 0..100 {

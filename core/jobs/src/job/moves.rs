@@ -199,13 +199,17 @@ impl Job {
     }
 
     /// Gives the outputs of an ended task to the tasks that read them. Returns the tasks that wait for no other one,
-    /// and those that never can run.
+    /// those that never can run, and the earlier outputs that assigned tasks were to read.
     fn free_dependents(&mut self, index: u32, phase: Phase, outcome: &Outcome) -> FreedTasks {
         let mut freed = FreedTasks::default();
         let dependents = self.dependencies.dependents(index).to_vec();
         // Tasks that read its outputs may still be added.
         if !dependents.is_empty() || self.is_open {
-            self.objects.produce(index, outcome);
+            freed.replaced = self.objects.produce(index, outcome);
+        }
+        let is_assigned = |dependent: &u32| self.tasks.phase(*dependent) == Phase::Assigned;
+        if !freed.replaced.is_empty() && !dependents.iter().any(is_assigned) {
+            freed.replaced.clear();
         }
         for dependent in dependents {
             if phase != Phase::Succeeded {

@@ -61,7 +61,7 @@ fn a_task_is_set_free_by_the_last_output_it_waits_for() {
     assert_eq!((job.counts().blocked, job.counts().waiting), (2, 3));
     assert_eq!(run(&mut job, 0, wrote(0)), FreedTasks::default());
     assert_eq!(job.waits_for(2), [1]);
-    assert_eq!(run(&mut job, 1, wrote(1)), FreedTasks { ready: vec![2], hopeless: vec![] });
+    assert_eq!(run(&mut job, 1, wrote(1)), FreedTasks { ready: vec![2], ..FreedTasks::default() });
     let item = job.spec.items.get(2);
     let sizes: Vec<_> = job.inputs(&item).map(|(_, object)| object.unwrap().size_bytes()).collect();
     assert_eq!(sizes, [100, 101], "it reads what was delivered");
@@ -162,6 +162,24 @@ fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
 }
 
 #[test]
+fn what_an_assigned_task_was_to_read_is_told_when_another_run_replaces_it() {
+    for (is_assigned, second) in [(true, wrote(7)), (true, wrote(0)), (false, wrote(7))] {
+        let mut job = diamond();
+        let first = wrote(0);
+        assert_eq!(run(&mut job, 0, first.clone()).replaced, []);
+        run(&mut job, 1, wrote(1));
+        if is_assigned {
+            job.queued(0, 2, &[]);
+            job.assigned(0, 2, ExecutorId(0));
+        }
+        job.recompute(&[0], 0);
+        let replaced = run(&mut job, 0, second.clone()).replaced;
+        let is_told = is_assigned && second != first;
+        assert_eq!(replaced, if is_told { vec![(0, first.outputs[0].object.clone())] } else { vec![] });
+    }
+}
+
+#[test]
 fn a_job_without_tasks_has_ended() {
     let job = Job::new(JobId(1), JobSpec::default());
     assert_eq!(job.state(), JobState::Succeeded);
@@ -172,7 +190,7 @@ fn a_task_whose_producer_left_its_output_out_does_not_run() {
     let mut job = diamond();
     run(&mut job, 0, wrote(0));
     let released = run(&mut job, 1, Outcome::of(Status::Succeeded));
-    assert_eq!(released, FreedTasks { ready: vec![], hopeless: vec![2] });
+    assert_eq!(released, FreedTasks { hopeless: vec![2], ..FreedTasks::default() });
     job.ended(0, 2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
     assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "a retry would end the same way");
     job.ended(0, 3, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));

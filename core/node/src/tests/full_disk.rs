@@ -138,3 +138,17 @@ fn a_full_disk_evicts_and_tries_again_then_refuses() {
     );
     assert!(matches!(node.run(full())[..], [Effect::Refuse { .. }]));
 }
+
+#[test]
+fn a_task_that_had_lent_its_processors_and_starts_again_is_resumed_like_others() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    (0..2).for_each(|index| drop(node.assign(index, &[])));
+    assert_eq!(node.run(Event::Lent { task: task(0) }), [Effect::Lend { task: task(0) }]);
+    let again = node.run(Event::OutOfDisk { task: task(0), written_bytes: 0 });
+    assert!(matches!(again[..], [Effect::Start { .. }]), "{again:?}");
+    let inputs = [].into();
+    node.run(Event::Assigned { task: task(2), inputs, need: cpus(2000), priority: 1 });
+    let resumed = node.run(Event::Ended { task: task(2) });
+    let resumes = |index| resumed.contains(&Effect::Resume { task: task(index) });
+    assert!(resumes(0) && resumes(1) && resumed.len() == 2, "{resumed:?}");
+}

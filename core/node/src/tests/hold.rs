@@ -44,6 +44,53 @@ fn what_nothing_will_need_again_is_evicted_as_soon_as_no_task_needs_it() {
 }
 
 #[test]
+fn what_was_discarded_and_has_left_is_an_object_like_others_when_it_comes_again() {
+    type Leave = fn(&mut Node) -> Vec<Effect>;
+    let ways: [(&str, Leave); 4] = [
+        ("its fetch fails", |node| node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable })),
+        ("its task is recalled before its fetch begins", |node| node.run(Event::Recalled { task: task(0) })),
+        ("it is lost", |node| {
+            node.fetched_here(1);
+            node.run(Event::Lost { object: id(1) });
+            node.run(Event::Ended { task: task(0) })
+        }),
+        ("it is evicted", |node| {
+            node.fetched_here(1);
+            node.run(Event::Ended { task: task(0) })
+        }),
+    ];
+    for (way, leave) in ways {
+        let mut node = node(EvictionPolicy::Lru, true);
+        // Three fetches at a time.
+        node.assign(9, &[(8, 1), (9, 1)]);
+        if way.contains("recalled") {
+            node.assign(8, &[(7, 1)]);
+        }
+        node.assign(0, &[(1, 10)]);
+        assert_eq!(node.run(Event::Discard { object: id(1) }), [], "{way}: a task needs it");
+        leave(&mut node);
+        node.fetched_here(8);
+        node.assign(1, &[(1, 10)]);
+        node.fetched_here(1);
+        assert_eq!(node.run(Event::Ended { task: task(1) }), [], "{way}: it stays");
+    }
+}
+
+#[test]
+fn what_is_discarded_leaves_at_once_where_no_task_needs_it_and_stays_if_it_is_held_again() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(1, 10), (2, 10)]);
+    node.fetched_here(1);
+    node.fetched_here(2);
+    node.run(Event::Discard { object: id(2) });
+    assert_eq!(node.run(Event::Produced { task: task(0), object: id(2), size_bytes: 10 }), []);
+    assert_eq!(node.run(Event::Ended { task: task(0) }), []);
+    assert_eq!(node.run(Event::Release { object: id(2) }), [], "it may be evicted, and need not be");
+    // It was never held.
+    assert_eq!(node.run(Event::Discard { object: id(1) }), [Effect::Evict { object: id(1) }]);
+}
+
+#[test]
 fn what_another_process_wants_here_is_held_when_a_task_has_fetched_it() {
     let mut node = node(EvictionPolicy::Lru, true);
     assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);

@@ -23,12 +23,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::event::{Holder, MAX_HINTS};
-use crate::state::{ExecutorKey, ExpectedFetch, ObjectKey, SchedulerState, TaskKey};
+use crate::state::{ExecutorKey, ExpectedFetch, ObjectKey, SITE_LOOKS, SchedulerState, TaskKey};
 
 /// Holders, and receivers, that are compared.
 const GIVER_LOOKS: usize = 16;
-/// Holders whose site is checked.
-const SITE_LOOKS: usize = 1024;
 
 /// An object that an executor lacks.
 #[derive(Clone, Copy)]

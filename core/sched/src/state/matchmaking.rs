@@ -191,8 +191,11 @@ impl Facts for Pairing<'_> {
 
 impl SchedulerState {
     /// Seconds that a task runs on an executor with that slowness: the mean of its job, or its own timeout if that is
-    /// shorter; but at least as long as it ran before it was interrupted. 0 if none of that is known. For example a
-    /// mean of 60 s, a timeout of 30 s and an interrupted run of 45 s give 45 s.
+    /// shorter; but at least as long as it ran before it was interrupted. For example a mean of 60 s, a timeout of 30 s
+    /// and an interrupted run of 45 s give 45 s.
+    ///
+    /// While the mean is not known, the timeout says nothing: most tasks end long before, and a job whose timeout is
+    /// longer than nodes stay would never start. The time is 0 then, unless the task was interrupted.
     pub fn expected_seconds(&self, task: TaskKey, slowness: f64) -> f64 {
         let id = self.queue[task].id;
         let usual = self.run_times.seconds(id.job, slowness);

@@ -45,7 +45,9 @@ pub(crate) use waiting_list::WaitingTask;
 
 use crate::event::ExecutorProfile;
 
-/// An estimate compares this many of the executors that hold an object.
+/// Holders of an object whose site is checked.
+pub(crate) const SITE_LOOKS: usize = 1024;
+/// An estimate compares this many of the executors that hold an object at the receiver's site.
 const ESTIMATE_LOOKS: usize = 4;
 
 /// An executor has time for all tasks while it stays at least this many times as long as the longest ones run: they may
@@ -430,7 +432,8 @@ impl SchedulerState {
 
     /// Seconds to bring those of a task's inputs that the executor lacks.
     ///
-    /// Each comes from the holder at its site that would give it the soonest. If none holds it, it comes from a
+    /// Each comes from the holder at its site that would give it the soonest, of the first [`ESTIMATE_LOOKS`] there. If
+    /// none holds it, it comes from a
     /// receiver, which may be the executor itself and has it in a number of seconds, as far as `coming` knows. All
     /// others come from persistent storage together.
     ///
@@ -446,9 +449,10 @@ impl SchedulerState {
         let (mut seconds, mut from_storage) = (0.0, 0);
         let inputs = self.queue[task].inputs.placed(&self.catalog);
         for PlacedInput { object, count, bytes } in inputs.filter(|input| !replicas.contains_key(&input.object)) {
-            let holders = self.catalog[object].holders.iter().copied().take(ESTIMATE_LOOKS);
-            let givers = holders.map(|giver| (giver, 0.0)).chain(coming(object));
-            let givers = givers.filter(|(giver, _)| self.transfers.is_one_site(*giver, executor));
+            let is_here = |giver: &ExecutorKey| self.transfers.is_one_site(*giver, executor);
+            let holders = self.catalog[object].holders.iter().copied().take(SITE_LOOKS);
+            let holders = holders.filter(is_here).take(ESTIMATE_LOOKS).map(|giver| (giver, 0.0));
+            let givers = holders.chain(coming(object).filter(|(giver, _)| is_here(giver)));
             let seconds_from = |(giver, until_there): (ExecutorKey, f64)| {
                 if giver == executor {
                     until_there

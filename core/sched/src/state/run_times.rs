@@ -17,7 +17,7 @@ const MAX_RATIO: f64 = 10.0;
 pub(crate) struct RunTimes {
     /// The moving mean of each job, seconds.
     of_job: Map<JobId, f64>,
-    /// No job has a longer mean, seconds.
+    /// No job has a longer mean, seconds. It does not fall with a mean, only when a job is forgotten.
     longest: f64,
     /// The longest interrupted run of tasks that have not ended, seconds: they run longer than that.
     interrupted: Map<TaskId, f64>,
@@ -67,7 +67,9 @@ impl RunTimes {
         self.interrupted.get(&task).copied().unwrap_or_default()
     }
 
-    /// Seconds that no job's tasks exceed on average, and that no task has run.
+    /// A bound on what is expected of a task before its executor's slowness counts, seconds: no job has a longer mean,
+    /// and no task that has not ended was interrupted after a longer run. Single tasks that have ended may have run
+    /// longer. For example a mean that was 60 s and is 20 s now, and a run of 45 s that was interrupted, give 60 s.
     pub fn longest(&self) -> f64 {
         self.interrupted.values().copied().fold(self.longest, f64::max)
     }

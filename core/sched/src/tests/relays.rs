@@ -100,6 +100,36 @@ fn one_at_each_site_reads_persistent_storage() {
 }
 
 #[test]
+fn an_estimate_finds_a_holder_at_the_site_behind_many_elsewhere() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    let at = |scheduler: &mut Scheduler, id: u32, site: &str| {
+        let profile = ExecutorProfile { labels: [("site".into(), site.into())].into(), ..ExecutorProfile::default() };
+        let (executor, capacity, held) = (ExecutorId(id), cpus(1000), Box::default());
+        scheduler.run(Event::ExecutorJoined { executor, capacity, profile: Box::new(profile), held });
+    };
+    // Persistent storage takes 100 s.
+    at(&mut scheduler, 0, "a");
+    scheduler.submit(0, &[9]);
+    let (executor, object, took_us) = (ExecutorId(0), object(9), 100_000_000);
+    scheduler.run(Event::Fetched { executor, object, from: Origin::Persistent, took_us });
+    scheduler.finish(0, 0);
+    for id in 1..=20 {
+        at(&mut scheduler, id, "b");
+        scheduler.store(id, 1);
+    }
+    at(&mut scheduler, 21, "a");
+    scheduler.submit_with(1, &[1], cpus(64_000));
+    let seconds = |scheduler: &Scheduler| {
+        let state = scheduler.state();
+        let executor = state.executors.find(ExecutorId(0)).unwrap();
+        state.transfer_seconds(state.queue.find(task(1)).unwrap(), executor, |_| None)
+    };
+    assert_eq!(seconds(&scheduler), 100.0, "no holder is at its site");
+    scheduler.store(21, 1);
+    assert!(seconds(&scheduler) < 1.0, "{} s", seconds(&scheduler));
+}
+
+#[test]
 fn two_tasks_of_one_executor_are_one_receipt() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 2);

@@ -341,8 +341,10 @@ fn no_task_starts_that_would_not_end_before_its_executor_does() {
         };
         scheduler.join(1, 1);
         is_near(&mut scheduler, 1);
-        // Its run time is not known. Then it is a second.
-        assert_eq!(assigned(&scheduler.submit(0, &[])), [(1, 0)], "{policy}");
+        // Its run time is not known, and its timeout is only a bound. Then it is a second.
+        let need = Need { timeout_us: Some(3_600 * SECOND_US), ..Need::default() };
+        let first = Event::TaskReady { task: task(0), inputs: Box::default(), need };
+        assert_eq!(assigned(&scheduler.run(first)), [(1, 0)], "{policy}");
         scheduler.finish(1, 0);
         is_near(&mut scheduler, 3);
         assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}");
