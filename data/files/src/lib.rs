@@ -54,7 +54,7 @@ pub use error::{FilesError, FilesErrorKind};
 pub use file_writer::FileWriter;
 pub use folders::FolderPage;
 pub use names::File;
-pub use near::{ChunkContent, NearNode, OpenChunk};
+pub use near::{CheckedFile, ChunkContent, NearNode, OpenChunk};
 pub use places::{BlockHolder, BlockPlace};
 pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
 pub use publish::HiddenFile;
