@@ -70,5 +70,5 @@ pub use source_chunks::{SourceChunk, SourceChunks};
 pub use storage::FilesStorage;
 pub use upkeep::{LostChunk, Verified};
 pub use write::{
-    Change, EarlyContent, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, WriteOptions, new_file_id,
+    Change, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent, WriteOptions, new_file_id,
 };

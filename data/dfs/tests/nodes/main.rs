@@ -9,6 +9,7 @@ mod power;
 mod reader;
 mod rights;
 mod runs;
+mod unclaimed;
 
 use std::collections::BTreeSet;
 use std::fs;
