@@ -45,7 +45,7 @@ const MAX_UNAUDITED: Duration = Duration::from_secs(24 * 3600);
 const MISSED_AUDITS: u32 = 3;
 
 /// Rate at which a node reads its chunks to check them, bytes per second. A full disk of 10 TB takes four days.
-const SCRUB_BYTES_PER_S: f64 = (32 << 20) as f64;
+pub(crate) const SCRUB_BYTES_PER_S: u64 = 32 << 20;
 
 /// The leaders that have audited all their files, and when.
 #[derive(Default)]
@@ -218,14 +218,14 @@ pub(crate) fn holders(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
     holders
 }
 
-/// Reads this node's chunks, one after the other, again and again.
-pub(crate) async fn scrub(shared: Arc<NodeShared>) {
+/// Reads this node's chunks, one after the other, again and again, at this rate.
+pub(crate) async fn scrub(shared: Arc<NodeShared>, bytes_per_s: u64) {
     loop {
         sleep(AUDIT_EVERY).await;
         for (object, chunk) in shared.chunks.all() {
             let reading = shared.clone();
             let _ = tokio::task::spawn_blocking(move || reading.chunks.scrub(object)).await;
-            sleep(Duration::from_secs_f64(chunk.size_bytes as f64 / SCRUB_BYTES_PER_S)).await;
+            sleep(Duration::from_secs_f64(chunk.size_bytes as f64 / bytes_per_s as f64)).await;
         }
     }
 }

@@ -196,7 +196,8 @@ impl NodeChunks {
         Ok(self.is_own(object))
     }
 
-    fn is_own(&self, object: ObjectId) -> bool {
+    /// Whether a chunk belongs to this node.
+    pub fn is_own(&self, object: ObjectId) -> bool {
         self.own().contains_key(&object) && self.store.contains(object)
     }
 
@@ -287,11 +288,14 @@ impl NodeChunks {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes those of these chunks that no leader has asked for: the file that they were for will not appear.
+    /// Deletes those of these chunks that no leader has asked for: the file that they were for will not appear. Those
+    /// that still arrive are deleted later, as if their client had gone.
     pub fn discard(&self, objects: &[ObjectId]) {
-        let is_free = |object: &&ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
-        let free: Vec<ObjectId> = objects.iter().filter(is_free).copied().collect();
+        let (here, arriving): (Vec<_>, Vec<_>) = objects.iter().partition(|object| self.own().contains_key(object));
+        let is_free = |object: &ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
+        let free: Vec<ObjectId> = here.into_iter().filter(is_free).collect();
         self.drop(&free);
+        self.left(arriving);
     }
 
     /// Verifies a chunk in the store and records it as this node's own.

@@ -59,6 +59,7 @@ pub struct PreparedNode {
     socket: UdpSocket,
     address: SocketAddr,
     audit_bytes: u64,
+    scrub_bytes_per_s: u64,
 }
 
 /// The reason why a node cannot be started.
@@ -139,13 +140,27 @@ impl PreparedNode {
         let (node, system) = (database.node()?, database.file_system()?);
         let (listener, socket) = bind(place).map_err(failed("listen"))?;
         let address = listener.local_addr().map_err(failed("listen"))?;
-        let (folder, audit_bytes) = (folder.to_owned(), DEFAULT_AUDIT_BYTES);
-        Ok(PreparedNode { folder, database, node, system, listener, socket, address, audit_bytes })
+        Ok(PreparedNode {
+            folder: folder.to_owned(),
+            database,
+            node,
+            system,
+            listener,
+            socket,
+            address,
+            audit_bytes: DEFAULT_AUDIT_BYTES,
+            scrub_bytes_per_s: audit::SCRUB_BYTES_PER_S,
+        })
     }
 
     /// Sets the maximum size of the audit log; with 0, there is none.
     pub fn with_audit_bytes(self, audit_bytes: u64) -> Self {
         PreparedNode { audit_bytes, ..self }
+    }
+
+    /// Sets the rate at which the node reads its chunks to check them, bytes per second; with 0, it does not.
+    pub fn with_scrub_rate(self, scrub_bytes_per_s: u64) -> Self {
+        PreparedNode { scrub_bytes_per_s, ..self }
     }
 
     /// The id of the node.
@@ -185,8 +200,8 @@ impl DfsNode {
         (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
-        let PreparedNode { folder, database, node, system, listener, socket, address, audit_bytes } = site;
-        let changes = ChangeLog::open(&folder, audit_bytes).map_err(failed("open the audit log"))?;
+        let PreparedNode { folder, database, node, system, listener, socket, address, .. } = site;
+        let changes = ChangeLog::open(&folder, site.audit_bytes).map_err(failed("open the audit log"))?;
         let identity = Identity { folder, system: system.unwrap_or(place.system) };
         identity.may_be_of(place.system)?;
         let saved = database.saved()?;
@@ -234,7 +249,9 @@ impl DfsNode {
         tasks.spawn(watch_alive(shared.clone(), alive));
         tasks.spawn(keep_told(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
-        tasks.spawn(audit::scrub(shared.clone()));
+        if site.scrub_bytes_per_s > 0 {
+            tasks.spawn(audit::scrub(shared.clone(), site.scrub_bytes_per_s));
+        }
         tasks.spawn(runs::abandoned::remove(access.clone(), (node, address), abandoned));
         Ok(DfsNode { shared, threads, _tasks: tasks })
     }

@@ -159,6 +159,8 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let (shared, outbox) = (shared.clone(), outbox.clone());
             let client = Client { shared, outbox, number, door, holder: shown.clone(), stored: Arc::clone(&stored) };
+            // Before a later request can discard them.
+            named_chunks(&what).into_iter().for_each(|object| client.stored.add(object, &client.shared.chunks));
             let is_storing = matches!(
                 what,
                 RequestBody::Store { .. }
@@ -179,6 +181,16 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 serving.spawn(serve);
             }
         }
+    }
+}
+
+/// The chunks that a request stores for a file, as far as it names them.
+fn named_chunks(what: &RequestBody) -> Vec<ObjectId> {
+    match what {
+        RequestBody::Store { object, .. } | RequestBody::Take { object, .. } => vec![*object],
+        RequestBody::StoreAll { chunks, .. } => chunks.iter().map(|chunk| chunk.object).collect(),
+        RequestBody::Derive { derived, is_for_file: true } => derived.iter().map(|(_, made)| made.object).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -211,8 +223,12 @@ impl Drop for LeavesChunks {
 const MAX_DISCARDABLE: usize = 1 << 16;
 
 impl StoredChunks {
-    /// A chunk is about to be stored. Its request may be carried out after the connection has ended.
+    /// A chunk is about to be stored, unless it is here: a file or another client has it then. The request may be
+    /// carried out after the connection has ended.
     fn add(&self, object: ObjectId, chunks: &NodeChunks) {
+        if chunks.is_own(object) {
+            return;
+        }
         match &mut *self.lock() {
             Some(stored) => {
                 if stored.len() >= MAX_DISCARDABLE {
@@ -245,7 +261,6 @@ impl Client {
             }
             RequestBody::OperateAll(operations) => ResponseBody::OperatedAll(self.operate(operations).await),
             RequestBody::Store { object, size_bytes, checksum, from, is_durable } => {
-                self.stored.add(object, &self.shared.chunks);
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
                 if stored.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
@@ -253,7 +268,6 @@ impl Client {
                 ResponseBody::Stored { failure: stored.err().map(|error| failure(&error)) }
             }
             RequestBody::Take { number, object, size_bytes, checksum, is_durable } => {
-                self.stored.add(object, &self.shared.chunks);
                 let taken = self.shared.chunks.take_over(number, ChunkSpec { object, size_bytes, checksum }).await;
                 if taken.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
@@ -261,20 +275,13 @@ impl Client {
                 ResponseBody::Stored { failure: taken.err().map(|error| failure(&error)) }
             }
             RequestBody::StoreAll { chunks, is_durable } => {
-                chunks.iter().for_each(|chunk| self.stored.add(chunk.object, &self.shared.chunks));
                 ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
             }
             RequestBody::Discard { objects } => {
                 self.shared.chunks.discard(&self.stored.take(objects));
                 ResponseBody::Discarded
             }
-            RequestBody::Derive { derived, is_for_file } => {
-                derived
-                    .iter()
-                    .filter(|_| is_for_file)
-                    .for_each(|(_, made)| self.stored.add(made.object, &self.shared.chunks));
-                ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await)
-            }
+            RequestBody::Derive { derived, .. } => ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await),
             RequestBody::StoreFolder => {
                 ResponseBody::StoreFolder(StoreFolder::of(self.shared.chunks.store_folder()).ok())
             }
@@ -320,8 +327,13 @@ impl Client {
         let (count, (all, answered)) = (operations.len(), oneshot::channel());
         let changes: Vec<_> = operations.iter().map(LoggedChange::of).collect();
         let claims: Vec<_> = operations.iter().map(claim).collect();
-        let is_busy =
-            matches!(self.shared.told.try_send(RingInput::Asked(operations, all)), Err(TrySendError::Full(_)));
+        let refusal = match self.shared.told.try_send(RingInput::Asked(operations, all)) {
+            // If there is no answer, the thread has ended meanwhile.
+            Ok(()) => Refusal::Unknown,
+            Err(TrySendError::Full(_)) => Refusal::Busy,
+            // The node has left the file system; other nodes lead in another view.
+            Err(TrySendError::Disconnected(_)) => Refusal::OtherView { view: 0 },
+        };
         match answered.await {
             Ok(answers) => {
                 let done = changes.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
@@ -335,9 +347,7 @@ impl Client {
                 }
                 answers
             }
-            Err(_) if is_busy => vec![Err(Refusal::Busy); count],
-            // The node has left the file system; other nodes lead in another view.
-            Err(_) => vec![Err(Refusal::OtherView { view: 0 }); count],
+            Err(_) => vec![Err(refusal); count],
         }
     }
 

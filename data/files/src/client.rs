@@ -87,7 +87,8 @@ impl DfsClient {
         let near = Arc::new(NearStores::new(routes.clone(), near));
         let chunks = ChunkReader::new(routes.clone(), names.clone(), near.clone(), peers.clone())?;
         let chunks = Arc::new(chunks);
-        let replicas = Arc::new(Replicas::new(routes.clone(), near, peers));
+        let runtime = Handle::current();
+        let replicas = Arc::new(Replicas::new(routes.clone(), near, peers, runtime.clone()));
         let publisher = Arc::new(Publisher::new(names.clone(), folders.clone(), replicas.clone()));
         let uploads = Uploads::new(quotas.clone(), replicas.clone());
         let writes = Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());
@@ -96,7 +97,6 @@ impl DfsClient {
         let renames = Renames::new(names.clone(), folders.clone(), writes.clone());
         let upkeep = Upkeep::new(names.clone(), replicas, publisher);
         let runs = Arc::new(RunCalls::new(routes.clone()));
-        let runtime = Handle::current();
         Ok(DfsClient(Arc::new(ClientOwners {
             routes,
             names,

@@ -26,7 +26,7 @@ use crate::read::ChunkReader;
 use crate::replicas::{OutgoingChunk, Replicas, not_stored};
 use crate::routes::{Routes, unexpected};
 use crate::uploads::{FileDraft, MAX_WRITING, too_long, too_many_chunks};
-use crate::write::{WriteOptions, random};
+use crate::write::WriteOptions;
 
 /// Chunks that a node is asked to make with one request.
 const DERIVED_TOGETHER: usize = 256;
@@ -73,25 +73,24 @@ impl Copies {
     /// sent from node to node.
     pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
         let record = &from.record;
-        let (id, chunk_bytes, began) = (FileId(random()?), record.chunk_bytes, Instant::now());
+        let (chunk_bytes, began) = (record.chunk_bytes, Instant::now());
         let creation = Creation::of_process(record.attributes.mode);
         let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
         self.folders.prepare_name(to, creation).await?;
         self.routes.gather(replication.into(), |_| {}).await?;
-        let (mut specs, mut replicas) = self.derive_chunks(id, &record.chunks, true).await;
-        if let Err(error) = self.store_missing(from, id, replication, (&mut specs, &mut replicas)).await {
-            self.replicas.discard(specs.iter().map(|spec| spec.object).collect()).await;
-            return Err(error);
-        }
-        self.publish_derived(to, id, options, specs.into_iter().zip(replicas).collect(), began).await
+        let mut draft = FileDraft::new(&self.replicas, to, replication)?;
+        let mut specs = specs_of(draft.id, &record.chunks);
+        specs.iter().for_each(|spec| draft.unclaimed.add(spec.object));
+        let mut replicas = self.derive_chunks(&record.chunks, &specs, true).await;
+        self.store_missing(from, &draft, (&mut specs, &mut replicas)).await?;
+        self.publish_derived(draft, options, specs.into_iter().zip(replicas).collect(), began).await
     }
 
     /// Stores the chunks of a copy that no node has made.
     async fn store_missing(
         &self,
         from: &File,
-        id: FileId,
-        replication: u8,
+        draft: &FileDraft<'_>,
         (specs, replicas): (&mut [ChunkSpec], &mut [Vec<Member>]),
     ) -> Result<(), FilesError> {
         for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
@@ -99,7 +98,8 @@ impl Copies {
                 continue;
             }
             // Its nodes are gone, or full: the content goes through this process.
-            let stored = self.replicas.store(id, self.chunks.chunk(from, place).await?, replication, false).await?;
+            let chunk = OutgoingChunk::of(draft.id, self.chunks.chunk(from, place).await?, false);
+            let stored = self.replicas.store(chunk, draft.replication).await?;
             if stored.is_hole() {
                 specs[place] = spec_like(&stored);
                 continue;
@@ -113,19 +113,9 @@ impl Copies {
         Ok(())
     }
 
-    /// Has every node make the chunks of a file with this id of the chunks that it has. Returns the nodes that have
-    /// made each of them. Chunks that are not for a file stay for a day.
-    pub async fn derive_chunks(
-        &self,
-        id: FileId,
-        chunks: &[Chunk],
-        is_for_file: bool,
-    ) -> (Vec<ChunkSpec>, Vec<Vec<Member>>) {
-        let spec = |chunk: &Chunk| match chunk.is_hole() {
-            true => spec_like(chunk),
-            false => spec_of(id, chunk.size_bytes, chunk.checksum),
-        };
-        let specs: Vec<_> = chunks.iter().map(spec).collect();
+    /// Has every node make copies of the chunks that it has. Returns the nodes that have made each of them. Copies that
+    /// are not for a file stay for a day.
+    pub async fn derive_chunks(&self, chunks: &[Chunk], specs: &[ChunkSpec], is_for_file: bool) -> Vec<Vec<Member>> {
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
@@ -147,7 +137,7 @@ impl Copies {
                 }
             }
         }
-        (specs, replicas)
+        replicas
     }
 
     /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks. The file has the
@@ -180,7 +170,7 @@ impl Copies {
                 cut => cut,
             };
             match cut {
-                Ok((id, format, specs)) => {
+                Ok((draft, format, specs)) => {
                     let CopyOptions { chunk_bytes, replication, .. } = options;
                     let options = WriteOptions {
                         chunk_bytes,
@@ -189,7 +179,7 @@ impl Copies {
                         ..WriteOptions::of(RecordFormat { format, is_guessed })
                     };
                     let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
-                    return self.publish_derived(to, id, options, chunks, began).await;
+                    return self.publish_derived(draft, options, chunks, began).await;
                 }
                 Err((true, error)) => return Err(error),
                 Err((false, error)) => why = error,
@@ -199,33 +189,36 @@ impl Copies {
     }
 
     /// Has a node cut an object into the chunks of a new file. An error says whether the content is the cause.
-    async fn cut_on(
+    async fn cut_on<'a>(
         &self,
         member: &Member,
         (object, base_name): (ObjectId, &str),
-        to: &FileName,
+        to: &'a FileName,
         options: CopyOptions,
-    ) -> Result<(FileId, Format, Vec<ChunkSpec>), (bool, FilesError)> {
-        let id = FileId(random().map_err(|error| (false, error))?);
-        let CopyOptions { mut format, chunk_bytes, .. } = options;
+    ) -> Result<(FileDraft<'a>, Format, Vec<ChunkSpec>), (bool, FilesError)> {
+        let CopyOptions { mut format, chunk_bytes, replication } = options;
+        let mut draft = FileDraft::new(&self.replicas, to, replication).map_err(|error| (false, error))?;
+        let id = draft.id;
         let (mut specs, mut from) = (Vec::new(), 0);
         loop {
             let base_name = base_name.to_owned();
             let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
             match ask_to_derive(&self.routes.calls, member, request).await.map_err(|error| (false, error))? {
                 ResponseBody::Cut(Ok(part)) => {
-                    if specs.len() + part.chunks.len() > MAX_CHUNKS {
-                        return Err((false, too_many_chunks(to)));
-                    }
+                    let cut = specs.len();
                     specs.extend(part.chunks.iter().map(|chunk| match *chunk {
                         CutChunk { size_bytes, checksum, is_hole: true } => {
                             spec_like(&Chunk::hole(size_bytes, checksum))
                         }
                         CutChunk { size_bytes, checksum, is_hole: false } => spec_of(id, size_bytes, checksum),
                     }));
+                    specs[cut..].iter().for_each(|spec| draft.unclaimed.add(spec.object));
+                    if specs.len() > MAX_CHUNKS {
+                        return Err((false, too_many_chunks(to)));
+                    }
                     match part.next {
                         Some(next) => (from, format) = (next, Some(part.format)),
-                        None => return Ok((id, part.format, specs)),
+                        None => return Ok((draft, part.format, specs)),
                     }
                 }
                 ResponseBody::Cut(Err(CutFailure::Format(why))) => {
@@ -243,31 +236,23 @@ impl Copies {
     /// and has the file appear.
     async fn publish_derived(
         &self,
-        to: &FileName,
-        id: FileId,
+        draft: FileDraft<'_>,
         options: WriteOptions,
         chunks: Vec<(ChunkSpec, Vec<Member>)>,
         began: Instant,
     ) -> Result<File, FilesError> {
-        let objects = chunks.iter().map(|(spec, _)| spec.object).collect();
-        let made = self.complete_derived(to, options, chunks, began).await;
-        if made.is_err() {
-            self.replicas.discard(objects).await;
-        }
-        let WriteOptions { replication, is_durable, .. } = options;
-        let draft = FileDraft { name: to, id, replication, is_durable, replaced_bytes: 0 };
-        HiddenFile::of(&self.publisher, &draft, options, made?).create().await
+        let made = self.complete_derived(&draft, chunks, began).await?;
+        HiddenFile::of(&self.publisher, draft, options, made).create().await
     }
 
     /// Makes the missing replicas, and forces all of them to the disks.
     async fn complete_derived(
         &self,
-        to: &FileName,
-        options: WriteOptions,
+        draft: &FileDraft<'_>,
         chunks: Vec<(ChunkSpec, Vec<Member>)>,
         began: Instant,
     ) -> Result<Vec<Chunk>, FilesError> {
-        let WriteOptions { replication, is_durable, .. } = options;
+        let FileDraft { name, replication, is_durable, .. } = *draft;
         let mut made: Vec<Option<Chunk>> = vec![None; chunks.len()];
         let (mut rest, mut under_way) = (chunks.into_iter().enumerate(), JoinSet::new());
         loop {
@@ -289,7 +274,7 @@ impl Copies {
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
         self.replicas.sync_all(&chunks, replication).await?;
-        if began.elapsed() > MAX_WRITING { Err(too_long(to)) } else { Ok(chunks) }
+        if began.elapsed() > MAX_WRITING { Err(too_long(name)) } else { Ok(chunks) }
     }
 }
 
@@ -318,6 +303,15 @@ async fn ask_to_derive(calls: &Calls, member: &Member, request: RequestBody) -> 
     let answered = async { calls.ask(member.address, request).await?.next().await };
     let late = || FilesError::unreachable(format!("node {} does not answer", member.node));
     timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// The copies of chunks for a file with this id.
+fn specs_of(id: FileId, chunks: &[Chunk]) -> Vec<ChunkSpec> {
+    let spec = |chunk: &Chunk| match chunk.is_hole() {
+        true => spec_like(chunk),
+        false => spec_of(id, chunk.size_bytes, chunk.checksum),
+    };
+    chunks.iter().map(spec).collect()
 }
 
 fn spec_of(id: FileId, size_bytes: u64, checksum: u64) -> ChunkSpec {

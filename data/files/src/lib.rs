@@ -54,7 +54,7 @@ pub use error::{FilesError, FilesErrorKind};
 pub use file_writer::FileWriter;
 pub use folders::FolderPage;
 pub use names::File;
-pub use near::{ChunkContent, NearNode, OpenChunk};
+pub use near::{CheckedFile, ChunkContent, NearNode, OpenChunk};
 pub use places::{BlockHolder, BlockPlace};
 pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
 pub use publish::HiddenFile;
@@ -70,5 +70,5 @@ pub use source_chunks::{SourceChunk, SourceChunks};
 pub use storage::FilesStorage;
 pub use upkeep::{LostChunk, Verified};
 pub use write::{
-    Change, EarlyContent, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, WriteOptions, new_file_id,
+    Change, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent, WriteOptions, new_file_id,
 };

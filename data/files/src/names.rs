@@ -99,7 +99,19 @@ impl Names {
     pub async fn create_record(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
         let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
         let mut is_unsure = false;
-        match self.operate_once(operation, &mut is_unsure).await {
+        let answer = self.operate_once(operation, &mut is_unsure).await;
+        self.created(name, record, answer, is_unsure).await
+    }
+
+    /// The entry that an operation has created. `is_unsure` says that an answer was lost.
+    pub async fn created(
+        &self,
+        name: &FileName,
+        record: FileRecord,
+        answer: Result<FileAnswer, FilesError>,
+        is_unsure: bool,
+    ) -> Result<File, FilesError> {
+        match answer {
             Ok(FileAnswer::Done { version }) => Ok(File { name: name.clone(), record, version }),
             Ok(_) => Err(unexpected()),
             Err(error) if error.kind == FilesErrorKind::Exists && is_unsure => match self.lookup(name).await {

@@ -12,6 +12,7 @@ mod mapped;
 mod stores;
 
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ use tokio::time::timeout;
 
 pub(crate) use self::direct::ChunkPlace;
 use self::mapped::MappedBytes;
-pub(crate) use self::stores::{CheckedFile, ContentRead, NearStores};
+pub use self::stores::CheckedFile;
+pub(crate) use self::stores::{ContentRead, NearStores};
 use self::stores::{FileState, NearChunk, read_range};
 use crate::error::FilesError;
 use crate::protocol::{Member, RequestBody, ResponseBody};
@@ -56,6 +58,20 @@ pub struct NearNode {
     pub store: Option<PathBuf>,
 }
 
+/// How a chunk is divided while it is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Division {
+    pub format: Format,
+    pub pieces: u32,
+    /// Whether the file of the chunk is mapped into memory while it is checked, instead of copied.
+    pub may_map: bool,
+}
+
+impl Division {
+    /// The chunk stays whole.
+    pub const WHOLE: Division = Division { format: Format::Whole, pieces: 1, may_map: false };
+}
+
 /// A chunk that can be read.
 #[derive(Debug)]
 pub struct OpenChunk {
@@ -72,24 +88,33 @@ pub enum ChunkContent {
     /// The content was received from a node.
     Bytes(Vec<u8>),
     /// The file of the chunk in the store of the node on this machine. It must not be written to.
-    File(fs::File),
-}
-
-/// The content of a chunk for a reader.
-pub(crate) enum Content {
-    /// It was received from a node.
-    Memory(Vec<u8>),
-    /// The file of the chunk in the store of a node on this machine.
     File(CheckedFile),
 }
 
-impl Content {
+impl ChunkContent {
+    /// Fills the buffer with the bytes from `begin`. Blocks.
+    ///
+    /// # Errors
+    /// If the disk fails, or another program has shortened the file.
+    ///
+    /// # Panics
+    /// If bytes in memory end before.
+    pub fn read_exact_at(&self, into: &mut [u8], begin: u64) -> io::Result<()> {
+        match self {
+            ChunkContent::File(checked) => checked.file().read_exact_at(into, begin),
+            ChunkContent::Bytes(bytes) => {
+                into.copy_from_slice(&bytes[begin as usize..begin as usize + into.len()]);
+                Ok(())
+            }
+        }
+    }
+
     /// Fills the buffer with the bytes from `begin`, waiting for a disk if that is allowed. With `checks_file`, only if
     /// no program has written to the file since it was checked.
-    pub fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks_file: bool) -> ContentRead {
+    pub(crate) fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks_file: bool) -> ContentRead {
         match self {
-            Content::File(file) => file.read(begin, into, may_wait, checks_file),
-            Content::Memory(bytes) => {
+            ChunkContent::File(file) => file.read(begin, into, may_wait, checks_file),
+            ChunkContent::Bytes(bytes) => {
                 into.copy_from_slice(&bytes[begin as usize..begin as usize + into.len()]);
                 ContentRead::Done
             }
@@ -98,35 +123,12 @@ impl Content {
 }
 
 impl NearStores {
-    /// Opens a chunk for a reader, if a node on this machine has it undamaged.
-    pub async fn open_checked(&self, chunk: &Chunk) -> Option<CheckedFile> {
+    /// Opens a chunk if a node on this machine has it undamaged.
+    pub async fn open(&self, chunk: &Chunk, division: Division) -> Option<OpenChunk> {
         let known = self.chunk(chunk.object);
-        self.read_store(chunk, move |store: &Path, chunk: &Chunk| open_checked(store, chunk, &known)).await
-    }
-
-    /// Opens a chunk if a node on this machine has it undamaged. Returns its file, and where its pieces end. `may_map`
-    /// is as in [`open_chunk`](crate::DfsClient::open_chunk).
-    pub async fn open_pieces(
-        &self,
-        chunk: &Chunk,
-        format: Format,
-        pieces: u32,
-        may_map: bool,
-    ) -> Option<(fs::File, Vec<usize>)> {
-        let known = self.chunk(chunk.object);
-        let open = move |store: &Path, chunk: &Chunk| {
-            let opened = open_chunk_file(store, chunk)?;
-            let state = FileState::of(&opened);
-            if pieces == 1 && state.is_some_and(|state| known.is_checked(chunk, state)) {
-                return Some((opened, undivided(chunk.size_bytes as usize, 1)));
-            }
-            let ends = verify(&opened, chunk, format, pieces, may_map)?;
-            if let Some(state) = state.filter(|state| FileState::of(&opened) == Some(*state)) {
-                known.set_checked(chunk, state);
-            }
-            Some((opened, ends))
-        };
-        self.read_store(chunk, open).await
+        let open = move |store: &Path, chunk: &Chunk| open_checked(store, chunk, &known, division);
+        let (file, ends) = self.read_store(chunk, open).await?;
+        Some(OpenChunk { content: ChunkContent::File(file), ends })
     }
 
     /// Whether a chunk can be read from a store on this machine, as far as this client knows.
@@ -158,8 +160,9 @@ impl NearStores {
         }
         let read = move |store: &Path, chunk: &Chunk| {
             let mut part = vec![0; (range.end - range.start) as usize];
-            let opened = open_checked(store, chunk, &known);
-            let is_read = opened.is_some_and(|file| file.read(range.start, &mut part, true, true) == ContentRead::Done);
+            let opened = open_checked(store, chunk, &known, Division::WHOLE);
+            let is_read =
+                opened.is_some_and(|(file, _)| file.read(range.start, &mut part, true, true) == ContentRead::Done);
             if !is_read {
                 known.set_bad();
             }
@@ -220,17 +223,23 @@ fn read_verified(store: &Path, chunk: &Chunk, at_once: bool) -> Option<Vec<u8>> 
     (Checksum::of(&content).0 == chunk.checksum).then_some(content)
 }
 
-/// The file of a chunk, if it matches its checksum.
-fn open_checked(store: &Path, chunk: &Chunk, known: &NearChunk) -> Option<CheckedFile> {
+/// The file of a chunk, if it matches its checksum, and where the pieces of the chunk end.
+fn open_checked(
+    store: &Path,
+    chunk: &Chunk,
+    known: &NearChunk,
+    division: Division,
+) -> Option<(CheckedFile, Vec<usize>)> {
     let opened = CheckedFile::of(open_chunk_file(store, chunk)?)?;
-    if !known.is_checked(chunk, opened.state) {
-        verify(&opened.file, chunk, Format::Whole, 1, false)?;
-        if FileState::of(&opened.file)? != opened.state {
-            return None;
-        }
-        known.set_checked(chunk, opened.state);
+    if division.pieces == 1 && known.is_checked(chunk, opened.state) {
+        return Some((opened, undivided(chunk.size_bytes as usize, 1)));
     }
-    Some(opened)
+    let ends = verify(&opened.file, chunk, division)?;
+    if FileState::of(&opened.file)? != opened.state {
+        return None;
+    }
+    known.set_checked(chunk, opened.state);
+    Some((opened, ends))
 }
 
 /// The file of a chunk, if it has the right size.
@@ -240,9 +249,9 @@ fn open_chunk_file(store: &Path, chunk: &Chunk) -> Option<fs::File> {
     (file.metadata().ok()?.len() == chunk.size_bytes).then_some(file)
 }
 
-/// Where the pieces of a chunk end, if its file matches its checksum. `may_map` is as in
-/// [`open_chunk`](crate::DfsClient::open_chunk).
-fn verify(file: &fs::File, chunk: &Chunk, format: Format, pieces: u32, may_map: bool) -> Option<Vec<usize>> {
+/// Where the pieces of a chunk end, if its file matches its checksum.
+fn verify(file: &fs::File, chunk: &Chunk, division: Division) -> Option<Vec<usize>> {
+    let Division { format, pieces, may_map } = division;
     let (size_bytes, mut hasher) = (chunk.size_bytes as usize, Hasher::new());
     let mut cutter = Ok(PieceCutter::new(format, size_bytes, pieces));
     let mut check = |bytes: &[u8]| {

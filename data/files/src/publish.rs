@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, Chunk, FileKind, FileName, FileRecord, Unsynced};
 
 use crate::backoff::Backoff;
@@ -13,7 +12,7 @@ use crate::error::{FilesError, FilesErrorKind};
 use crate::folders::Folders;
 use crate::names::{File, Names};
 use crate::quota::{FolderUsage, Quotas};
-use crate::replicas::Replicas;
+use crate::replicas::{Replicas, UnclaimedChunks};
 use crate::routes::{Routes, unexpected};
 use crate::uploads::FileDraft;
 use crate::write::WriteOptions;
@@ -31,11 +30,12 @@ pub(crate) struct Publisher {
     replicas: Arc<Replicas>,
 }
 
-/// The stored content of a file that has not appeared. If it never does, its chunks are deleted after a day.
+/// The stored content of a file that has not appeared. If it never does, the nodes delete its chunks.
 pub struct HiddenFile {
     publisher: Arc<Publisher>,
     name: FileName,
     record: FileRecord,
+    unclaimed: UnclaimedChunks,
     makes_parents: bool,
     stored: Instant,
 }
@@ -44,7 +44,7 @@ impl HiddenFile {
     /// A file whose chunks are stored.
     pub(crate) fn of(
         publisher: &Arc<Publisher>,
-        draft: &FileDraft<'_>,
+        draft: FileDraft<'_>,
         options: WriteOptions,
         chunks: Vec<Chunk>,
     ) -> Self {
@@ -56,6 +56,7 @@ impl HiddenFile {
             publisher: publisher.clone(),
             name: draft.name.clone(),
             record,
+            unclaimed: draft.unclaimed,
             makes_parents: creation.makes_parents,
             stored: Instant::now(),
         }
@@ -66,16 +67,16 @@ impl HiddenFile {
     /// # Errors
     /// `Exists` if there is a file of this name; `Unreachable`.
     pub(crate) async fn create(self) -> Result<File, FilesError> {
-        let HiddenFile { publisher, name, record, makes_parents, .. } = self;
+        let HiddenFile { publisher, name, record, mut unclaimed, makes_parents, .. } = self;
         if makes_parents {
             publisher.folders.make_parents(&name).await?;
         }
-        let objects = record.chunks.iter().map(|chunk| chunk.object).collect();
-        let created = publisher.quotas.create_within_quota(&name, record).await;
-        if created.as_ref().is_err_and(|error| matches!(error.kind, FilesErrorKind::Exists | FilesErrorKind::Quota)) {
-            publisher.replicas.discard(objects).await;
-        }
-        created
+        let charge = publisher.quotas.charge(&name, None, FolderUsage::added(None, &record)).await?;
+        let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
+        let answer = unclaimed.give(&publisher.names, operation).await;
+        let created = publisher.names.created(&name, record, answer, unclaimed.is_unsure).await?;
+        charge.keep();
+        Ok(created)
     }
 
     /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients
@@ -86,15 +87,15 @@ impl HiddenFile {
     /// `Changed` if an answer was lost and another client has changed the name since: the file may have appeared and
     /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a
     /// day ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
-    pub async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
-        let HiddenFile { publisher, name, record, makes_parents, stored } = self;
+    pub async fn publish(self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
+        let HiddenFile { publisher, name, record, unclaimed, makes_parents, stored } = self;
         if stored.elapsed() > RENEW_AFTER {
             publisher.replicas.sync_all(&record.chunks, record.replication).await?;
         }
-        if *makes_parents {
-            publisher.folders.make_parents(name).await?;
+        if makes_parents {
+            publisher.folders.make_parents(&name).await?;
         }
-        publisher.appear(name, record, true, may_appear).await
+        publisher.appear(&name, &record, unclaimed, true, may_appear).await
     }
 }
 
@@ -105,43 +106,18 @@ impl Publisher {
     }
 
     /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
-    /// the meantime.
-    pub async fn replace(&self, file: File, record: FileRecord) -> Result<File, FilesError> {
-        self.replace_once(file, record, &mut false).await
-    }
-
-    /// The same with a record for which these objects were stored as chunks. They are deleted if the file does not get
-    /// the record. If an answer was lost, it may have it, and they stay.
-    pub async fn replace_or_discard(
-        &self,
-        file: File,
-        record: FileRecord,
-        stored: Vec<ObjectId>,
-    ) -> Result<File, FilesError> {
-        let mut is_unsure = false;
-        let replaced = self.replace_once(file, record, &mut is_unsure).await;
-        let is_refused = |error: &FilesError| {
-            matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound | FilesErrorKind::Quota)
-        };
-        if !is_unsure && replaced.as_ref().is_err_and(is_refused) {
-            self.replicas.discard(stored).await;
-        }
-        replaced
-    }
-
-    /// Replaces the content of a file. Sets `is_unsure` if an answer was lost: the content may have been replaced
-    /// although this fails.
-    async fn replace_once(
+    /// the meantime. `unclaimed` are the chunks that were stored for the record.
+    pub async fn replace(
         &self,
         mut file: File,
         mut record: FileRecord,
-        is_unsure: &mut bool,
+        mut unclaimed: UnclaimedChunks,
     ) -> Result<File, FilesError> {
         let charge = self.quotas.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record)).await?;
         loop {
             let (name, version) = (file.name.clone(), file.version);
             let replace = FileOperation::Replace { name, version, record: record.clone() };
-            let changed = match self.names.operate_once(replace, is_unsure).await {
+            let changed = match unclaimed.give(&self.names, replace).await {
                 Ok(FileAnswer::Done { version }) => {
                     charge.keep();
                     return Ok(File { record, version, ..file });
@@ -172,18 +148,19 @@ impl Publisher {
         }
     }
 
-    /// Writes a record whose chunks are stored, in place of the file that has the name. Without `looks`, the name is
-    /// expected to be free, and only looked at if it is not. `may_appear` is called just before each try; the result is
-    /// `None` if it is false.
+    /// Writes a record, for which the chunks `unclaimed` were stored, in place of the file that has the name. Without
+    /// `looks`, the name is expected to be free, and only looked at if it is not. `may_appear` is called just before
+    /// each try; the result is `None` if it is false.
     pub async fn appear(
         &self,
         name: &FileName,
         record: &FileRecord,
+        mut unclaimed: UnclaimedChunks,
         mut looks: bool,
         may_appear: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<File>, FilesError> {
         let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
-        let mut tries = Tries { record, is_unsure: false, over: None };
+        let mut tries = Tries { record, over: None };
         loop {
             let present = match looks {
                 false => None,
@@ -195,7 +172,7 @@ impl Publisher {
                 },
             };
             let before = present.as_ref().map(|present| &present.record);
-            match tries.outcome(before) {
+            match tries.outcome(unclaimed.is_unsure, before) {
                 Some(true) => return Ok(present),
                 Some(false) => return Err(FilesError::changed(name)),
                 None => {}
@@ -214,7 +191,7 @@ impl Publisher {
                 }
                 None => FileOperation::Create { name: name.clone(), record: record.clone() },
             };
-            match self.names.operate_once(operation, &mut tries.is_unsure).await {
+            match unclaimed.give(&self.names, operation).await {
                 Ok(FileAnswer::Done { version }) => {
                     charge.keep();
                     return Ok(Some(File { name, record, version }));
@@ -236,8 +213,6 @@ impl Publisher {
 /// The tries to write a record under a name.
 struct Tries<'a> {
     record: &'a FileRecord,
-    /// Whether an answer was lost: a try may have been done, although the leader refused it later.
-    is_unsure: bool,
     /// The record that the name had before the last try; `None` if nobody looked.
     over: Option<Option<FileRecord>>,
 }
@@ -245,7 +220,8 @@ struct Tries<'a> {
 impl Tries<'_> {
     /// Whether a try was done, now that the name has this record; `None` if another try is right. It is not if a try
     /// may have been done and another client has changed the name since: the chunks of the record may be deleted.
-    fn outcome(&self, present: Option<&FileRecord>) -> Option<bool> {
+    /// `is_unsure` says that an answer was lost: a try may have been done, although the leader refused it later.
+    fn outcome(&self, is_unsure: bool, present: Option<&FileRecord>) -> Option<bool> {
         // The replicas change with repairs.
         let is_same =
             |one: &FileRecord, other: &FileRecord| one.is_as_written(other) && one.attributes == other.attributes;
@@ -255,7 +231,7 @@ impl Tries<'_> {
             _ => false,
         };
         match present {
-            _ if !self.is_unsure => None,
+            _ if !is_unsure => None,
             Some(present) if is_same(present, self.record) => Some(true),
             _ if is_unchanged => None,
             _ => Some(false),
@@ -279,7 +255,7 @@ mod tests {
         };
         let own = record(1, &[1, 2]);
         let outcome = |is_unsure, over: Option<Option<&FileRecord>>, present: Option<&FileRecord>| {
-            Tries { record: &own, is_unsure, over: over.map(|over| over.cloned()) }.outcome(present)
+            Tries { record: &own, over: over.map(|over| over.cloned()) }.outcome(is_unsure, present)
         };
         let (before, repaired, other) = (record(2, &[1]), record(2, &[1, 3]), record(3, &[1]));
         assert_eq!(outcome(false, None, Some(&other)), None, "all tries were refused");

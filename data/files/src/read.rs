@@ -16,7 +16,7 @@ use crate::backoff::Backoff;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::groups::{Groups, WantedSmallChunk};
 use crate::names::{File, Names};
-use crate::near::{ChunkContent, Content, NearStores, OpenChunk, undivided};
+use crate::near::{ChunkContent, Division, NearStores, OpenChunk, undivided};
 use crate::places::{BlockPlace, places_of};
 use crate::protocol::{Member, SmallContent};
 use crate::reading::Reading;
@@ -80,15 +80,17 @@ impl ChunkReader {
         places_of(&file.record, &self.routes.known().members, self.near.node())
     }
 
-    /// Opens the chunk with this index for a reader.
-    pub async fn open_content(&self, file: &File, place: usize) -> Result<Content, FilesError> {
-        match self.near.open_checked(&file.record.chunks[place]).await {
-            Some(opened) => Ok(Content::File(opened)),
-            None => self.chunk(file, place).await.map(Content::Memory),
+    /// Opens the chunk with this index.
+    pub async fn open(&self, file: &File, place: usize, division: Division) -> Result<OpenChunk, FilesError> {
+        if let Some(opened) = self.near.open(&file.record.chunks[place], division).await {
+            return Ok(opened);
         }
+        let (content, Division { format, pieces, .. }) = (self.chunk(file, place).await?, division);
+        let ends = piece_ends(format, &content, pieces).unwrap_or_else(|_| undivided(content.len(), pieces));
+        Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
     }
 
-    /// The chunk with this index, divided into this number of pieces.
+    /// The chunk with this index, divided into this number of pieces. `Changed` if another client has replaced it.
     pub async fn open_chunk(
         &self,
         file: &File,
@@ -96,21 +98,16 @@ impl ChunkReader {
         pieces: u32,
         may_map: bool,
     ) -> Result<OpenChunk, FilesError> {
-        let (chunk, format) = (&file.record.chunks[place], *file.record.format);
-        if let Some((opened, ends)) = self.near.open_pieces(chunk, format, pieces, may_map).await {
-            return Ok(OpenChunk { content: ChunkContent::File(opened), ends });
-        }
-        let content = match self.chunk(file, place).await {
+        let division = Division { format: *file.record.format, pieces, may_map };
+        match self.open(file, place, division).await {
             Err(lost) if lost.kind == FilesErrorKind::Lost => {
                 let now = self.names.stat(&file.name).await?;
                 let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
                 let is_same = object(&now.record) == object(&file.record);
-                return Err(if is_same { lost } else { FilesError::changed(&file.name) });
+                Err(if is_same { lost } else { FilesError::changed(&file.name) })
             }
-            read => read?,
-        };
-        let ends = piece_ends(format, &content, pieces).unwrap_or_else(|_| undivided(content.len(), pieces));
-        Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
+            opened => opened,
+        }
     }
 
     /// Reads a whole file.

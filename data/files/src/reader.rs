@@ -23,7 +23,7 @@ use crate::DfsClient;
 use crate::background::Background;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::File;
-use crate::near::{ChunkPlace, ContentRead};
+use crate::near::{ChunkPlace, ContentRead, Division};
 use crate::read::{ChunkReader, chunk_map};
 use crate::reading::Reading;
 
@@ -362,7 +362,8 @@ async fn opened(
         return Ok(());
     }
     let object = file.record.chunks[place].object;
-    match opening.get_or_try_init(|| chunks.open_content(file, place)).await {
+    let open = async || Ok(chunks.open(file, place, Division::WHOLE).await?.content);
+    match opening.get_or_try_init(open).await {
         Ok(_) => {
             cache.opened(object, opening, runtime);
             Ok(())

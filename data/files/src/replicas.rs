@@ -1,6 +1,7 @@
 //! Replicas: each chunk is sent to its nodes in a chain. If a node cannot store it, another one is tried.
 
 mod durable;
+mod unclaimed;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,7 +13,10 @@ use eyas_store::{Checksum, is_zeros};
 use eyas_transfer::Peers;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileId, NodeId};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
+
+pub(crate) use unclaimed::UnclaimedChunks;
 
 use crate::backoff::Backoff;
 use crate::calls::{ANSWER_DEADLINE, Replies};
@@ -37,31 +41,23 @@ pub(crate) struct Replicas {
     peers: Peers,
     /// Small chunks that are stored at the same time go together.
     small_chunks: Groups<OutgoingSmallChunk>,
+    /// Chunks that no file gets are deleted on it.
+    runtime: Handle,
 }
 
 impl Replicas {
-    pub fn new(routes: Arc<Routes>, near: Arc<NearStores>, peers: Peers) -> Self {
+    pub fn new(routes: Arc<Routes>, near: Arc<NearStores>, peers: Peers, runtime: Handle) -> Self {
         let small_chunks = Groups::new(routes.calls.clone());
-        Replicas { routes, near, peers, small_chunks }
+        Replicas { routes, near, peers, small_chunks, runtime }
     }
 
     /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
     /// A small chunk is on their disks then, if it is to be durable. Zeros become a hole, which no node stores.
-    pub async fn store(
-        &self,
-        id: FileId,
-        content: Vec<u8>,
-        replication: u8,
-        is_durable: bool,
-    ) -> Result<Chunk, FilesError> {
-        let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
-        if is_zeros(&content) {
-            return Ok(Chunk::hole(size_bytes, checksum));
+    pub async fn store(&self, chunk: OutgoingChunk, replication: u8) -> Result<Chunk, FilesError> {
+        if is_zeros(&chunk.content) {
+            return Ok(Chunk::hole(chunk.size_bytes, chunk.checksum));
         }
-        let object = Chunk::object_of(id, size_bytes, checksum);
-        let content = Arc::new(content);
-        self.replicate(OutgoingChunk { object, size_bytes, checksum, is_durable, content }, Vec::new(), replication)
-            .await
+        self.replicate(chunk, Vec::new(), replication).await
     }
 
     /// Stores a chunk on further nodes, until it has as many replicas as it should have. Without content, the nodes in
@@ -308,4 +304,13 @@ pub(crate) struct OutgoingChunk {
     pub is_durable: bool,
     /// Empty if a node has the chunk already.
     pub content: Arc<Vec<u8>>,
+}
+
+impl OutgoingChunk {
+    /// A new chunk with this content, of a file with this id.
+    pub fn of(id: FileId, content: Vec<u8>, is_durable: bool) -> Self {
+        let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
+        let object = Chunk::object_of(id, size_bytes, checksum);
+        OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::new(content) }
+    }
 }

@@ -202,8 +202,8 @@ impl FileParts for Reading {
 
 #[async_trait::async_trait]
 impl StoredContent for HiddenFile {
-    async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError> {
-        match HiddenFile::publish(self, may_appear).await? {
+    async fn publish(self: Box<Self>, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError> {
+        match HiddenFile::publish(*self, may_appear).await? {
             Some(file) => Ok(version_of(&file.record)),
             None => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
         }

@@ -18,8 +18,9 @@ use crate::error::FilesError;
 use crate::names::{File, Names};
 use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
 use crate::publish::Publisher;
-use crate::replicas::Replicas;
+use crate::replicas::{OutgoingChunk, Replicas, UnclaimedChunks};
 use crate::routes::Routes;
+use crate::write::new_file_id;
 
 /// Maximum number of chunks in one question to a node.
 const CHECK_TOGETHER: usize = 1024;
@@ -130,13 +131,19 @@ impl Upkeep {
                 return Err(FilesError::invalid(why));
             }
         }
+        if lost.is_empty() {
+            return Ok(0);
+        }
+        // The chunks are other objects, so that those that come too late can be deleted.
+        let (id, mut unclaimed) = (new_file_id()?, UnclaimedChunks::new(&self.replicas));
         for LostChunk { place, range, .. } in &lost {
-            let content = part_of(&mut copy, range.clone())?;
-            record.chunks[*place] = self.replicas.store(record.id, content, record.replication, true).await?;
+            let chunk = OutgoingChunk::of(id, part_of(&mut copy, range.clone())?, true);
+            unclaimed.add(chunk.object);
+            record.chunks[*place] = self.replicas.store(chunk, record.replication).await?;
         }
-        if !lost.is_empty() {
-            self.publisher.replace(file, record).await?;
-        }
+        let restored: Vec<_> = lost.iter().map(|lost| &record.chunks[lost.place]).collect();
+        self.replicas.sync_chunks(record.replication, &restored).await?;
+        self.publisher.replace(file, record, unclaimed).await?;
         Ok(lost.len())
     }
 

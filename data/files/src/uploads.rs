@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_blocks::format::Cutter;
-use eyas_store::Checksum;
-use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileId, FileName, MAX_CHUNKS};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::error::FilesError;
 use crate::quota::{FolderUsage, Quotas};
-use crate::replicas::Replicas;
+use crate::replicas::{OutgoingChunk, Replicas, UnclaimedChunks};
 use crate::source::ContentSource;
 use crate::source_chunks::{SourceChunk, SourceChunks};
-use crate::write::SMALL_CHUNK_BYTES;
+use crate::write::{SMALL_CHUNK_BYTES, new_file_id};
 
 /// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;
@@ -32,7 +30,7 @@ pub(crate) struct Uploads {
     pub replicas: Arc<Replicas>,
 }
 
-/// A file that is being written.
+/// A file that is being written. Its id is new, so no other file has its chunks.
 pub(crate) struct FileDraft<'a> {
     pub name: &'a FileName,
     pub id: FileId,
@@ -40,6 +38,23 @@ pub(crate) struct FileDraft<'a> {
     pub is_durable: bool,
     /// Bytes that the content replaces, which quotas do not count twice.
     pub replaced_bytes: u64,
+    /// What was stored for it.
+    pub unclaimed: UnclaimedChunks,
+}
+
+impl<'a> FileDraft<'a> {
+    /// A file without content. It is to be durable, and replaces nothing.
+    pub fn new(replicas: &Arc<Replicas>, name: &'a FileName, replication: u8) -> Result<Self, FilesError> {
+        let (id, unclaimed) = (new_file_id()?, UnclaimedChunks::new(replicas));
+        Ok(FileDraft { name, id, replication, is_durable: true, replaced_bytes: 0, unclaimed })
+    }
+
+    /// A chunk of the file with this content, which is about to be stored.
+    fn chunk(&mut self, content: Vec<u8>) -> OutgoingChunk {
+        let chunk = OutgoingChunk::of(self.id, content, self.is_durable);
+        self.unclaimed.add(chunk.object);
+        chunk
+    }
 }
 
 /// Chunks that are being stored, with their places in the file.
@@ -53,31 +68,23 @@ impl Uploads {
     /// Stores content that is in memory. The file has `before` chunks already.
     pub async fn store_content(
         &self,
-        draft: &FileDraft<'_>,
+        draft: &mut FileDraft<'_>,
         cutter: Cutter,
         content: Vec<u8>,
         before: usize,
     ) -> Result<Vec<Chunk>, FilesError> {
-        let FileDraft { name, id, replication, is_durable, .. } = *draft;
-        self.replicas.routes.gather(replication.into(), |_| {}).await?;
+        self.replicas.routes.gather(draft.replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
         for piece in SourceChunks::new(cutter, std::io::empty(), content, 1) {
             pieces.extend(if let SourceChunk::Content(content) = piece? { Some(content) } else { None });
         }
         if before + pieces.len() > MAX_CHUNKS {
-            return Err(too_many_chunks(name));
+            return Err(too_many_chunks(draft.name));
         }
         let mut chunks = Vec::with_capacity(pieces.len());
-        let mut objects = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            objects.push(Chunk::object_of(id, piece.len() as u64, Checksum::of(&piece).0));
-            match self.replicas.store(id, piece, replication, is_durable).await {
-                Ok(chunk) => chunks.push(chunk),
-                Err(error) => {
-                    self.replicas.discard(objects).await;
-                    return Err(error);
-                }
-            }
+            let chunk = draft.chunk(piece);
+            chunks.push(self.replicas.store(chunk, draft.replication).await?);
         }
         self.sync(draft, &chunks).await?;
         Ok(chunks)
@@ -87,7 +94,7 @@ impl Uploads {
     /// already.
     pub async fn store_all(
         &self,
-        draft: &FileDraft<'_>,
+        draft: &mut FileDraft<'_>,
         cutter: Cutter,
         source: impl ContentSource,
         begun: Vec<u8>,
@@ -102,7 +109,7 @@ impl Uploads {
     /// The same, but the large chunks may not be on the disks of their nodes yet.
     pub async fn store_unsynced(
         &self,
-        draft: &FileDraft<'_>,
+        draft: &mut FileDraft<'_>,
         cutter: Cutter,
         source: impl ContentSource,
         begun: Vec<u8>,
@@ -110,28 +117,27 @@ impl Uploads {
         see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let mut under_way = JoinSet::new();
-        let mut objects = Vec::new();
-        let stored = self.store_pieces(draft, cutter, source, begun, (before, &mut objects, &mut under_way), see).await;
+        let stored = self.store_pieces(draft, cutter, source, begun, (before, &mut under_way), see).await;
         if stored.is_err() {
             // Chunks that are still on their way would come after they were discarded.
             while under_way.join_next().await.is_some() {}
-            self.replicas.discard(objects).await;
+            // The caller may store the content in another format, which needs the room.
+            draft.unclaimed.discard().await;
         }
         stored
     }
 
-    /// Stores the pieces of a source. Notes their objects, and which are under way.
+    /// Stores the pieces of a source. Notes which are under way.
     async fn store_pieces(
         &self,
-        draft: &FileDraft<'_>,
+        draft: &mut FileDraft<'_>,
         cutter: Cutter,
         source: impl ContentSource,
         begun: Vec<u8>,
-        (before, objects, under_way): (usize, &mut Vec<ObjectId>, &mut Storing),
+        (before, under_way): (usize, &mut Storing),
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
-        let began = Instant::now();
-        let FileDraft { name, id, replication, is_durable, replaced_bytes } = *draft;
+        let (began, replication) = (Instant::now(), draft.replication);
         self.replicas.routes.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
@@ -139,55 +145,44 @@ impl Uploads {
             SourceChunks::new(cutter, source, begun, READ_BYTES).all(|piece| sender.blocking_send(piece).is_ok())
         });
         let mut chunks = Vec::<Option<Chunk>>::new();
-        let mut stored_bytes = 0;
+        let (mut stored_bytes, mut is_cut) = (0, false);
         loop {
-            let is_full = under_way.len() >= CHUNKS_TOGETHER;
-            tokio::select! {
+            let may_cut = !is_cut && under_way.len() < CHUNKS_TOGETHER;
+            let (place, chunk) = tokio::select! {
                 Some(stored) = under_way.join_next() => {
                     let (place, chunk): (usize, Result<Chunk, FilesError>) =
                         stored.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-                    let chunk = chunk?;
-                    stored_bytes += chunk.size_bytes;
-                    see(stored_bytes);
-                    chunks[place] = Some(chunk);
-                    let more = FolderUsage { bytes: stored_bytes.saturating_sub(replaced_bytes), files: 0 };
-                    drop(self.quotas.charge(name, None, more).await?);
+                    (place, chunk?)
                 }
-                piece = pieces.recv(), if !is_full => match piece {
-                    Some(Ok(SourceChunk::Content(content))) => {
-                        let place = chunks.len();
-                        if before + place == MAX_CHUNKS {
-                            return Err(too_many_chunks(name));
-                        }
-                        chunks.push(None);
-                        objects.push(Chunk::object_of(id, content.len() as u64, Checksum::of(&content).0));
-                        let replicas = self.replicas.clone();
-                        let store =
-                            async move { (place, replicas.store(id, content, replication, is_durable).await) };
-                        under_way.spawn(store);
+                piece = pieces.recv(), if may_cut => {
+                    let Some(piece) = piece.transpose()? else {
+                        is_cut = true;
+                        continue;
+                    };
+                    let place = chunks.len();
+                    if before + place == MAX_CHUNKS {
+                        return Err(too_many_chunks(draft.name));
                     }
-                    Some(Ok(SourceChunk::Hole(hole))) => {
-                        if before + chunks.len() == MAX_CHUNKS {
-                            return Err(too_many_chunks(name));
+                    chunks.push(None);
+                    match piece {
+                        SourceChunk::Hole(hole) => (place, hole),
+                        SourceChunk::Content(content) => {
+                            let (replicas, chunk) = (self.replicas.clone(), draft.chunk(content));
+                            under_way.spawn(async move { (place, replicas.store(chunk, replication).await) });
+                            continue;
                         }
-                        stored_bytes += hole.size_bytes;
-                        see(stored_bytes);
-                        chunks.push(Some(hole));
                     }
-                    Some(Err(error)) => return Err(error),
-                    None => break,
-                },
-            }
-        }
-        while let Some(stored) = under_way.join_next().await {
-            let (place, chunk) = stored.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            let chunk = chunk?;
+                }
+                else => break,
+            };
             stored_bytes += chunk.size_bytes;
             see(stored_bytes);
             chunks[place] = Some(chunk);
+            let more = FolderUsage { bytes: stored_bytes.saturating_sub(draft.replaced_bytes), files: 0 };
+            drop(self.quotas.charge(draft.name, None, more).await?);
         }
         if began.elapsed() > MAX_WRITING {
-            return Err(too_long(name));
+            return Err(too_long(draft.name));
         }
         Ok(chunks.into_iter().flatten().collect())
     }

@@ -8,12 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, WHOLE_CHUNK_BYTES};
 use eyas_types::dfs::{
-    Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, RecordFormat,
+    Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileName, FileRecord, Format, RecordFormat,
 };
 
-use rewrite::new_objects;
 pub(crate) use rewrite::without_records;
-pub use rewrite::{Change, EarlyContent, NewContent, SentRecords, new_file_id};
+pub use rewrite::{Change, NewContent, SentRecords, UnclaimedContent, new_file_id};
 
 use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};
@@ -104,9 +103,11 @@ impl Writes {
     ) -> Result<File, FilesError> {
         self.folders.prepare_name(name, options.creation).await?;
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
-        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes: 0 };
-        let chunks = self.uploads.store_content(&draft, Cutter::storing(*format, chunk_bytes, 0), content, 0).await?;
-        HiddenFile::of(&self.publisher, &draft, options, chunks).create().await
+        let draft = FileDraft::new(&self.uploads.replicas, name, replication)?;
+        let mut draft = FileDraft { is_durable, ..draft };
+        let cutter = Cutter::storing(*format, chunk_bytes, 0);
+        let chunks = self.uploads.store_content(&mut draft, cutter, content, 0).await?;
+        HiddenFile::of(&self.publisher, draft, options, chunks).create().await
     }
 
     /// Stores the content of a file that appears when it is [published](HiddenFile::publish). With
@@ -125,10 +126,11 @@ impl Writes {
             Err(error) if error.kind == FilesErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        let draft = FileDraft { name, id: FileId(random()?), replication, is_durable, replaced_bytes };
+        let draft = FileDraft::new(&self.uploads.replicas, name, replication)?;
+        let mut draft = FileDraft { is_durable, replaced_bytes, ..draft };
         let cutter = Cutter::storing(*format, chunk_bytes, 0);
-        let chunks = self.uploads.store_all(&draft, cutter, source, Vec::new(), 0, see).await?;
-        Ok(HiddenFile::of(&self.publisher, &draft, options, chunks))
+        let chunks = self.uploads.store_all(&mut draft, cutter, source, Vec::new(), 0, see).await?;
+        Ok(HiddenFile::of(&self.publisher, draft, options, chunks))
     }
 
     /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.
@@ -150,16 +152,13 @@ impl Writes {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::storing(*format, chunk_bytes, offset);
-        // Nobody else has these objects, so that they can be deleted if another client is faster.
-        let (id, replaced_bytes) = (new_file_id()?, last.len() as u64);
-        let draft = FileDraft { name, id, replication, is_durable: true, replaced_bytes };
-        let more = self.uploads.store_all(&draft, cutter, source, last, kept.len(), see).await?;
-        let new = new_objects(&file, &more);
-        kept.extend(more);
+        let draft = FileDraft::new(&self.uploads.replicas, name, replication)?;
+        let mut draft = FileDraft { replaced_bytes: last.len() as u64, ..draft };
+        kept.extend(self.uploads.store_all(&mut draft, cutter, source, last, kept.len(), see).await?);
         let now_ns = now_ns();
         let attributes = Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
         let record = FileRecord { attributes, chunks: kept, unsynced: None, ..file.record.clone() };
-        self.publisher.replace_or_discard(file, record, new).await
+        self.publisher.replace(file, record, draft.unclaimed).await
     }
 }
 

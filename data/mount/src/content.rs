@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_files::{
-    Change, ContentDraft, DraftContent, DraftSnapshot, EarlyContent, File, FilesError, FilesErrorKind, RenameOptions,
-    WriteOptions, renamed,
+    Change, ContentDraft, DraftContent, DraftSnapshot, File, FilesError, FilesErrorKind, RenameOptions,
+    UnclaimedContent, WriteOptions, renamed,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileKind, FileName, MAX_CHUNKS, PROBED_BYTES, RecordFormat};
@@ -443,7 +443,7 @@ impl Mounted {
         node: &Inode,
         name: Option<&str>,
         snapshot: &DraftSnapshot,
-        early: Option<EarlyContent>,
+        early: Option<UnclaimedContent>,
         attributes: Attributes,
         is_durable: bool,
     ) -> Result<File, MountFailure> {
@@ -455,7 +455,7 @@ impl Mounted {
         let is_late = node.state().is_late;
         let Attributes { modified_ns, changed_ns, .. } = attributes;
         let format = content.format(&name).await?;
-        let stored = early.as_ref().filter(|early| early.format() == format);
+        let mut stored = early.filter(|early| early.format() == format);
         let content = &content;
         let change = Change {
             content,
@@ -465,10 +465,10 @@ impl Mounted {
             changed_ns,
             is_durable,
             format: Some(format),
-            stored,
         };
         if let Some(base) = &snapshot.base {
-            match dfs.rewrite(&renamed(base, &name), change, &node.sent).await {
+            // If the rewrite fails, it may have been done, and another client may have replaced it and its chunks.
+            match dfs.rewrite(&renamed(base, &name), change, stored.take(), &node.sent).await {
                 Ok(file) => return Ok(file),
                 // If the whole content is new, it does not matter what another client has written.
                 Err(error) if is_outdated(&error) && snapshot.is_whole && !snapshot.is_appended && !is_late => {}
@@ -483,9 +483,7 @@ impl Mounted {
             return Err(Errno::ESTALE.into());
         }
         let options = WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
-        // A rewrite that has failed may have been done, and another client may have replaced it and its chunks.
-        let change = Change { stored: stored.filter(|_| snapshot.base.is_none()), ..change };
-        Ok(dfs.write_with_id(&name, node.id, change, options, snapshot.base.is_some()).await?)
+        Ok(dfs.write_with_id(&name, node.id, change, stored, options, snapshot.base.is_some()).await?)
     }
 
     /// Whether another client has replaced the content of a version.

@@ -44,9 +44,23 @@ impl NodeChunks {
         place.finish(made)
     }
 
-    /// Cuts the next chunks off an object that is in this node's store. An object that is one chunk is not copied.
-    /// Calls `see` for each chunk before it is stored.
+    /// Cuts the next chunks off an object that is in this node's store. An object that is one chunk is not copied. If
+    /// this fails, the chunks are deleted, as the client does not know them. Calls `see` for each chunk before it is
+    /// stored.
     pub async fn cut(&self, request: &CutRequest, see: impl Fn(ObjectId)) -> Result<CutPart, CutFailure> {
+        let mut made = Vec::new();
+        let note = |object| {
+            made.push(object);
+            see(object);
+        };
+        let cut = self.cut_next(request, note).await;
+        if cut.is_err() {
+            self.discard(&made);
+        }
+        cut
+    }
+
+    async fn cut_next(&self, request: &CutRequest, mut see: impl FnMut(ObjectId)) -> Result<CutPart, CutFailure> {
         let failed = |error: ChunkError| CutFailure::NotStored(failure(&error));
         let stored = |error: StoreError| failed(error.into());
         if request.from == 0 {
@@ -72,7 +86,7 @@ impl NodeChunks {
                     CutChunk { size_bytes, checksum, is_hole: true }
                 }
                 SourceChunk::Content(content) => {
-                    self.write_cut(request, content, opened.size_bytes, &see).await.map_err(failed)?
+                    self.write_cut(request, content, opened.size_bytes, &mut see).await.map_err(failed)?
                 }
             };
             at += chunk.size_bytes;
@@ -88,7 +102,7 @@ impl NodeChunks {
         request: &CutRequest,
         content: Vec<u8>,
         size_bytes: u64,
-        see: &impl Fn(ObjectId),
+        see: &mut impl FnMut(ObjectId),
     ) -> Result<CutChunk, ChunkError> {
         let checksum = Checksum::of(&content).0;
         let chunk_bytes = content.len() as u64;

@@ -34,6 +34,8 @@ pub struct Cluster {
     folders: Vec<PathBuf>,
     /// Folders that are removed at the end.
     own: Vec<TempDir>,
+    /// Whether the nodes read their chunks again and again.
+    scrubs: bool,
 }
 
 pub struct Node {
@@ -75,19 +77,27 @@ impl Cluster {
 
     /// Starts nodes with this much space, and waits until all have joined.
     pub async fn with_space(count: usize, bytes: u64) -> Self {
-        let mut cluster = Cluster::empty();
+        Cluster::empty().joined_by(count, bytes).await
+    }
+
+    /// Starts nodes that find damage only when a client reads.
+    pub async fn without_scrub(count: usize) -> Self {
+        Cluster { scrubs: false, ..Cluster::empty() }.joined_by(count, UNLIMITED).await
+    }
+
+    async fn joined_by(mut self, count: usize, bytes: u64) -> Self {
         for _ in 0..count {
-            cluster.join_with(bytes).await;
+            self.join_with(bytes).await;
         }
-        cluster.settles().await;
-        cluster
+        self.settles().await;
+        self
     }
 
     fn empty() -> Self {
         let authority = Authority::create();
         let own = authority.issue(Principal::Key(KeyId(1), KeyRole::Admin)).unwrap();
         let access = Access::new("test", "127.0.0.1:1", authority.certificate(), own, Trust::default()).unwrap();
-        Cluster { authority, access, nodes: Vec::new(), folders: Vec::new(), own: Vec::new() }
+        Cluster { authority, access, nodes: Vec::new(), folders: Vec::new(), own: Vec::new(), scrubs: true }
     }
 
     /// Starts nodes in these folders, and waits until all are members.
@@ -132,6 +142,7 @@ impl Cluster {
         })
         .await;
         let (store, site) = opened.unwrap();
+        let site = if self.scrubs { site } else { site.with_scrub_rate(0) };
         let unlimited = (Limiter::unlimited(), Limiter::unlimited());
         let keys = DataKeys::of(&self.access);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -11,7 +11,7 @@ use eyas_files::{Change, ContentSource, NewContent, SentRecords};
 use crate::cluster::{Cluster, content_of, eventually, name, write};
 
 /// A content in memory.
-struct Text(Vec<u8>);
+pub struct Text(pub Vec<u8>);
 
 impl NewContent for Text {
     fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource> {
@@ -34,20 +34,12 @@ async fn a_client_recognizes_a_change_whose_answer_it_did_not_wait_for() {
         round += 1;
         let content = Text(format!("{round:010}\n").into_bytes());
         let (modified_ns, changed_ns) = (round.into(), round.into());
-        let (changed, is_durable, stored) = (slice::from_ref(&(0..10)), false, None);
-        let change = Change {
-            content: &content,
-            size_bytes: 11,
-            changed,
-            modified_ns,
-            changed_ns,
-            is_durable,
-            format: None,
-            stored,
-        };
+        let (changed, is_durable) = (slice::from_ref(&(0..10)), false);
+        let change =
+            Change { content: &content, size_bytes: 11, changed, modified_ns, changed_ns, is_durable, format: None };
         let sent = SentRecords::default();
         let is_over = {
-            let mut rewriting = pin!(files.rewrite(&before, change, &sent));
+            let mut rewriting = pin!(files.rewrite(&before, change, None, &sent));
             // The client stops waiting at another point each time.
             let mut polls = round % 40;
             std::future::poll_fn(|context| match rewriting.as_mut().poll(context) {

@@ -9,6 +9,7 @@ mod power;
 mod reader;
 mod rights;
 mod runs;
+mod unclaimed;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -544,7 +545,7 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_relies_on_what_another_one_has_checked() {
-    let cluster = Cluster::of(3).await;
+    let cluster = Cluster::without_scrub(3).await;
     let written = write(&cluster.files().await, "/a", &lines(300_000)).await.unwrap();
     let chunk = &written.record.chunks[0];
     let paths = replicas(&cluster, chunk);

@@ -300,17 +300,16 @@ impl Writer {
             changed_ns: 1,
             is_durable,
             format: None,
-            stored: None,
         };
         let options = WriteOptions { chunk_bytes: CHUNK_BYTES, format: Format::BYTES.into(), ..SMALL };
         let written = match before {
             Some(_) => {
                 let present = self.files.stat(&name(&name_of)).await.unwrap();
-                self.files.rewrite(&present, change, &SentRecords::default()).await
+                self.files.rewrite(&present, change, None, &SentRecords::default()).await
             }
             None => {
                 let id = new_file_id().unwrap();
-                self.files.write_with_id(&name(&name_of), id, change, options, false).await
+                self.files.write_with_id(&name(&name_of), id, change, None, options, false).await
             }
         };
         let written = written.unwrap();

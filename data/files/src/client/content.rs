@@ -17,7 +17,7 @@ use crate::places::BlockPlace;
 use crate::publish::HiddenFile;
 use crate::reading::Reading;
 use crate::source::ContentSource;
-use crate::write::{Change, EarlyContent, SentRecords, WriteOptions};
+use crate::write::{Change, SentRecords, UnclaimedContent, WriteOptions};
 
 impl DfsClient {
     /// Reads a whole file.
@@ -141,8 +141,9 @@ impl DfsClient {
         self.0.writes.store_hidden(name, source, options, see).await
     }
 
-    /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. With
-    /// `is_there`, a file that has the name is expected, which may have the same id.
+    /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. `stored`
+    /// is the whole content, if it is stored already. With `is_there`, a file that has the name is expected, which may
+    /// have the same id.
     ///
     /// # Errors
     /// As [`write`](DfsClient::write).
@@ -151,10 +152,11 @@ impl DfsClient {
         name: &FileName,
         id: FileId,
         change: Change<'_>,
+        stored: Option<UnclaimedContent>,
         options: WriteOptions,
         is_there: bool,
     ) -> Result<File, FilesError> {
-        self.0.writes.write_with_id(name, id, change, options, is_there).await
+        self.0.writes.write_with_id(name, id, change, stored, options, is_there).await
     }
 
     /// Creates an empty file with this id.
@@ -174,14 +176,21 @@ impl DfsClient {
         self.0.writes.make_durable(file, objects).await
     }
 
-    /// Changes parts of a file. If the new content does not have the format of the file, the file has no records
-    /// afterwards. Adds the new record to `sent` before a node gets it.
+    /// Changes parts of a file. `stored` is the whole content, if it is stored already. If the new content does not
+    /// have the format of the file, the file has no records afterwards. Adds the new record to `sent` before a node
+    /// gets it.
     ///
     /// # Errors
     /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`, `Full`,
     /// `Unreachable`; `Invalid` if the file would have too many chunks.
-    pub async fn rewrite(&self, file: &File, change: Change<'_>, sent: &SentRecords) -> Result<File, FilesError> {
-        self.0.writes.rewrite(file, change, sent).await
+    pub async fn rewrite(
+        &self,
+        file: &File,
+        change: Change<'_>,
+        stored: Option<UnclaimedContent>,
+        sent: &SentRecords,
+    ) -> Result<File, FilesError> {
+        self.0.writes.rewrite(file, change, stored, sent).await
     }
 
     /// Stores the content of a file while it is still being written, to be given to
@@ -196,7 +205,7 @@ impl DfsClient {
         source: impl ContentSource,
         options: WriteOptions,
         replaced_bytes: u64,
-    ) -> Result<EarlyContent, FilesError> {
+    ) -> Result<UnclaimedContent, FilesError> {
         self.0.writes.store_early(name, source, options, replaced_bytes).await
     }
 

@@ -9,7 +9,7 @@ use eyas_ring::Listing;
 use eyas_types::dfs::{Chunk, FileId, FileName, FileNameError, FileRecord};
 use tokio::time::sleep;
 
-use crate::copy::Copies;
+use crate::copy::{Copies, specs_of};
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::File;
 use crate::protocol::{ChunkSpec, Member};
@@ -36,20 +36,26 @@ impl Copies {
     /// Copies the chunks of a file on the nodes that have them. No byte of them is transferred.
     pub async fn retain(&self, file: &File) -> Result<Arc<RetainedFile>, FilesError> {
         let id = FileId(random()?);
-        let (specs, replicas) = self.derive_chunks(id, &file.record.chunks, false).await;
+        let specs = specs_of(id, &file.record.chunks);
+        let replicas = self.derive_chunks(&file.record.chunks, &specs, false).await;
         let chunk = |(spec, replicas): (ChunkSpec, Vec<Member>)| {
             let ChunkSpec { object, size_bytes, checksum } = spec;
             let replicas: Vec<_> = replicas.iter().map(|member| member.node).collect();
             let chunk = Chunk { object, size_bytes, checksum, replicas };
             (chunk.is_hole() || !chunk.replicas.is_empty()).then_some(chunk)
         };
-        let chunks: Option<Vec<Chunk>> = specs.into_iter().zip(replicas).map(chunk).collect();
-        let missing = || FilesError::unreachable(format!("no node can copy the content of {}", file.name));
-        let record =
-            FileRecord { id, quota: None, unsynced: None, chunks: chunks.ok_or_else(missing)?, ..file.record.clone() };
+        let chunks: Vec<Chunk> = specs.into_iter().zip(replicas).filter_map(chunk).collect();
+        let is_whole = chunks.len() == file.record.chunks.len();
+        let record = FileRecord { id, quota: None, unsynced: None, chunks, ..file.record.clone() };
         let name = format!("{REMOVED}{id}").parse();
         let name: FileName = name.map_err(|error: FileNameError| FilesError::invalid(error.to_string()))?;
         let retained = Arc::new(RetainedFile(Arc::new(File { name, record, version: file.version })));
+        if !is_whole {
+            if let Err(error) = self.release(&retained).await {
+                tracing::debug!("copies of some chunks of {} stay for a day: {error}", file.name);
+            }
+            return Err(FilesError::unreachable(format!("no node can copy the content of {}", file.name)));
+        }
         let (replicas, renewed) = (self.replicas.clone(), Arc::downgrade(&retained));
         tokio::spawn(async move {
             let mut pause = RENEW_AFTER;

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::error::FilesError;
-use crate::write::EarlyContent;
+use crate::write::UnclaimedContent;
 use crate::{DfsClient, WriteOptions};
 
 /// Maximum number of files that are stored early at the same time, each by a thread. Further files are stored when they
@@ -29,7 +29,7 @@ pub struct EarlyUploads(Arc<Semaphore>);
 #[derive(Debug)]
 pub struct EarlyStore {
     progress: Arc<Progress>,
-    storing: JoinHandle<Result<EarlyContent, FilesError>>,
+    storing: JoinHandle<Result<UnclaimedContent, FilesError>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -91,7 +91,7 @@ impl EarlyStore {
     }
 
     /// The program has written all bytes of the file. Returns when they are stored; `None` if that has failed.
-    pub async fn finish(mut self) -> Option<EarlyContent> {
+    pub async fn finish(mut self) -> Option<UnclaimedContent> {
         self.progress.set(|written| written.is_complete = true);
         match (&mut self.storing).await {
             Ok(Ok(content)) => Some(content),

@@ -140,9 +140,8 @@ impl FileEdit {
             changed_ns: now_ns,
             is_durable: true,
             format: Some(format),
-            stored: None,
         };
-        match files.rewrite(base.file(), change, &SentRecords::default()).await {
+        match files.rewrite(base.file(), change, None, &SentRecords::default()).await {
             // Bytes of the version could not be read: another client may have replaced it, and its chunks are gone.
             Err(error) if matches!(error.kind, FilesErrorKind::Local | FilesErrorKind::Lost) => {
                 let is_replaced = match files.lookup(name).await {

@@ -91,10 +91,11 @@ pub(crate) struct FileState {
 }
 
 /// The open file of a chunk that matched its checksum.
-pub(crate) struct CheckedFile {
-    pub file: File,
+#[derive(Debug)]
+pub struct CheckedFile {
+    pub(super) file: File,
     /// The state of the file then.
-    pub state: FileState,
+    pub(super) state: FileState,
 }
 
 impl NearChunk {
@@ -156,15 +157,20 @@ pub(crate) enum ContentRead {
 }
 
 impl CheckedFile {
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// An open file in its present state, which is still to be checked; `None` if the file was deleted.
-    pub fn of(file: File) -> Option<Self> {
+    pub(crate) fn of(file: File) -> Option<Self> {
         let state = FileState::of(&file)?;
         Some(CheckedFile { file, state })
     }
 
     /// Fills the buffer with the bytes from `begin`. Without `may_wait`, only if they are in the memory of the system.
     /// With `checks`, only if the file has not changed since it was checked.
-    pub fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks: bool) -> ContentRead {
+    pub(super) fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks: bool) -> ContentRead {
         let is_read = match may_wait {
             true => self.file.read_exact_at(into, begin).is_ok(),
             false if read_cached(&self.file, into, begin).is_none() => return ContentRead::Waits,

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
-use crate::near::Content;
+use crate::near::ChunkContent;
 
 /// Memory of a chunk besides its content.
 const ENTRY_BYTES: u64 = 256;
@@ -39,7 +39,7 @@ struct CacheLimits {
 }
 
 /// A chunk that is open or is being opened. Readers of one chunk share its transfer.
-pub(super) type CachedChunk = Arc<OnceCell<Content>>;
+pub(super) type CachedChunk = Arc<OnceCell<ChunkContent>>;
 
 /// Open chunks.
 pub struct ChunkCache {
@@ -111,7 +111,7 @@ impl ChunkCache {
 
     /// A chunk was opened. The one whose place it has taken stays in use where it is read.
     pub(super) fn opened(self: &Arc<Self>, object: ObjectId, chunk: &CachedChunk, runtime: &Handle) {
-        if !matches!(chunk.get(), Some(Content::File(_))) {
+        if !matches!(chunk.get(), Some(ChunkContent::File(_))) {
             return;
         }
         let begins = {
@@ -257,7 +257,7 @@ mod tests {
             let chunk = cache.add(object(number), 1000);
             let file = tempfile::NamedTempFile::new().unwrap();
             let file = CheckedFile::of(file.reopen().unwrap()).unwrap();
-            assert!(chunk.set(Content::File(file)).is_ok());
+            assert!(chunk.set(ChunkContent::File(file)).is_ok());
             cache.opened(object(number), &chunk, &Handle::current());
         }
         assert_eq!([0, 1, 2].map(|number| cache.get(object(number)).is_some()), [false, true, true]);

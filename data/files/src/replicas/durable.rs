@@ -1,4 +1,4 @@
-//! Forcing the chunks of a file to the disks of their nodes, and deleting those of files that will not appear.
+//! Forcing the chunks of a file to the disks of their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -78,24 +78,6 @@ impl Replicas {
         let enough = enough_replicas(replication, known.size());
         let is_enough = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough;
         if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) { Ok(()) } else { Err(why) }
-    }
-
-    /// Deletes chunks that this client has stored, as their file will not appear. Where a node does not answer, they
-    /// are deleted after a day.
-    pub async fn discard(&self, objects: Vec<ObjectId>) {
-        if objects.is_empty() {
-            return;
-        }
-        let mut telling = JoinSet::new();
-        for member in self.routes.known().members.values().copied() {
-            let (calls, objects) = (self.routes.calls.clone(), objects.clone());
-            telling.spawn(async move { calls.ask_once(member.address, RequestBody::Discard { objects }).await });
-        }
-        while let Some(told) = telling.join_next().await {
-            if let Ok(Err(error)) = told {
-                tracing::debug!("chunks of a file that was not written stay for a day: {error}");
-            }
-        }
     }
 }
 

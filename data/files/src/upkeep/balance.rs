@@ -8,7 +8,7 @@ use eyas_types::dfs::{Chunk, NodeId};
 
 use crate::error::FilesError;
 use crate::names::File;
-use crate::replicas::OutgoingChunk;
+use crate::replicas::{OutgoingChunk, UnclaimedChunks};
 use crate::upkeep::Upkeep;
 
 impl Upkeep {
@@ -16,21 +16,22 @@ impl Upkeep {
     /// Readers are not disturbed: the old replica is deleted only when the new one is stored.
     pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
         let (mut record, mut moved) = (file.record.clone(), 0);
+        let mut unclaimed = UnclaimedChunks::new(&self.replicas);
         for chunk in &mut record.chunks {
-            let replicas = self.rebalanced(chunk, record.replication).await;
+            let replicas = self.rebalanced(chunk, record.replication, &mut unclaimed).await;
             moved += replicas.iter().filter(|node| !chunk.replicas.contains(node)).count() as u64;
             chunk.replicas = replicas;
         }
         if moved > 0 {
             let (name, version) = (file.name.clone(), file.version);
-            self.names.operate(FileOperation::Replace { name, version, record }).await?;
+            unclaimed.give(&self.names, FileOperation::Replace { name, version, record }).await?;
         }
         Ok(moved)
     }
 
     /// The nodes of a chunk after rebalancing: the nodes where it belongs and that have stored it by now, filled up
     /// with its former nodes.
-    async fn rebalanced(&self, chunk: &Chunk, replication: u8) -> Vec<NodeId> {
+    async fn rebalanced(&self, chunk: &Chunk, replication: u8, unclaimed: &mut UnclaimedChunks) -> Vec<NodeId> {
         let known = self.routes.known();
         let has = |node: &NodeId| chunk.replicas.contains(node);
         let has_room = |node: NodeId| {
@@ -44,6 +45,7 @@ impl Upkeep {
         let (Some(source), false) = (source, further.is_empty()) else { return chunk.replicas.clone() };
         let Chunk { object, size_bytes, checksum, .. } = *chunk;
         let moving = OutgoingChunk { object, size_bytes, checksum, is_durable: false, content: Arc::default() };
+        further.iter().for_each(|member| unclaimed.add_replica(object, member.node));
         let stored = self.replicas.chain(&moving, Some(source), &further).await;
         let stored: Vec<_> =
             stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();

@@ -10,9 +10,9 @@ use tokio::runtime::Handle;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::File;
 use crate::reading::Reading;
+use crate::replicas::UnclaimedChunks;
 use crate::uploads::FileDraft;
 use crate::write::Writes;
-use crate::write::rewrite::{new_file_id, new_objects};
 
 /// A file of up to this size is cut anew when it is renamed and its new name promises another format. To cut a larger
 /// one takes longer than a rename may.
@@ -23,16 +23,16 @@ impl Writes {
     pub async fn set_format(&self, file: &File, format: RecordFormat) -> Result<File, FilesError> {
         let FileRecord { format: present, chunk_bytes, replication, .. } = file.record;
         if *format == *present || format.accepts_any_chunks() {
-            return self.publisher.replace(file.clone(), FileRecord { format, ..file.record.clone() }).await;
+            let record = FileRecord { format, ..file.record.clone() };
+            return self.publisher.replace(file.clone(), record, UnclaimedChunks::new(&self.uploads.replicas)).await;
         }
-        let replaced_bytes = file.record.size_bytes();
-        let draft = FileDraft { name: &file.name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
+        let draft = FileDraft::new(&self.uploads.replicas, &file.name, replication)?;
+        let mut draft = FileDraft { replaced_bytes: file.record.size_bytes(), ..draft };
         let content = Content { reading: self.chunks.read(file), runtime: Handle::current(), part: Vec::new(), at: 0 };
         let cutter = Cutter::storing(*format, chunk_bytes, 0);
-        let chunks = self.uploads.store_all(&draft, cutter, content, Vec::new(), 0, |_| {}).await?;
-        let new = new_objects(file, &chunks);
+        let chunks = self.uploads.store_all(&mut draft, cutter, content, Vec::new(), 0, |_| {}).await?;
         let record = FileRecord { format, chunks, ..file.record.clone() };
-        self.publisher.replace_or_discard(file.clone(), record, new).await
+        self.publisher.replace(file.clone(), record, draft.unclaimed).await
     }
 
     /// Guesses the format of a file again that had another name, unless a user has chosen the format. A file that does

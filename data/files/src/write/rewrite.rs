@@ -14,6 +14,7 @@ use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord,
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::File;
 use crate::quota::FolderUsage;
+use crate::replicas::UnclaimedChunks;
 use crate::source::ContentSource;
 use crate::uploads::FileDraft;
 use crate::write::{SMALL_CHUNK_BYTES, WriteOptions, Writes, random};
@@ -45,18 +46,17 @@ pub struct Change<'a> {
     pub is_durable: bool,
     /// Another format for the records, if the whole content is new.
     pub format: Option<RecordFormat>,
-    /// The whole content, if it is stored already.
-    pub stored: Option<&'a EarlyContent>,
 }
 
-/// Content that is stored and belongs to no file yet. If it never does, its chunks are deleted after a day.
-#[derive(Clone, Debug)]
-pub struct EarlyContent {
+/// Content that is stored and belongs to no file yet. If it never does, the nodes delete its chunks.
+#[derive(Debug)]
+pub struct UnclaimedContent {
     chunks: Vec<Chunk>,
     format: RecordFormat,
+    unclaimed: UnclaimedChunks,
 }
 
-impl EarlyContent {
+impl UnclaimedContent {
     /// The format of its records.
     pub fn format(&self) -> RecordFormat {
         self.format
@@ -117,13 +117,15 @@ pub fn new_file_id() -> Result<FileId, FilesError> {
 }
 
 impl Writes {
-    /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. With
-    /// `is_there`, a file that has the name is expected, which may have the same id.
+    /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. `stored`
+    /// is the whole content, if it is stored already. With `is_there`, a file that has the name is expected, which may
+    /// have the same id.
     pub async fn write_with_id(
         &self,
         name: &FileName,
         id: FileId,
         change: Change<'_>,
+        stored: Option<UnclaimedContent>,
         options: WriteOptions,
         is_there: bool,
     ) -> Result<File, FilesError> {
@@ -133,16 +135,16 @@ impl Writes {
         let WriteOptions { chunk_bytes, replication, creation, .. } = options;
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..creation.attributes() };
-        let (mut looks, mut stored) = (is_there, self.take_stored(change, replication).await?);
+        let (mut looks, mut stored) = (is_there, self.take_stored(stored, change, replication).await?);
         loop {
-            let (chunks, format) = match stored.take() {
+            let UnclaimedContent { chunks, format, unclaimed } = match stored.take() {
                 Some(stored) => stored,
                 None => self.store_whole(name, change, options).await?,
             };
             let unsynced = (!change.is_durable).then(Unsynced::default);
             let record = FileRecord::without_content(id, FileKind::File, attributes);
             let record = FileRecord { format, chunk_bytes, replication, chunks, unsynced, ..record };
-            match self.publisher.appear(name, &record, looks, &|| true).await {
+            match self.publisher.appear(name, &record, unclaimed, looks, &|| true).await {
                 // The name was in use, perhaps by an earlier version of this file, and an answer was lost.
                 Err(error) if error.kind == FilesErrorKind::Changed && !looks => looks = true,
                 Err(error) => return Err(error),
@@ -170,24 +172,31 @@ impl Writes {
             return Ok(file.clone());
         }
         let record = FileRecord { unsynced: None, ..file.record.clone() };
-        match self.publisher.replace(file.clone(), record).await {
+        let none = UnclaimedChunks::new(&self.uploads.replicas);
+        match self.publisher.replace(file.clone(), record, none).await {
             // Another client has replaced the content, or removed the file.
             Err(error) if matches!(error.kind, FilesErrorKind::Changed | FilesErrorKind::NotFound) => Ok(file.clone()),
             settled => settled,
         }
     }
 
-    /// Changes parts of a file. If the new content does not have the format of the file, the file has no records
-    /// afterwards. Adds the new record to `sent` before a node gets it.
-    pub async fn rewrite(&self, file: &File, change: Change<'_>, sent: &SentRecords) -> Result<File, FilesError> {
+    /// Changes parts of a file. `stored` is the whole content, if it is stored already. If the new content does not
+    /// have the format of the file, the file has no records afterwards. Adds the new record to `sent` before a node
+    /// gets it.
+    pub async fn rewrite(
+        &self,
+        file: &File,
+        change: Change<'_>,
+        stored: Option<UnclaimedContent>,
+        sent: &SentRecords,
+    ) -> Result<File, FilesError> {
         let FileRecord { format: present, chunk_bytes, replication, ref chunks, attributes, .. } = file.record;
         let format = change.format.unwrap_or(present);
         let more = FolderUsage { bytes: change.size_bytes.saturating_sub(file.record.size_bytes()), files: 0 };
         drop(self.folders.quotas.charge(&file.name, None, more).await?);
         let is_durable = change.is_durable;
         let options = WriteOptions { format, chunk_bytes, replication, is_durable, ..WriteOptions::of(format) };
-        let is_early = change.stored.is_some();
-        let (chunks, format) = match self.take_stored(change, replication).await? {
+        let content = match self.take_stored(stored, change, replication).await? {
             Some(stored) => stored,
             None => {
                 let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
@@ -199,23 +208,23 @@ impl Writes {
                     Err(error) if error.kind == FilesErrorKind::WrongFormat => {
                         self.store_whole(&file.name, change, without_records(options)).await?
                     }
-                    stored => (stored?, format),
+                    stored => stored?,
                 }
             }
         };
+        let UnclaimedContent { chunks, format, unclaimed } = content;
         if is_durable {
             // Also the chunks that another change has left in the memory of their nodes.
             let kept: BTreeSet<ObjectId> = chunks.iter().map(|chunk| chunk.object).collect();
             let unsynced = file.record.unsynced_chunks().filter(|chunk| kept.contains(&chunk.object));
             self.uploads.replicas.sync_chunks(replication, &unsynced.collect::<Vec<_>>()).await?;
         }
-        let new = if is_early { Vec::new() } else { new_objects(file, &chunks) };
         let Change { modified_ns, changed_ns, .. } = change;
         let attributes = Attributes { modified_ns, changed_ns, ..attributes };
         let unsynced = (!is_durable).then(Unsynced::default);
         let record = FileRecord { format, attributes, chunks, unsynced, ..file.record.clone() };
         sent.add(record.clone());
-        self.publisher.replace_or_discard(file.clone(), record, new).await
+        self.publisher.replace(file.clone(), record, unclaimed).await
     }
 
     /// Stores the content of a file while it is still being written, to be given to
@@ -227,28 +236,28 @@ impl Writes {
         source: impl ContentSource,
         options: WriteOptions,
         replaced_bytes: u64,
-    ) -> Result<EarlyContent, FilesError> {
+    ) -> Result<UnclaimedContent, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, .. } = options;
-        let draft = FileDraft { name, id: new_file_id()?, replication, is_durable: true, replaced_bytes };
+        let draft = FileDraft::new(&self.uploads.replicas, name, replication)?;
+        let mut draft = FileDraft { replaced_bytes, ..draft };
         let cutter = cutter(*format, chunk_bytes, 0);
-        let chunks = self.uploads.store_unsynced(&draft, cutter, source, Vec::new(), 0, |_| {}).await?;
-        Ok(EarlyContent { chunks, format })
+        let chunks = self.uploads.store_unsynced(&mut draft, cutter, source, Vec::new(), 0, |_| {}).await?;
+        Ok(UnclaimedContent { chunks, format, unclaimed: draft.unclaimed })
     }
 
-    /// The chunks and the format of content that is stored already.
+    /// Content that is stored already, if it is all of the new content.
     async fn take_stored(
         &self,
+        stored: Option<UnclaimedContent>,
         change: Change<'_>,
         replication: u8,
-    ) -> Result<Option<(Vec<Chunk>, RecordFormat)>, FilesError> {
-        let Some(EarlyContent { chunks, format }) = change.stored else { return Ok(None) };
-        if chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>() != change.size_bytes {
-            return Ok(None);
-        }
-        if change.is_durable {
+    ) -> Result<Option<UnclaimedContent>, FilesError> {
+        let size_bytes = |chunks: &[Chunk]| chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>();
+        let whole = stored.filter(|stored| size_bytes(&stored.chunks) == change.size_bytes);
+        if let Some(UnclaimedContent { chunks, .. }) = whole.as_ref().filter(|_| change.is_durable) {
             self.uploads.replicas.sync_chunks(replication, &chunks.iter().collect::<Vec<_>>()).await?;
         }
-        Ok(Some((chunks.clone(), *format)))
+        Ok(whole)
     }
 
     /// Stores the changed parts. Several of them go to the disks of the nodes together.
@@ -258,30 +267,27 @@ impl Writes {
         parts: &[Part],
         change: Change<'_>,
         options: WriteOptions,
-    ) -> Result<Vec<Chunk>, FilesError> {
+    ) -> Result<UnclaimedContent, FilesError> {
         let syncs = options.is_durable && parts.iter().filter(|part| matches!(part, Part::Stored(_))).count() > 1;
         let options = WriteOptions { is_durable: options.is_durable && !syncs, ..options };
-        let mut chunks = Vec::with_capacity(parts.len());
-        let stored = async {
-            for part in parts {
-                match part {
-                    Part::Kept(place) => chunks.push(file.record.chunks[*place].clone()),
-                    Part::Stored(range) => {
-                        chunks.extend(self.store_part(&file.name, range.clone(), chunks.len(), change, options).await?);
-                    }
+        let (mut chunks, mut unclaimed) =
+            (Vec::with_capacity(parts.len()), UnclaimedChunks::new(&self.uploads.replicas));
+        for part in parts {
+            match part {
+                Part::Kept(place) => chunks.push(file.record.chunks[*place].clone()),
+                Part::Stored(range) => {
+                    let stored = self.store_part(&file.name, range.clone(), chunks.len(), change, options).await?;
+                    chunks.extend(stored.chunks);
+                    unclaimed.join(stored.unclaimed);
                 }
             }
-            let new: BTreeSet<ObjectId> = new_objects(file, &chunks).into_iter().filter(|_| syncs).collect();
-            let new = chunks.iter().filter(|chunk| new.contains(&chunk.object));
-            self.uploads.replicas.sync_chunks(options.replication, &new.collect::<Vec<_>>()).await
-        };
-        match stored.await {
-            Ok(()) => Ok(chunks),
-            Err(error) => {
-                self.uploads.replicas.discard(new_objects(file, &chunks)).await;
-                Err(error)
-            }
         }
+        if syncs {
+            let kept: BTreeSet<ObjectId> = file.record.chunks.iter().map(|chunk| chunk.object).collect();
+            let new = chunks.iter().filter(|chunk| !kept.contains(&chunk.object));
+            self.uploads.replicas.sync_chunks(options.replication, &new.collect::<Vec<_>>()).await?;
+        }
+        Ok(UnclaimedContent { chunks, format: options.format, unclaimed })
     }
 
     /// Stores the whole content, without records if it does not have this format.
@@ -290,14 +296,13 @@ impl Writes {
         name: &FileName,
         change: Change<'_>,
         options: WriteOptions,
-    ) -> Result<(Vec<Chunk>, RecordFormat), FilesError> {
+    ) -> Result<UnclaimedContent, FilesError> {
         let all = 0..change.size_bytes;
         match self.store_part(name, all.clone(), 0, change, options).await {
             Err(error) if error.kind == FilesErrorKind::WrongFormat && options != without_records(options) => {
-                let options = without_records(options);
-                Ok((self.store_part(name, all, 0, change, options).await?, options.format))
+                self.store_part(name, all, 0, change, without_records(options)).await
             }
-            stored => Ok((stored?, options.format)),
+            stored => stored,
         }
     }
 
@@ -308,28 +313,24 @@ impl Writes {
         before: usize,
         change: Change<'_>,
         options: WriteOptions,
-    ) -> Result<Vec<Chunk>, FilesError> {
-        if range.is_empty() {
-            return Ok(Vec::new());
-        }
+    ) -> Result<UnclaimedContent, FilesError> {
         let WriteOptions { format, chunk_bytes, replication, is_durable, .. } = options;
+        let draft = FileDraft::new(&self.uploads.replicas, name, replication)?;
         // Quotas were checked for the whole change.
-        let draft = FileDraft { name, id: new_file_id()?, replication, is_durable, replaced_bytes: u64::MAX };
+        let mut draft = FileDraft { is_durable, replaced_bytes: u64::MAX, ..draft };
         let cutter = cutter(*format, chunk_bytes, range.start);
-        if range.end - range.start <= SMALL_CHUNK_BYTES as u64
-            && let Some(content) = change.content.at_hand(range.clone())
-        {
-            return self.uploads.store_content(&draft, cutter, content, before).await;
-        }
-        self.uploads.store_all(&draft, cutter, change.content.reader(range), Vec::new(), before, |_| {}).await
+        let is_small = range.end - range.start <= SMALL_CHUNK_BYTES as u64;
+        let at_hand = if is_small { change.content.at_hand(range.clone()) } else { None };
+        let chunks = match at_hand {
+            _ if range.is_empty() => Vec::new(),
+            Some(content) => self.uploads.store_content(&mut draft, cutter, content, before).await?,
+            None => {
+                let source = change.content.reader(range);
+                self.uploads.store_all(&mut draft, cutter, source, Vec::new(), before, |_| {}).await?
+            }
+        };
+        Ok(UnclaimedContent { chunks, format, unclaimed: draft.unclaimed })
     }
-}
-
-/// The objects of chunks that the file does not have.
-pub(super) fn new_objects(file: &File, chunks: &[Chunk]) -> Vec<ObjectId> {
-    let present: BTreeSet<ObjectId> = file.record.chunks.iter().map(|chunk| chunk.object).collect();
-    let is_new = |chunk: &&Chunk| !chunk.is_hole() && !present.contains(&chunk.object);
-    chunks.iter().filter(is_new).map(|chunk| chunk.object).collect()
 }
 
 /// A cutter of content that may be changed again, so that a change of one byte stores little anew: also a file that is

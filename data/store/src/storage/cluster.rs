@@ -119,7 +119,7 @@ pub trait FileParts: Send {
 pub trait StoredContent: Send + Sync {
     /// Gives the content its name. A file that has the name is replaced. `may_appear` is called just before each try,
     /// and may block.
-    async fn publish(&self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError>;
+    async fn publish(self: Box<Self>, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError>;
 }
 
 pub(super) async fn read<S: Sink + Send + 'static>(

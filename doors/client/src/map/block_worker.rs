@@ -4,7 +4,6 @@
 //! For each block, a task in the background speaks with the leader of the run, so that the lease continues while the
 //! program computes. If the program dies, the leader gives its pieces to other workers, and its output never counts.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -429,14 +428,9 @@ async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, 
     for part in 0..source.parts {
         let opened = files.open_chunk(&source.file, source.index + part, source.pieces, false).await?;
         let size = opened.ends.last().copied().unwrap_or(0);
-        match opened.content {
-            ChunkContent::Bytes(bytes) => all.extend(bytes),
-            ChunkContent::File(file) => {
-                let begin = all.len();
-                all.resize(begin + size, 0);
-                file.read_exact_at(&mut all[begin..], 0).map_err(|error| unreadable(name, &error))?;
-            }
-        }
+        let begin = all.len();
+        all.resize(begin + size, 0);
+        opened.content.read_exact_at(&mut all[begin..], 0).map_err(|error| unreadable(name, &error))?;
     }
     let ends = vec![all.len()];
     Ok(OpenChunk { content: ChunkContent::Bytes(all), ends })
@@ -453,15 +447,9 @@ fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<Blo
         0 => (0, opened.ends[0]),
         number => (opened.ends[number - 1], opened.ends[number]),
     };
-    let content = match &opened.content {
-        ChunkContent::Bytes(bytes) => bytes[begin..end].to_vec(),
-        ChunkContent::File(file) => {
-            let mut content = vec![0; end - begin];
-            let read = file.read_exact_at(&mut content, begin as u64);
-            read.map_err(|error| unreadable(&source.file.name, &error))?;
-            content
-        }
-    };
+    let mut content = vec![0; end - begin];
+    let read = opened.content.read_exact_at(&mut content, begin as u64);
+    read.map_err(|error| unreadable(&source.file.name, &error))?;
     Ok(BlockPiece { file: source.file.name.clone(), offset: source.offset(0) + begin as u64, content })
 }
 

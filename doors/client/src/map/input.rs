@@ -300,10 +300,7 @@ impl LoadedChunk {
             LoadedChunk { chunk, part, opened, leaves_line_open: false, header_bytes: 0, behind_header: Vec::new() };
         if let Some(at) = loaded.size_bytes().checked_sub(1).filter(|_| format.is_text()) {
             let mut last = [0];
-            match &loaded.opened.content {
-                ChunkContent::Bytes(bytes) => last = [bytes[at]],
-                ChunkContent::File(file) => file.read_exact_at(&mut last, at as u64)?,
-            }
+            loaded.opened.content.read_exact_at(&mut last, at as u64)?;
             loaded.leaves_line_open = last != *b"\n";
         }
         Ok(loaded)
@@ -326,7 +323,7 @@ impl LoadedChunk {
     fn write_to(&self, pipe: &Sender, fed: &FedPiece) -> io::Result<usize> {
         let file = match &self.opened.content {
             ChunkContent::Bytes(bytes) => return Ok(rustix::io::write(pipe, &bytes[fed.at..fed.end])?),
-            ChunkContent::File(file) => file,
+            ChunkContent::File(checked) => checked.file(),
         };
         let mut from = fed.at as u64;
         match splice(file, Some(&mut from), pipe, None, fed.end - fed.at, SpliceFlags::NONBLOCK) {

@@ -1,0 +1,199 @@
+//! Chunks that a client has stored for versions that no file has got are deleted, while the client is still there.
+
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::sync::mpsc;
+
+use eyas_files::{Change, CopyOptions, DfsClient, FilesErrorKind, WriteOptions, new_file_id};
+use eyas_types::dfs::{AttributeChange, Format, RecordFormat};
+use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
+use tokio::task::block_in_place;
+
+use crate::cluster::{Cluster, SMALL, eventually, lines, name, write};
+use crate::lost_answers::Text;
+use crate::{Endless, replicas};
+
+/// Chunks of 256 KiB without records, each of which has a transfer of its own.
+const LARGE: WriteOptions =
+    WriteOptions { format: RecordFormat { format: Format::BYTES, is_guessed: false }, chunk_bytes: 256 << 10, ..SMALL };
+
+/// Waits until the nodes have this number of bytes together.
+async fn only(cluster: &Cluster, bytes: u64) {
+    let stored = || cluster.nodes.iter().map(|node| node.store.total_bytes()).sum::<u64>();
+    eventually("no other chunk is left", async || stored() == bytes).await;
+}
+
+async fn make_folder(files: &DfsClient, folder: &str) {
+    files.make_folder(&name(folder), SMALL.creation).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_that_could_not_be_forced_to_the_disks_are_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let ((reached, reads), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    let source = Endless(Cursor::new(lines(1_000_000)), reached, ends);
+    let writing = {
+        let files = files.clone();
+        tokio::spawn(async move { files.write(&name("/a"), source, LARGE, |_| {}).await })
+    };
+    block_in_place(|| reads.recv().unwrap());
+    eventually("chunks are stored", async || cluster.nodes.iter().all(|node| node.store.len() == 3)).await;
+    let (lost, _) = cluster.nodes[0].store.ids()[0];
+    // So one node is left that can force all of them to its disk.
+    for node in &cluster.nodes[..2] {
+        node.store.remove(lost).unwrap();
+    }
+    drop(end);
+    assert_eq!(writing.await.unwrap().unwrap_err().kind, FilesErrorKind::Unreachable);
+    only(&cluster, 0).await;
+}
+
+/// A copy of a file. It says when it is read for the second time, and then waits.
+struct Copy {
+    content: Cursor<Vec<u8>>,
+    seeks: usize,
+    is_read: mpsc::Sender<()>,
+    may_go_on: mpsc::Receiver<()>,
+}
+
+impl Read for Copy {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.content.read(buffer)
+    }
+}
+
+impl Seek for Copy {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.seeks += 1;
+        if self.seeks == 2 {
+            self.is_read.send(()).unwrap();
+            block_in_place(|| self.may_go_on.recv().unwrap());
+        }
+        self.content.seek(to)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_that_were_restored_too_late_are_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let content = lines(300_000);
+    let written = write(&files, "/a", &content).await.unwrap();
+    replicas(&cluster, &written.record.chunks[0]).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let ((is_read, was_read), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+    let restoring = {
+        let (files, content) = (files.clone(), Cursor::new(content));
+        let copy = Copy { content, seeks: 0, is_read, may_go_on };
+        tokio::spawn(async move { files.restore(&name("/a"), copy).await })
+    };
+    block_in_place(|| was_read.recv().unwrap());
+    files.remove(&name("/a")).await.unwrap();
+    let other = write(&files, "/a", b"other\n").await.unwrap();
+    go_on.send(()).unwrap();
+    assert_eq!(restoring.await.unwrap().unwrap_err().kind, FilesErrorKind::Changed);
+    only(&cluster, 3 * other.record.size_bytes()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_that_were_moved_too_late_are_deleted_where_they_are_new() {
+    let mut cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let stale = write(&files, "/a", &lines(2_000_000)).await.unwrap();
+    cluster.join(false).await;
+    cluster.settles().await;
+    let touched = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
+    let files = cluster.files().await;
+    files.set_attributes(&name("/a"), &touched).await.unwrap();
+    assert_eq!(files.rebalance(&stale).await.unwrap_err().kind, FilesErrorKind::Changed);
+    only(&cluster, 3 * stale.record.size_bytes()).await;
+    assert!(cluster.nodes[3].store.is_empty());
+    let now = files.stat(&name("/a")).await.unwrap();
+    assert!(files.rebalance(&now).await.unwrap() > 0);
+    assert!(files.verify(&files.stat(&name("/a")).await.unwrap(), true).await.unwrap().is_good());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chunks_of_a_hidden_file_that_does_not_appear_are_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let hidden = async |path: &str| {
+        let source = Cursor::new(lines(300_000));
+        files.store_hidden(&name(path), source, SMALL, |_| {}).await.unwrap()
+    };
+    let refused = hidden("/a").await;
+    make_folder(&files, "/a").await;
+    assert_eq!(refused.publish(&|| true).await.unwrap_err().kind, FilesErrorKind::IsFolder);
+    only(&cluster, 0).await;
+    assert!(hidden("/b").await.publish(&|| false).await.unwrap().is_none());
+    only(&cluster, 0).await;
+    drop(hidden("/c").await);
+    only(&cluster, 0).await;
+    let appeared = hidden("/d").await.publish(&|| true).await.unwrap().unwrap();
+    assert!(files.verify(&appeared, true).await.unwrap().is_good());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chunks_of_a_file_with_an_id_that_is_refused_are_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    make_folder(&files, "/a").await;
+    let content = Text(lines(300_000));
+    let change = Change {
+        content: &content,
+        size_bytes: 300_000,
+        changed: &[],
+        modified_ns: 1,
+        changed_ns: 1,
+        is_durable: true,
+        format: None,
+    };
+    let written = files.write_with_id(&name("/a"), new_file_id().unwrap(), change, None, SMALL, false).await;
+    assert_eq!(written.unwrap_err().kind, FilesErrorKind::IsFolder);
+    only(&cluster, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_was_stored_early_and_is_not_wanted_is_deleted() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let early = files.store_early(&name("/a"), Cursor::new(lines(300_000)), SMALL, 0).await.unwrap();
+    drop(early);
+    only(&cluster, 0).await;
+
+    let (reached, reads) = mpsc::channel();
+    let (_end, ends) = mpsc::channel();
+    let source = Endless(Cursor::new(lines(3_000_000)), reached, ends);
+    let storing = {
+        let files = files.clone();
+        tokio::spawn(async move { files.store_early(&name("/a"), source, LARGE, 0).await })
+    };
+    block_in_place(|| reads.recv().unwrap());
+    // Some chunks are on their way.
+    storing.abort();
+    only(&cluster, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_has_cut_off_an_object_of_another_format_is_deleted() {
+    let cluster = Cluster::of(2).await;
+    let files = cluster.files().await;
+    let content = [&lines(300_000)[..], b"\"open"].concat();
+    let task = TaskId { job: JobId(1), index: 0 };
+    let size_bytes = content.len() as u64;
+    let object = ObjectSpec::kept(task, "table.csv", size_bytes, "checksum", FileMode::READABLE);
+    cluster.nodes[0].store.put(object.id(), &content).unwrap();
+    let options = CopyOptions { format: Some(Format::Csv), chunk_bytes: 64 << 10, replication: 2 };
+    let copied = files.copy_object(&object, &cluster.addresses(), &name("/a"), options).await;
+    assert_eq!(copied.unwrap_err().kind, FilesErrorKind::WrongFormat);
+    only(&cluster, size_bytes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_for_programs_that_no_node_can_make_are_deleted() {
+    let cluster = Cluster::with_space(3, 1_500_000).await;
+    let files = cluster.files().await;
+    let written = write(&files, "/a", &lines(1_000_000)).await.unwrap();
+    assert_eq!(files.retain(&written).await.unwrap_err().kind, FilesErrorKind::Unreachable);
+    only(&cluster, 3 * written.record.size_bytes()).await;
+    assert_eq!(files.list_entries("/").await.unwrap().len(), 1);
+}
