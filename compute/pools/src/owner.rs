@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_provision::Event;
+use eyas_provision::{FittingWork, NodeShape, PoolEvent, PoolNodeState, PoolStatus};
 use eyas_wire::pool::{PoolOptions, PoolsRequest, RequestFile};
 use eyas_wire::view::pool::PoolView;
 use thiserror::Error;
@@ -16,9 +16,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::batch_command::BatchError;
 use crate::clock::PoolClock;
-use crate::cluster::{ClusterState, FittingWork, MAX_POOLS, PoolNodeState, PoolOrder};
-use crate::pool::{Pool, PoolAction, PoolStatus, TRIED_MARK};
-use crate::request::{BatchJob, RequestPlan};
+use crate::cluster::{ClusterState, MAX_POOLS, PoolOrder};
+use crate::pool::{Pool, PoolAction};
+use crate::request::{BatchJob, RequestPlan, TRIED_MARK};
 use crate::store::{self, PoolFolder};
 use crate::systems::{self, BatchReport, BatchSystem, Submission};
 
@@ -233,7 +233,7 @@ struct Owner {
     commands: Arc<Semaphore>,
     /// The version of the shapes, and the shapes, that the dispatcher was told last.
     shapes: u64,
-    told: Vec<crate::cluster::NodeShape>,
+    told: Vec<NodeShape>,
     show: watch::Sender<Vec<PoolView>>,
     /// Names of pools whose options are being tried.
     adding: BTreeSet<String>,
@@ -280,7 +280,7 @@ impl Owner {
                     if changed.is_err() || now.is_stopping {
                         break;
                     }
-                    self.see(&now, &mut actions);
+                    self.see(now, &mut actions);
                 }
                 () = due => self.time_passed(&mut actions),
             }
@@ -322,8 +322,10 @@ impl Owner {
         match finished {
             Finished::Submitted { pool, number, answer, failed_hosts } => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
-                    pool.pass_over(now_us, failed_hosts);
-                    with(pool, actions, |pool, actions| pool.submitted(now_us, number, answer, actions));
+                    with(pool, actions, |pool, actions| {
+                        pool.pass_over(now_us, failed_hosts, actions);
+                        pool.submitted(now_us, number, answer, actions);
+                    });
                 }
             }
             Finished::States { scope, asked, answer, found } => {
@@ -341,7 +343,7 @@ impl Owner {
                         let names: BTreeSet<_> = asked.into_iter().map(|(name, _)| name).collect();
                         for name in names {
                             let Some(pool) = self.pools.get_mut(&name) else { continue };
-                            pool.states_unknown(now_us, &why);
+                            with(pool, actions, |pool, actions| pool.states_unknown(now_us, &why, actions));
                         }
                     }
                 }
@@ -363,15 +365,15 @@ impl Owner {
     }
 
     /// Takes note of the dispatcher's state: which nodes are there, and what work there is.
-    fn see(&mut self, state: &ClusterState, actions: &mut Vec<(String, PoolAction)>) {
+    fn see(&mut self, mut state: ClusterState, actions: &mut Vec<(String, PoolAction)>) {
         let now_us = self.clock.now_us();
-        let mut of_pool: BTreeMap<&str, Vec<&PoolNodeState>> = BTreeMap::new();
-        for node in &state.nodes {
-            of_pool.entry(&node.pool).or_default().push(node);
+        let mut of_pool: BTreeMap<String, Vec<PoolNodeState>> = BTreeMap::new();
+        for node in std::mem::take(&mut state.nodes) {
+            of_pool.entry(node.pool.clone()).or_default().push(node);
         }
         for pool in self.pools.values_mut() {
-            let nodes = of_pool.remove(pool.name.as_str()).unwrap_or_default();
-            with(pool, actions, |pool, actions| pool.see_nodes(now_us, &nodes, actions));
+            let nodes = of_pool.remove(&pool.name).unwrap_or_default();
+            with(pool, actions, |pool, actions| pool.see_nodes(now_us, nodes, actions));
         }
         // Nodes of pools that are forgotten are of no use to a pool, and would stay for ever.
         for node in of_pool.into_values().flatten() {
@@ -379,7 +381,7 @@ impl Owner {
             actions.push((node.pool.clone(), PoolAction::Order(order)));
         }
         if state.shapes == self.shapes {
-            self.share_work(now_us, state, actions);
+            self.share_work(now_us, &state, actions);
         }
     }
 
@@ -405,7 +407,7 @@ impl Owner {
         let now_us = self.clock.now_us();
         for pool in self.pools.values_mut() {
             if pool.next_timeout().is_some_and(|due_us| due_us <= now_us) {
-                with(pool, actions, |pool, actions| pool.tell(now_us, Event::TimePassed, actions));
+                with(pool, actions, |pool, actions| pool.handle(now_us, PoolEvent::TimePassed, actions));
             }
         }
     }
@@ -469,7 +471,7 @@ impl Owner {
                 let jobs = due.entry(scope.clone()).or_insert_with(|| OpenJobs::of(&pool.system));
                 for (number, job) in pool.open_jobs() {
                     jobs.asked.push((pool.name.clone(), number));
-                    jobs.jobs.push(job.clone());
+                    jobs.jobs.push(job);
                 }
                 jobs.unclear.extend(pool.unclear(now_us));
             }
@@ -524,7 +526,9 @@ impl Owner {
     /// dispatcher.
     async fn withdraw_all(&mut self, results: &mut mpsc::UnboundedReceiver<Finished>) {
         self.commands.close();
-        self.pools.values_mut().for_each(Pool::unwant_all);
+        // The commands that follow are run below, for all requests of a pool together.
+        let (now_us, mut unused) = (self.clock.now_us(), Vec::new());
+        self.pools.values_mut().for_each(|pool| pool.handle(now_us, PoolEvent::Stopping, &mut unused));
         let commands_end = async {
             while self.commands.available_permits() < MAX_COMMANDS {
                 tokio::time::sleep(COMMANDS_PAUSE).await;
@@ -544,7 +548,7 @@ impl Owner {
         while let Some(Ok((name, answer))) = work.join_next().await {
             let Some(pool) = self.pools.get_mut(&name) else { continue };
             match answer {
-                Ok(()) => pool.end_all(),
+                Ok(()) => pool.handle(self.clock.now_us(), PoolEvent::AllWithdrawn, &mut Vec::new()),
                 Err(why) => tracing::warn!("requests of pool {name} are not withdrawn: {why}"),
             }
         }

@@ -31,7 +31,7 @@ impl Owner {
             },
             PoolsRequest::Try { name } => match self.find(&name) {
                 Ok(pool) => {
-                    let (system, plan) = (pool.system.clone(), pool.plan(self.clock.now_us(), TRIED, 1));
+                    let (system, plan) = (pool.system.clone(), pool.tried_plan(self.clock.now_us(), TRIED));
                     tokio::spawn(async move {
                         let answer = system.try_out(&plan).await.map(PoolsAnswer::Text).map_err(PoolsError::from);
                         let _ = reply.send(answer);
@@ -128,7 +128,7 @@ impl Owner {
         with(pool, actions, |pool, actions| {
             pool.set_status(now_us, PoolStatus::Closing, actions);
             if is_forced {
-                pool.give_up(actions);
+                pool.handle(now_us, PoolEvent::GivenUp, actions);
             }
         });
         Ok(PoolsAnswer::Done)
@@ -146,8 +146,7 @@ impl Owner {
             RequestFile::Stdout => "stdout",
             RequestFile::Script => "script.sh",
         };
-        let open =
-            pool.open_jobs().find(|(open, _)| *open == number).map(|(_, job)| (pool.system.clone(), job.clone()));
+        let open = pool.open_jobs().find(|(open, _)| *open == number).map(|(_, job)| (pool.system.clone(), job));
         Ok(RequestLog { open, path: pool.folder().request(number).join(file) })
     }
 }
