@@ -199,8 +199,8 @@ impl PoolDecider {
             PoolEvent::StatesUnknown { why } => self.states_unknown(&why, effects),
             PoolEvent::StatusSet(status) => self.set_status(now_us, status, effects),
             PoolEvent::GivenUp => self.give_up(effects),
-            PoolEvent::Stopping => self.unwant_all(effects),
-            PoolEvent::AllWithdrawn => self.end_all(effects),
+            PoolEvent::Stopping => self.unwant_all(now_us, effects),
+            PoolEvent::AllWithdrawn => self.end_all(now_us, effects),
             PoolEvent::TimePassed => self.tell(now_us, Event::TimePassed, effects),
         }
     }
@@ -269,7 +269,7 @@ impl PoolDecider {
                 Effect::Request { request, nodes, .. } => {
                     submissions.push(self.request(now_us, request.0, nodes, effects));
                 }
-                Effect::Withdraw { request } => self.withdraw(request.0, effects),
+                Effect::Withdraw { request } => self.withdraw(now_us, request.0, effects),
                 Effect::Drain { node } => self.drain(now_us, node, effects),
                 Effect::Release { node } => self.release(node, effects),
             }
@@ -361,7 +361,7 @@ impl PoolDecider {
         self.failures_in_row = 0;
         let host = self.requests.get(&state.request).and_then(|request| request.host.as_deref());
         self.failed_hosts.joined(host.or(Some(&state.host)));
-        self.count_joined(state.request, was.is_some(), effects);
+        self.count_joined(now_us, state.request, was.is_some(), effects);
         if self.learned.is_none() {
             self.learned = Some(state.capacity.clone());
             let slots = u32::try_from(self.slots()).unwrap_or(u32::MAX);
@@ -415,7 +415,7 @@ impl PoolDecider {
         self.counts.node_seconds += now_us.saturating_sub(node.counted_us) as f64 / 1e6;
         self.ended_before += node.ended;
         // It joined while the batch system ended its request, which was withdrawn.
-        let is_withdrawn = self.requests.get(&node.request).is_some_and(|request| request.is_withdrawn);
+        let is_withdrawn = self.requests.get(&node.request).is_some_and(PoolRequest::is_withdrawn);
         if is_withdrawn && !node.is_released {
             self.counts.nodes_given_back += 1;
         }
@@ -516,7 +516,11 @@ impl PoolDecider {
         }
     }
 
+    /// A pool that is being removed stays so.
     fn set_status(&mut self, now_us: u64, status: PoolStatus, effects: &mut Vec<PoolEffect>) {
+        if self.status == PoolStatus::Closing {
+            return;
+        }
         let mode = mode_of(&status);
         if status == PoolStatus::Active {
             self.failures_in_row = 0;

@@ -294,7 +294,7 @@ fn a_drained_node_is_given_back_when_it_is_emptied() {
 }
 
 #[test]
-#[should_panic = "was not told to leave"]
+#[should_panic = "cannot go from Staying to Released"]
 fn a_node_that_stays_is_not_given_back() {
     let mut run = Run::new(config(ProvisioningPolicy::Demand));
     run.waiting(1);

@@ -111,9 +111,7 @@ impl Owner {
     ) -> Result<PoolsAnswer, PoolsError> {
         let now_us = self.clock.now_us();
         let pool = self.pools.get_mut(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))?;
-        if *pool.status() != PoolStatus::Closing {
-            with(pool, actions, |pool, actions| pool.set_status(now_us, status, actions));
-        }
+        with(pool, actions, |pool, actions| pool.set_status(now_us, status, actions));
         Ok(PoolsAnswer::Done)
     }
 

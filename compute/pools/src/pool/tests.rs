@@ -252,7 +252,7 @@ fn a_request_that_is_withdrawn_before_it_is_submitted_is_ended_afterwards() {
     assert_eq!(submissions(&world.report(2, &[])), [0]);
     world.report(0, &[]);
     world.report(0, &[]);
-    assert!(world.pool.decider.request_of(0).unwrap().is_withdrawn);
+    assert!(world.pool.decider.request_of(0).unwrap().is_withdrawn());
     assert!(matches!(&world.submitted(0)[..], [PoolAction::Withdraw(jobs)] if jobs[0].id == "100"));
     world.state(0, ended("CANCELLED", false));
     assert_eq!(world.view().failures, 0);
@@ -265,7 +265,7 @@ fn a_node_that_joins_while_its_request_is_withdrawn_is_given_back() {
     world.submitted(0);
     world.report(0, &[]);
     world.report(0, &[]);
-    assert!(world.pool.decider.request_of(0).unwrap().is_withdrawn);
+    assert!(world.pool.decider.request_of(0).unwrap().is_withdrawn());
     world.report(0, &[&node(0, 0)]);
     // The batch system ends it before the pool releases it.
     world.report(0, &[]);

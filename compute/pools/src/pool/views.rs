@@ -63,7 +63,7 @@ fn view_request(number: u64, request: &PoolRequest) -> NodeRequestView {
         job: request.job.as_ref().map(|job| job.id.clone()),
         nodes: request.nodes,
         joined: request.joined,
-        state: request.phase.name().into(),
+        state: request.phase().name().into(),
         says: request.says.clone(),
         host: request.host.clone(),
         requested_unix_ms: request.requested_unix_ms,

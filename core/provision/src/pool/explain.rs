@@ -55,7 +55,7 @@ impl PoolDecider {
     pub fn why_requested_wait(&self, now_us: u64) -> Option<String> {
         let (number, request) = self.requests.iter().find(|(_, request)| request.missing() > 0)?;
         let waited = units::format_duration_us(now_us.saturating_sub(request.requested_unix_ms * 1000));
-        let phase = match request.phase {
+        let phase = match request.phase() {
             RequestPhase::Unclear => "is looked for in the batch system",
             RequestPhase::Submitting => "is being submitted",
             RequestPhase::Running => "was granted, and its node has not joined",

@@ -41,7 +41,7 @@ impl PoolDecider {
     /// Whether the batch system has requests, or may have them.
     pub fn has_open(&self) -> bool {
         let is_asked_for = |request: &PoolRequest| {
-            request.phase == RequestPhase::Unclear || request.is_open() && request.job.is_some()
+            request.phase() == RequestPhase::Unclear || request.is_open() && request.job.is_some()
         };
         self.requests.values().any(is_asked_for)
     }
@@ -54,7 +54,7 @@ impl PoolDecider {
 
     /// Requests that the batch system may have, and that are to be looked for by their names.
     pub fn unclear(&self) -> impl Iterator<Item = (u64, &PoolRequest)> {
-        self.requests().filter(|(_, request)| request.phase == RequestPhase::Unclear)
+        self.requests().filter(|(_, request)| request.phase() == RequestPhase::Unclear)
     }
 
     /// Submitted requests that have not ended and of which no node is connected.
@@ -109,9 +109,9 @@ impl PoolDecider {
         }
     }
 
-    pub(super) fn withdraw(&mut self, number: u64, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn withdraw(&mut self, now_us: u64, number: u64, effects: &mut Vec<PoolEffect>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
-        request.is_withdrawn = true;
+        request.unwant(now_us, "fewer nodes are enough");
         // To withdraw a request ends all of its nodes. If some have joined, they are given back one by one instead.
         let job = request.job.clone().filter(|_| request.present == 0);
         self.save_request(number, effects);
@@ -121,7 +121,7 @@ impl PoolDecider {
     }
 
     /// A node of a request is here, perhaps again.
-    pub(super) fn count_joined(&mut self, number: u64, is_back: bool, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn count_joined(&mut self, now_us: u64, number: u64, is_back: bool, effects: &mut Vec<PoolEffect>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.present += 1;
         if !is_back && request.joined < request.nodes {
@@ -129,8 +129,9 @@ impl PoolDecider {
             self.counts.nodes_granted += 1;
         }
         // The batch system is asked seconds later.
-        if request.phase == RequestPhase::Pending {
-            (request.phase, request.says) = (RequestPhase::Running, None);
+        if request.phase() == RequestPhase::Pending {
+            request.enter(now_us, RequestPhase::Running, "a node of it has joined");
+            request.says = None;
         }
         self.save_request(number, effects);
     }
@@ -146,9 +147,10 @@ impl PoolDecider {
         match answer {
             SubmissionAnswer::Accepted(job) => {
                 request.unknown = 0;
-                request.phase = if request.present > 0 { RequestPhase::Running } else { RequestPhase::Pending };
+                let phase = if request.present > 0 { RequestPhase::Running } else { RequestPhase::Pending };
+                request.enter(now_us, phase, "the batch system has it");
                 request.job = Some(job.clone());
-                let is_withdrawn = request.is_withdrawn;
+                let is_withdrawn = request.is_withdrawn();
                 self.save_request(number, effects);
                 if is_withdrawn {
                     effects.push(PoolEffect::Withdraw(vec![(number, job)]));
@@ -159,7 +161,11 @@ impl PoolDecider {
                 self.failed(now_us, number, why, true, effects);
             }
             SubmissionAnswer::Unclear(why) => {
-                (request.phase, request.says) = (RequestPhase::Unclear, Some(why.clone()));
+                // The command was ended because the cluster stops.
+                if request.phase() != RequestPhase::Unclear {
+                    request.enter(now_us, RequestPhase::Unclear, "its submission had no clear answer");
+                }
+                request.says = Some(why.clone());
                 let name = self.name_of(number, &self.requests[&number]);
                 let text = format!("request {number} is looked for by its name {name}, as it may have been submitted");
                 effects.push(PoolEffect::Note(format!("{text}: {why}")));
@@ -170,7 +176,7 @@ impl PoolDecider {
 
     /// The request of that number, if it is looked for. The batch system has answered.
     fn looked_for(&mut self, number: u64) -> Option<&mut PoolRequest> {
-        let request = self.requests.get_mut(&number).filter(|request| request.phase == RequestPhase::Unclear)?;
+        let request = self.requests.get_mut(&number).filter(|request| request.phase() == RequestPhase::Unclear)?;
         self.states_failure = None;
         Some(request)
     }
@@ -209,22 +215,27 @@ impl PoolDecider {
         effects: &mut Vec<PoolEffect>,
     ) {
         let Some(request) = self.requests.get_mut(&number).filter(|request| request.is_open()) else { return };
-        let before = request.phase;
+        let before = request.phase();
         self.states_failure = None;
         request.unknown = if report.state == BatchState::Unknown { request.unknown + 1 } else { 0 };
         request.host = report.host.or(request.host.take());
         match report.state {
             BatchState::Pending(says) => {
-                (request.phase, request.says) = (RequestPhase::Pending, says);
-                request.waits_since_us = None;
-                if request.is_withdrawn {
+                if before != RequestPhase::Pending {
+                    request.enter(now_us, RequestPhase::Pending, "the batch system has queued it again");
+                }
+                (request.says, request.waits_since_us) = (says, None);
+                if request.is_withdrawn() {
                     // The command may have failed.
                     effects.extend(request.job.clone().map(|job| PoolEffect::Withdraw(vec![(number, job)])));
                 }
             }
             BatchState::Running | BatchState::Starting(_) => {
                 let says = if let BatchState::Starting(says) = report.state { says } else { None };
-                (request.phase, request.says) = (RequestPhase::Running, says);
+                if before != RequestPhase::Running {
+                    request.enter(now_us, RequestPhase::Running, "the batch system has granted it");
+                }
+                request.says = says;
                 let since_us = *request.waits_since_us.get_or_insert(now_us);
                 if request.present == 0 {
                     self.check_overdue(now_us, number, since_us, traces, effects);
@@ -238,7 +249,7 @@ impl PoolDecider {
             BatchState::Unknown => {}
         }
         // What the batch system says is not kept on disk: it is asked for again after a restart.
-        if self.requests.get(&number).is_some_and(|request| request.phase != before) {
+        if self.requests.get(&number).is_some_and(|request| request.phase() != before) {
             self.save_request(number, effects);
         }
     }
@@ -254,14 +265,15 @@ impl PoolDecider {
     ) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         let Some(job) = request.job.clone() else { return };
-        if request.is_withdrawn || request.joined >= request.nodes {
+        if request.is_withdrawn() || request.joined >= request.nodes {
             if now_us >= since_us + END_GRACE_US {
                 request.waits_since_us = Some(now_us);
                 effects.push(PoolEffect::Withdraw(vec![(number, job)]));
             }
         } else if request.joined == 0 && now_us >= since_us + self.config.join_timeout_us {
             // It is asked for until the batch system has ended it.
-            (request.is_withdrawn, request.waits_since_us) = (true, Some(now_us));
+            request.unwant(now_us, "no node of it has joined in time");
+            request.waits_since_us = Some(now_us);
             let after = units::format_duration_us(self.config.join_timeout_us);
             let because = request.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
             let says = format!("no node joined within {after} after the request was granted{because}");
@@ -283,9 +295,9 @@ impl PoolDecider {
     ) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         let why = request.take_end(says.clone(), traces);
-        if request.joined > 0 || request.is_withdrawn {
+        if request.joined > 0 || request.is_withdrawn() {
             let missing = request.missing();
-            request.phase = RequestPhase::Ended;
+            request.enter(now_us, RequestPhase::Ended, "it has ended");
             self.save_request(number, effects);
             effects.push(PoolEffect::Note(format!("request {number} has ended: {says}")));
             if missing > 0 {
@@ -299,8 +311,8 @@ impl PoolDecider {
     /// A request is over before a node has joined.
     fn failed(&mut self, now_us: u64, number: u64, why: String, counts: bool, effects: &mut Vec<PoolEffect>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
-        request.phase = RequestPhase::Ended;
-        if request.is_withdrawn {
+        request.enter(now_us, RequestPhase::Ended, "it is over before a node has joined");
+        if request.is_withdrawn() {
             return self.save_request(number, effects);
         }
         self.count_failure(now_us, number, why, counts, effects);
@@ -364,13 +376,13 @@ impl PoolDecider {
 
     /// The cluster stops, and wants no request any longer. Requests that cannot be withdrawn now are withdrawn at the
     /// next start of the cluster.
-    pub(super) fn unwant_all(&mut self, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn unwant_all(&mut self, now_us: u64, effects: &mut Vec<PoolEffect>) {
         for number in self.open_numbers() {
             let Some(request) = self.requests.get_mut(&number) else { continue };
-            request.is_withdrawn = true;
+            request.unwant(now_us, "the cluster stops");
             // Its command has ended, or will be ended.
-            if request.phase == RequestPhase::Submitting {
-                request.phase = RequestPhase::Unclear;
+            if request.phase() == RequestPhase::Submitting {
+                request.enter(now_us, RequestPhase::Unclear, "the cluster stops during its submission");
             }
             request.says = Some("the cluster was stopped".into());
             self.save_request(number, effects);
@@ -379,10 +391,10 @@ impl PoolDecider {
     }
 
     /// The cluster stops, and all requests are withdrawn.
-    pub(super) fn end_all(&mut self, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn end_all(&mut self, now_us: u64, effects: &mut Vec<PoolEffect>) {
         for number in self.open_numbers() {
             let Some(request) = self.requests.get_mut(&number) else { continue };
-            request.phase = RequestPhase::Ended;
+            request.enter(now_us, RequestPhase::Ended, "the cluster stops, and it is withdrawn");
             self.save_request(number, effects);
         }
     }
@@ -394,16 +406,21 @@ impl PoolDecider {
     /// Takes up the requests that were on disk when the dispatcher started.
     pub(super) fn remember(&mut self, now_us: u64, remembered: BTreeMap<u64, RememberedRequest>) {
         for (number, RememberedRequest { mut request, has_script }) in remembered {
-            request.waits_since_us = Some(now_us);
+            request.take_up(now_us);
             if request.is_open() {
                 // Its nodes connect again, and join anew; also before the batch system has answered the submission.
                 let joined = core::mem::take(&mut request.joined);
                 self.counts.nodes_granted = self.counts.nodes_granted.saturating_sub(joined.into());
             }
-            if matches!(request.phase, RequestPhase::Submitting | RequestPhase::Unclear) {
+            if matches!(request.phase(), RequestPhase::Submitting | RequestPhase::Unclear) {
                 request.says = Some("the dispatcher ended during the submission".into());
+            }
+            if request.phase() == RequestPhase::Submitting {
                 // Without a script it was not submitted.
-                request.phase = if has_script { RequestPhase::Unclear } else { RequestPhase::Ended };
+                let phase = if has_script { RequestPhase::Unclear } else { RequestPhase::Ended };
+                request.enter(now_us, phase, "the dispatcher ended during its submission");
+            } else if request.phase() == RequestPhase::Unclear && !has_script {
+                request.enter(now_us, RequestPhase::Ended, "the dispatcher ended before its submission");
             }
             let found = Event::RequestFound { request: NodeRequestId(number), nodes: request.missing() };
             self.provisioner.handle(now_us, found, &mut Vec::new());
