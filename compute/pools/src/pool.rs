@@ -157,7 +157,8 @@ impl Pool {
         let event = match answer {
             Ok(Some(job)) => PoolEvent::Found { request: number, job: job.into_id() },
             Err(why) if why.leaves_open() => PoolEvent::StatesUnknown { why: why.to_string() },
-            _ => PoolEvent::NotFound { request: number, traces: self.traces(number) },
+            Err(why) => PoolEvent::LookFailed { request: number, why: why.to_string(), traces: self.traces(number) },
+            Ok(None) => PoolEvent::NotFound { request: number, traces: self.traces(number) },
         };
         self.handle(now_us, event, actions);
     }

@@ -196,6 +196,9 @@ impl PoolDecider {
             }
             PoolEvent::Found { request, job } => self.found(now_us, request, job, effects),
             PoolEvent::NotFound { request, traces } => self.not_found(now_us, request, traces, effects),
+            PoolEvent::LookFailed { request, why, traces } => {
+                self.look_failed(now_us, request, &why, traces, effects);
+            }
             PoolEvent::StatesUnknown { why } => self.states_unknown(&why, effects),
             PoolEvent::StatusSet(status) => self.set_status(now_us, status, effects),
             PoolEvent::GivenUp => self.give_up(effects),
@@ -331,7 +334,8 @@ impl PoolDecider {
     pub fn can_grow(&self, now_us: u64) -> bool {
         self.status == PoolStatus::Active
             && self.failures_in_row == 0
-            && self.provisioner.staying() + self.provisioner.requested() < self.config.max_nodes
+            && self.provisioner.staying() + self.provisioner.requested() + self.provisioner.withdrawn()
+                < self.config.max_nodes
             && self.provisioner.not_before_us() <= now_us
     }
 

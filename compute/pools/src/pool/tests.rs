@@ -455,6 +455,42 @@ fn an_unclear_request_that_is_no_longer_wanted_is_withdrawn_when_it_is_found() {
 }
 
 #[test]
+fn a_command_that_cannot_look_says_nothing_about_a_request() {
+    let mut world = World::new(1);
+    world.report(0, &[]);
+    let plan = world.unanswered(0);
+    let look = |world: &mut World| {
+        let missing = BatchError::Missing { program: "squeue".into() };
+        (0..5).for_each(|_| world.pool.looked_for(world.now_us, 0, Err(missing.clone()), &mut Vec::new()));
+    };
+    look(&mut world);
+    assert!(world.view().failures == 0 && world.unclear().len() == 1, "the batch system may have it");
+    assert!(world.view().why.unwrap().contains("no program `squeue`"));
+    // What is shut out can do no harm, and does not keep the pool.
+    world.pool.set_status(world.now_us, PoolStatus::Closing, &mut Vec::new());
+    assert!(!plan.access().exists() && !world.pool.is_closed());
+    look(&mut world);
+    assert!(world.pool.is_closed());
+}
+
+#[test]
+fn a_request_that_is_withdrawn_has_its_places_until_it_has_ended() {
+    let mut world = World::new(0);
+    assert_eq!(submissions(&world.report(8, &[])), [0, 1, 2, 3]);
+    (0..4).for_each(|number| _ = world.submitted(number));
+    (0..2).for_each(|_| _ = world.report(0, &[]));
+    assert!(world.pool.decider.request_of(3).unwrap().is_withdrawn());
+    assert_eq!(submissions(&world.report(8, &[])), [0_u64; 0], "all four may still start");
+    let waits = world.view().waits.unwrap();
+    assert_eq!(
+        waits,
+        "request 0 is withdrawn, and counts among the 4 of --max-nodes until the batch system has ended it"
+    );
+    let again: Vec<_> = (0..4).flat_map(|number| world.state(number, ended("CANCELLED", false))).collect();
+    assert_eq!(submissions(&again), [4, 5, 6, 7]);
+}
+
+#[test]
 fn a_clock_that_was_set_back_before_a_restart_does_no_harm() {
     let mut world = World::new(1);
     world.report(0, &[]);

@@ -280,6 +280,16 @@ pub enum PoolEvent {
         /// What its nodes have left.
         traces: NodeTraces,
     },
+    /// A request whose submission had no clear answer could not be looked for: the command failed in a way that a
+    /// further one would, too. This says nothing about the request.
+    LookFailed {
+        /// Number of the request.
+        request: u64,
+        /// Why.
+        why: String,
+        /// What its nodes have left.
+        traces: NodeTraces,
+    },
     /// The batch system did not say how requests stand.
     StatesUnknown {
         /// Why.
@@ -289,7 +299,7 @@ pub enum PoolEvent {
     StatusSet(PoolStatus),
     /// A user wants the nodes and requests of the pool ended at once: tasks run again elsewhere.
     GivenUp,
-    /// The cluster stops, and wants no request any longer.
+    /// The cluster stops, and wants no request any longer. It requests no further nodes.
     Stopping,
     /// The cluster stops, and all requests are withdrawn.
     AllWithdrawn,

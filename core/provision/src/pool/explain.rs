@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use eyas_types::{ExecutorId, units};
 
 use super::hosts::ExcludedHost;
-use super::request::RequestPhase;
+use super::request::{PoolRequest, RequestPhase};
 use super::{PoolDecider, PoolEffect, PoolNode, PoolStatus};
 
 /// A node of a pool, and why it stays or leaves.
@@ -53,7 +53,9 @@ impl PoolDecider {
 
     /// Why requested nodes have not joined: how the oldest request stands.
     pub fn why_requested_wait(&self, now_us: u64) -> Option<String> {
-        let (number, request) = self.requests.iter().find(|(_, request)| request.missing() > 0)?;
+        let Some((number, request)) = self.requests.iter().find(|(_, request)| request.missing() > 0) else {
+            return self.why_full();
+        };
         let waited = units::format_duration_us(now_us.saturating_sub(request.requested_unix_ms * 1000));
         let phase = match request.phase() {
             RequestPhase::Unclear => "is looked for in the batch system",
@@ -63,6 +65,17 @@ impl PoolDecider {
         };
         let says = request.says.as_ref().map(|says| format!(" ({says})")).unwrap_or_default();
         Some(format!("request {number}, made {waited} ago, {phase}{says}"))
+    }
+
+    /// Why nodes that are wanted are not requested, if a withdrawn request has their places.
+    fn why_full(&self) -> Option<String> {
+        let is_short = self.provisioner.staying() < self.provisioner.wanted() && self.provisioner.withdrawn() > 0;
+        let is_withdrawn = |request: &PoolRequest| request.is_open() && request.is_withdrawn();
+        let (number, _) = self.requests.iter().find(|(_, request)| is_short && is_withdrawn(request))?;
+        Some(format!(
+            "request {number} is withdrawn, and counts among the {} of --max-nodes until the batch system has ended it",
+            self.config.max_nodes
+        ))
     }
 
     /// Hosts on which no node is requested now, and why.

@@ -13,7 +13,7 @@ use super::PoolDecider;
 use super::event::{BatchReport, BatchState, NodeTraces, PoolEffect, PoolStatus, RememberedRequest, SubmissionAnswer};
 use super::hosts::{MAX_FAILURES_THERE, REST_US};
 use super::request::{BatchJobId, MAX_UNKNOWN, PoolRequest, RequestPhase, mark_of, request_name};
-use crate::event::{Event, NodeRequestId};
+use crate::event::{Event, Mode, NodeRequestId};
 
 /// Requests that failed in a row before the pool is paused.
 pub const MAX_FAILURES: u32 = 5;
@@ -197,6 +197,22 @@ impl PoolDecider {
         }
     }
 
+    /// A job that starts for a request that is shut out ends at once, so nothing is lost if such a request counts as not
+    /// there. Else a pool could not be removed while its batch system cannot be asked.
+    pub(super) fn look_failed(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        why: &str,
+        traces: NodeTraces,
+        effects: &mut Vec<PoolEffect>,
+    ) {
+        if self.requests.get(&number).is_some_and(PoolRequest::is_unwanted) {
+            self.not_found(now_us, number, traces, effects);
+        }
+        self.states_unknown(why, effects);
+    }
+
     /// The batch system did not say the states of requests. This is noted once for each reason.
     pub(super) fn states_unknown(&mut self, why: &str, effects: &mut Vec<PoolEffect>) {
         let text = format!("the states of requests are not known: {why}");
@@ -279,7 +295,8 @@ impl PoolDecider {
             let says = format!("no node joined within {after} after the request was granted{because}");
             let why = request.take_end(says, traces);
             effects.push(PoolEffect::Withdraw(vec![(number, job)]));
-            self.count_failure(now_us, number, why, true, effects);
+            let overdue = Event::RequestOverdue { request: NodeRequestId(number) };
+            self.count_failure(now_us, overdue, number, why, true, effects);
         }
     }
 
@@ -296,11 +313,13 @@ impl PoolDecider {
         let Some(request) = self.requests.get_mut(&number) else { return };
         let why = request.take_end(says.clone(), traces);
         if request.joined > 0 || request.is_withdrawn() {
-            let missing = request.missing();
+            let (missing, is_withdrawn) = (request.missing(), request.is_withdrawn());
             request.enter(now_us, RequestPhase::Ended, "it has ended");
             self.save_request(number, effects);
             effects.push(PoolEffect::Note(format!("request {number} has ended: {says}")));
-            if missing > 0 {
+            if is_withdrawn {
+                self.tell(now_us, Event::RequestEnded { request: NodeRequestId(number) }, effects);
+            } else if missing > 0 {
                 self.tell(now_us, Event::RequestFailed { request: NodeRequestId(number) }, effects);
             }
             return;
@@ -313,13 +332,23 @@ impl PoolDecider {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.enter(now_us, RequestPhase::Ended, "it is over before a node has joined");
         if request.is_withdrawn() {
-            return self.save_request(number, effects);
+            self.save_request(number, effects);
+            return self.tell(now_us, Event::RequestEnded { request: NodeRequestId(number) }, effects);
         }
-        self.count_failure(now_us, number, why, counts, effects);
+        let failed = Event::RequestFailed { request: NodeRequestId(number) };
+        self.count_failure(now_us, failed, number, why, counts, effects);
     }
 
     /// A request failed before a node joined. Only failures that say something about the request lead to a pause.
-    fn count_failure(&mut self, now_us: u64, number: u64, why: String, counts: bool, effects: &mut Vec<PoolEffect>) {
+    fn count_failure(
+        &mut self,
+        now_us: u64,
+        event: Event,
+        number: u64,
+        why: String,
+        counts: bool,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.has_failed = true;
         let host = request.host.clone().filter(|_| counts);
@@ -332,7 +361,7 @@ impl PoolDecider {
         self.failures_in_row += u32::from(counts && is_new);
         self.last_failure.clone_from(&why);
         self.save(effects);
-        self.tell(now_us, Event::RequestFailed { request: NodeRequestId(number) }, effects);
+        self.tell(now_us, event, effects);
         if self.failures_in_row >= MAX_FAILURES && self.status == PoolStatus::Active {
             let excluded = self.excluded(now_us);
             let hosts = match excluded.is_empty() {
@@ -377,6 +406,7 @@ impl PoolDecider {
     /// The cluster stops, and wants no request any longer. Requests that cannot be withdrawn now are withdrawn at the
     /// next start of the cluster.
     pub(super) fn unwant_all(&mut self, now_us: u64, effects: &mut Vec<PoolEffect>) {
+        self.tell(now_us, Event::ModeSet(Mode::Paused), effects);
         for number in self.open_numbers() {
             let Some(request) = self.requests.get_mut(&number) else { continue };
             request.unwant(now_us, "the cluster stops");
@@ -385,6 +415,8 @@ impl PoolDecider {
                 request.enter(now_us, RequestPhase::Unclear, "the cluster stops during its submission");
             }
             request.says = Some("the cluster was stopped".into());
+            // Also nodes of a request that has some.
+            effects.push(PoolEffect::ShutOut { request: number });
             self.save_request(number, effects);
         }
         self.save(effects);
@@ -422,13 +454,15 @@ impl PoolDecider {
             } else if request.phase() == RequestPhase::Unclear && !has_script {
                 request.enter(now_us, RequestPhase::Ended, "the dispatcher ended before its submission");
             }
-            let found = Event::RequestFound { request: NodeRequestId(number), nodes: request.missing() };
+            let nodes = if request.is_open() { request.nodes } else { 0 };
+            let is_withdrawn = request.is_withdrawn();
+            let found = Event::RequestFound { request: NodeRequestId(number), nodes, is_withdrawn };
             self.provisioner.handle(now_us, found, &mut Vec::new());
             self.requests.insert(number, request);
         }
         let newest = self.requests.last_key_value().map_or(0, |(number, _)| number + 1);
         if let Some(last) = self.counts.next_request.checked_sub(1).filter(|last| *last >= newest) {
-            let found = Event::RequestFound { request: NodeRequestId(last), nodes: 0 };
+            let found = Event::RequestFound { request: NodeRequestId(last), nodes: 0, is_withdrawn: false };
             self.provisioner.handle(now_us, found, &mut Vec::new());
         }
     }
