@@ -29,7 +29,8 @@ pub use nodes::MAX_AWAY;
 pub use pool::{
     BatchEnd, BatchJobId, BatchReport, BatchState, DepartedNode, ExcludedHost, FittingWork, MAX_FAILURES, MAX_UNKNOWN,
     NodeShape, NodeStanding, NodeTraces, PoolConfig, PoolCounts, PoolDecider, PoolEffect, PoolEvent, PoolNodeState,
-    PoolRequest, PoolStatus, RememberedRequest, RequestPhase, SavedPool, SubmissionAnswer, request_name,
+    PoolOffer, PoolRequest, PoolStatus, RememberedRequest, RequestPhase, SavedPool, SubmissionAnswer, request_name,
+    share_work,
 };
 pub use provisioner::{MAX_REQUESTS, Provisioner};
 pub use work_meter::{MAX_EVICTED, WorkMeter};

@@ -12,6 +12,7 @@ mod explain;
 mod hosts;
 mod request;
 mod requests;
+mod share;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -29,6 +30,7 @@ pub use self::hosts::ExcludedHost;
 use self::hosts::FailedHosts;
 pub use self::request::{BatchJobId, MAX_UNKNOWN, PoolRequest, RequestPhase, request_name};
 pub use self::requests::MAX_FAILURES;
+pub use self::share::{PoolOffer, share_work};
 use crate::event::{Config, Effect, Event, Mode, NodeRequestId, OutstandingWork};
 use crate::provisioner::{MAX_REQUESTS, Provisioner};
 

@@ -49,7 +49,7 @@ fn try_seed(seed: u64) -> Outcome {
 fn faulty(seed: u64) -> Case {
     let mut dice = Dice::new(seed);
     let max_nodes = 1 + dice.below(8) as u32;
-    let rare = |dice: &mut Dice| [0.0, 0.05, 0.3][dice.below(3) as usize];
+    let rare = |dice: &mut Dice| [0.0, 0.1, 0.4][dice.below(3) as usize];
     let faults = Faults {
         lost: rare(&mut dice),
         garbage: rare(&mut dice),

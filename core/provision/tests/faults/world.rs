@@ -15,8 +15,11 @@ pub const SECOND_US: u64 = 1_000_000;
 /// Faults happen until then.
 const FAULTS_S: u64 = 1_200;
 const TIME_LIMIT_S: u64 = 1_800;
-/// Tasks must have their nodes, and a removed pool must be gone, within this time once the faults have ended.
+/// Tasks must have their nodes within this time once the faults have ended. A request of several nodes may keep the
+/// places of nodes that have died, for as long as its time limit.
 const PATIENCE_S: u64 = 3 * TIME_LIMIT_S;
+/// A removed pool must be gone within this time once the faults have ended: no job waits for its time limit.
+const REMOVAL_S: u64 = TIME_LIMIT_S / 2;
 const ASK_EVERY_S: u64 = 10;
 /// A command that has not answered by then is given up.
 const COMMAND_DEADLINE_S: u64 = 60;
@@ -178,7 +181,7 @@ impl Case {
         (world.is_removing, world.has_faults) = (true, true);
         world.pass(FAULTS_S / 4, |_| false);
         world.has_faults = false;
-        assert!(world.pass(PATIENCE_S, World::is_removed), "something stays for ever: {}", world.story());
+        assert!(world.pass(REMOVAL_S, World::is_removed), "something stays for ever: {}", world.story());
         world.outcome.ended_us = world.now_us;
         world.outcome
     }
@@ -372,7 +375,7 @@ impl World<'_> {
     }
 
     fn use_pool(&mut self) {
-        if self.has_faults && !self.is_removing && self.dice.below(90) == 0 {
+        if self.has_faults && !self.is_removing && self.dice.below(60) == 0 {
             self.tasks = self.dice.below(3) * self.dice.below(2 * self.case.slots * u64::from(self.case.max_nodes));
         }
         if self.fails(|faults| faults.stopped) && self.decider.is_some() {
@@ -384,7 +387,7 @@ impl World<'_> {
             if self.case.is_forced {
                 self.tell(PoolEvent::GivenUp);
             }
-        } else if matches!(status, PoolStatus::Paused(_)) && self.dice.below(100) == 0 {
+        } else if matches!(status, PoolStatus::Paused(_)) && self.dice.below(20) == 0 {
             self.tell(PoolEvent::StatusSet(PoolStatus::Active));
         } else if status == PoolStatus::Active && self.has_faults && self.dice.below(600) == 0 {
             self.tell(PoolEvent::StatusSet(PoolStatus::Paused("a user has paused it".into())));
@@ -573,7 +576,7 @@ impl World<'_> {
             let node = u64::from(self.executors);
             self.batch.nodes.insert(node, Node { job: id, request, joins_us, executor: self.executors });
             if self.fails(|faults| faults.dies) {
-                let dies_us = self.some_us(600);
+                let dies_us = self.some_us(200);
                 self.later(dies_us, Next::Die(node));
             }
         }
