@@ -130,6 +130,8 @@ pub struct PoolDecider {
     last_failure: String,
     /// Why the batch system did not say the states of requests, when it was asked last.
     states_failure: Option<String>,
+    /// Why a request could not be looked for, when that was tried last.
+    look_failure: Option<String>,
     failed_hosts: FailedHosts,
     waiting: u64,
     /// Since when there has been no task that waits or runs.
@@ -172,6 +174,7 @@ impl PoolDecider {
             failures_in_row: 0,
             last_failure: String::new(),
             states_failure: None,
+            look_failure: None,
             failed_hosts: FailedHosts::default(),
             waiting: 0,
             quiet_since_us: None,

@@ -209,8 +209,8 @@ impl Provisioner {
         self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
-    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested; only 1 if at most
-    /// 8 may be there, and one more may still join although its request was withdrawn. As long as no
+    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested; but 1, if
+    /// `max_nodes` is 8 and another node may still join although its request was withdrawn. As long as no
     /// task waits or runs, a node that leaves is not replaced, although tasks arrived a while ago: a task that arrives
     /// requests a node.
     fn missing(&self) -> u32 {

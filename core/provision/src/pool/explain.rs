@@ -33,7 +33,11 @@ impl PoolDecider {
     /// The pool's state in one word, and why it requests no nodes.
     pub fn standing(&self) -> (&'static str, Option<String>) {
         match &self.status {
-            PoolStatus::Active => ("active", self.backing_off().or_else(|| self.states_failure.clone())),
+            PoolStatus::Active => {
+                let unfound = self.look_failure.as_ref().filter(|_| self.unclear().next().is_some());
+                let unknown = self.states_failure.as_ref().or(unfound);
+                ("active", self.backing_off().or_else(|| unknown.cloned()))
+            }
             PoolStatus::Paused(why) => ("paused", Some(why.clone())),
             PoolStatus::Capped(why) => ("capped", Some(why.clone())),
             PoolStatus::Closing => ("closing", None),

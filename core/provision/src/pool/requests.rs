@@ -177,7 +177,7 @@ impl PoolDecider {
     /// The request of that number, if it is looked for. The batch system has answered.
     fn looked_for(&mut self, number: u64) -> Option<&mut PoolRequest> {
         let request = self.requests.get_mut(&number).filter(|request| request.phase() == RequestPhase::Unclear)?;
-        self.states_failure = None;
+        (self.states_failure, self.look_failure) = (None, None);
         Some(request)
     }
 
@@ -197,8 +197,8 @@ impl PoolDecider {
         }
     }
 
-    /// A job that starts for a request that is shut out ends at once, so nothing is lost if such a request counts as not
-    /// there. Else a pool could not be removed while its batch system cannot be asked.
+    /// A job that starts for a request that is shut out ends at once, so nothing is lost if such a request counts as
+    /// not there. Else a pool could not be removed while its batch system cannot be asked.
     pub(super) fn look_failed(
         &mut self,
         now_us: u64,
@@ -207,10 +207,14 @@ impl PoolDecider {
         traces: NodeTraces,
         effects: &mut Vec<PoolEffect>,
     ) {
+        let text = format!("request {number} cannot be looked for: {why}");
+        if self.look_failure.as_ref() != Some(&text) {
+            effects.push(PoolEffect::Note(text.clone()));
+        }
         if self.requests.get(&number).is_some_and(PoolRequest::is_unwanted) {
             self.not_found(now_us, number, traces, effects);
         }
-        self.states_unknown(why, effects);
+        self.look_failure = Some(text);
     }
 
     /// The batch system did not say the states of requests. This is noted once for each reason.
