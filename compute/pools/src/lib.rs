@@ -1,17 +1,17 @@
 //! Pools: nodes that are requested from batch systems when tasks wait, and given back when they are idle.
 //!
-//! The shell of [`eyas_provision`], which decides. One task, the owner ([`PoolsHandle::start`]), has the state of all
-//! pools. Commands of batch systems run in tasks of their own and send their results to the owner, so no command delays
-//! another pool or the dispatcher. The dispatcher publishes its state and receives orders ([`ClusterState`],
-//! [`PoolOrder`]).
+//! The shell of [`eyas_provision`], which decides: the shell runs the commands, writes the files and reads the clock.
+//! One task, the owner ([`PoolsHandle::start`]), has the state of all pools. Commands of batch systems run in tasks of
+//! their own and send their results to the owner, so no command delays another pool or the dispatcher. The dispatcher
+//! publishes its state and receives orders ([`ClusterState`], [`PoolOrder`]).
 //!
-//! It must never decide where a task runs, nor how many nodes the work is worth.
+//! It must never decide where a task runs, how many nodes the work is worth, or what becomes of a request.
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | `cluster` | what pools and the dispatcher tell each other |
 //! | `owner` | all pools: answers to clients, states of requests, the work that each pool is told |
-//! | `pool` | one pool: the decider's events and effects, nodes, limits |
+//! | `pool` | one pool: what its decider is told, and what it says; the pool's files |
 //! | `request`, `script` | one request, its folder and its script |
 //! | `lone_job` | a batch job for a dispatcher |
 //! | `systems`, `batch_command` | the batch systems and their commands |
@@ -30,6 +30,7 @@ mod store;
 mod systems;
 
 pub use batch_command::BatchError;
-pub use cluster::{ClusterState, FittingWork, MAX_POOLS, NodeShape, PoolNodeState, PoolOrder};
+pub use cluster::{ClusterState, MAX_POOLS, PoolOrder};
+pub use eyas_provision::{FittingWork, NodeShape, PoolNodeState};
 pub use lone_job::{LoneCommand, LoneJob, LoneState};
 pub use owner::{PoolsAnswer, PoolsConfig, PoolsError, PoolsHandle};

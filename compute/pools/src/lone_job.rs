@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_provision::MAX_UNKNOWN;
 use eyas_wire::pool::PoolOptions;
 
 use crate::batch_command::BatchError;
-use crate::request::{BatchJob, MAX_UNKNOWN, RequestPlan, make_private_folder, new_mark, write_private};
+use crate::request::{BatchJob, RequestPlan, make_private_folder, new_mark, write_private};
 use crate::script::{quoted, shell};
 use crate::systems::{self, BatchState, BatchSystem, Submission};
 

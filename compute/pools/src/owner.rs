@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_provision::Event;
+use eyas_provision::{NodeShape, PoolEvent, PoolNodeState, PoolOffer, PoolStatus, share_work};
 use eyas_wire::pool::{PoolOptions, PoolsRequest, RequestFile};
 use eyas_wire::view::pool::PoolView;
 use thiserror::Error;
@@ -16,9 +16,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::batch_command::BatchError;
 use crate::clock::PoolClock;
-use crate::cluster::{ClusterState, FittingWork, MAX_POOLS, PoolNodeState, PoolOrder};
-use crate::pool::{Pool, PoolAction, PoolStatus, TRIED_MARK};
-use crate::request::{BatchJob, RequestPlan};
+use crate::cluster::{ClusterState, MAX_POOLS, PoolOrder};
+use crate::pool::{Pool, PoolAction};
+use crate::request::{BatchJob, RequestPlan, TRIED_MARK};
 use crate::store::{self, PoolFolder};
 use crate::systems::{self, BatchReport, BatchSystem, Submission};
 
@@ -139,7 +139,6 @@ impl PoolsHandle {
         let (finished, results) = mpsc::unbounded_channel();
         let owner = Owner {
             config,
-            clock: PoolClock::new(),
             pools: BTreeMap::new(),
             asks: BTreeMap::new(),
             orders,
@@ -225,7 +224,6 @@ impl OpenJobs {
 
 struct Owner {
     config: PoolsConfig,
-    clock: PoolClock,
     pools: BTreeMap<String, Pool>,
     asks: BTreeMap<Scope, Ask>,
     orders: mpsc::Sender<PoolOrder>,
@@ -233,7 +231,7 @@ struct Owner {
     commands: Arc<Semaphore>,
     /// The version of the shapes, and the shapes, that the dispatcher was told last.
     shapes: u64,
-    told: Vec<crate::cluster::NodeShape>,
+    told: Vec<NodeShape>,
     show: watch::Sender<Vec<PoolView>>,
     /// Names of pools whose options are being tried.
     adding: BTreeSet<String>,
@@ -248,21 +246,22 @@ impl Owner {
         mut results: mpsc::UnboundedReceiver<Finished>,
         mut state: watch::Receiver<ClusterState>,
     ) {
-        self.take_up();
+        let clock = PoolClock::new();
+        self.take_up(clock.now_us());
         loop {
-            self.ask_states();
+            let now_us = clock.now_us();
+            self.ask_states(now_us);
             self.close_removed();
             self.tell_shapes().await;
-            let now_us = self.clock.now_us();
             let views = self.pools.values().map(|pool| pool.view(now_us, false)).collect();
             self.show.send_replace(views);
             // A client may have gone away.
             self.answers.drain(..).for_each(|(reply, answer)| _ = reply.send(answer));
-            let due_us = self.next_due_us();
+            let due_us = self.next_due_us(now_us);
             let due = async {
                 match due_us {
                     Some(due_us) => {
-                        tokio::time::sleep(Duration::from_micros(due_us.saturating_sub(self.clock.now_us()))).await;
+                        tokio::time::sleep(Duration::from_micros(due_us.saturating_sub(clock.now_us()))).await;
                     }
                     None => std::future::pending().await,
                 }
@@ -270,23 +269,23 @@ impl Owner {
             let mut actions = Vec::new();
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some((request, reply)) => self.answer(request, reply, &mut actions),
+                    Some((request, reply)) => self.answer(clock.now_us(), request, reply, &mut actions),
                     // The handles are gone with the dispatcher.
                     None => break,
                 },
-                Some(finished) = results.recv() => self.finished(finished, &mut actions),
+                Some(finished) = results.recv() => self.finished(clock.now_us(), finished, &mut actions),
                 changed = state.changed() => {
                     let now = state.borrow_and_update().clone();
                     if changed.is_err() || now.is_stopping {
                         break;
                     }
-                    self.see(&now, &mut actions);
+                    self.see(clock.now_us(), now, &mut actions);
                 }
-                () = due => self.time_passed(&mut actions),
+                () = due => self.time_passed(clock.now_us(), &mut actions),
             }
             self.act(actions).await;
         }
-        if tokio::time::timeout(STOP_DEADLINE, self.withdraw_all(&mut results)).await.is_err() {
+        if tokio::time::timeout(STOP_DEADLINE, self.withdraw_all(clock, &mut results)).await.is_err() {
             tracing::warn!(
                 "some requests for nodes are not withdrawn in time: their jobs end at once when they start, and they \
                  are withdrawn when the cluster starts again"
@@ -295,8 +294,7 @@ impl Owner {
     }
 
     /// Reads the pools from disk.
-    fn take_up(&mut self) {
-        let now_us = self.clock.now_us();
+    fn take_up(&mut self, now_us: u64) {
         for name in store::names(&self.config.folder) {
             let loaded = PoolFolder::of(&self.config.folder, &name).load();
             let stored = match loaded {
@@ -317,13 +315,14 @@ impl Owner {
 
     // ---- facts
 
-    fn finished(&mut self, finished: Finished, actions: &mut Vec<(String, PoolAction)>) {
-        let now_us = self.clock.now_us();
+    fn finished(&mut self, now_us: u64, finished: Finished, actions: &mut Vec<(String, PoolAction)>) {
         match finished {
             Finished::Submitted { pool, number, answer, failed_hosts } => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
-                    pool.pass_over(now_us, failed_hosts);
-                    with(pool, actions, |pool, actions| pool.submitted(now_us, number, answer, actions));
+                    with(pool, actions, |pool, actions| {
+                        pool.pass_over(now_us, failed_hosts, actions);
+                        pool.submitted(now_us, number, answer, actions);
+                    });
                 }
             }
             Finished::States { scope, asked, answer, found } => {
@@ -341,7 +340,7 @@ impl Owner {
                         let names: BTreeSet<_> = asked.into_iter().map(|(name, _)| name).collect();
                         for name in names {
                             let Some(pool) = self.pools.get_mut(&name) else { continue };
-                            pool.states_unknown(now_us, &why);
+                            with(pool, actions, |pool, actions| pool.states_unknown(now_us, &why, actions));
                         }
                     }
                 }
@@ -354,7 +353,7 @@ impl Owner {
                 self.adding.remove(&name);
                 let added = match (answer, systems::of(&options)) {
                     (Err(why), _) => Err(PoolsError::Refused(why)),
-                    (Ok(_), Some(system)) => self.add(&name, *options, system),
+                    (Ok(_), Some(system)) => self.add(now_us, &name, *options, system),
                     (Ok(_), None) => Err(PoolsError::NoSuchPool(name)),
                 };
                 self.answers.push((reply, added));
@@ -363,15 +362,14 @@ impl Owner {
     }
 
     /// Takes note of the dispatcher's state: which nodes are there, and what work there is.
-    fn see(&mut self, state: &ClusterState, actions: &mut Vec<(String, PoolAction)>) {
-        let now_us = self.clock.now_us();
-        let mut of_pool: BTreeMap<&str, Vec<&PoolNodeState>> = BTreeMap::new();
-        for node in &state.nodes {
-            of_pool.entry(&node.pool).or_default().push(node);
+    fn see(&mut self, now_us: u64, mut state: ClusterState, actions: &mut Vec<(String, PoolAction)>) {
+        let mut of_pool: BTreeMap<String, Vec<PoolNodeState>> = BTreeMap::new();
+        for node in std::mem::take(&mut state.nodes) {
+            of_pool.entry(node.pool.clone()).or_default().push(node);
         }
         for pool in self.pools.values_mut() {
-            let nodes = of_pool.remove(pool.name.as_str()).unwrap_or_default();
-            with(pool, actions, |pool, actions| pool.see_nodes(now_us, &nodes, actions));
+            let nodes = of_pool.remove(&pool.name).unwrap_or_default();
+            with(pool, actions, |pool, actions| pool.see_nodes(now_us, nodes, actions));
         }
         // Nodes of pools that are forgotten are of no use to a pool, and would stay for ever.
         for node in of_pool.into_values().flatten() {
@@ -379,43 +377,33 @@ impl Owner {
             actions.push((node.pool.clone(), PoolAction::Order(order)));
         }
         if state.shapes == self.shapes {
-            self.share_work(now_us, state, actions);
+            self.share_work(now_us, &state, actions);
         }
     }
 
-    /// Tells each pool the tasks that it should have nodes for: the cheapest pool first. A pool that cannot get more
-    /// nodes leaves the tasks to the next pool that they fit.
+    /// Tells each pool the tasks that it should have nodes for.
     fn share_work(&mut self, now_us: u64, state: &ClusterState, actions: &mut Vec<(String, PoolAction)>) {
-        let mut left = state.work.clone();
-        let mut order: Vec<_> = self.pools.values_mut().enumerate().collect();
-        order.sort_by(|(_, one), (_, other)| one.options.price.total_cmp(&other.options.price));
-        for (bit, pool) in order {
-            let mut fitting = FittingWork::default();
-            for group in left.iter_mut().filter(|group| group.fits & (1 << bit) != 0) {
-                fitting.add(group);
-                if pool.can_grow(now_us) {
-                    *group = FittingWork::default();
-                }
-            }
+        let offer = |pool: &Pool| PoolOffer { price: pool.options.price, can_grow: pool.can_grow(now_us) };
+        let offers: Vec<_> = self.pools.values().map(offer).collect();
+        for (pool, fitting) in self.pools.values_mut().zip(share_work(&state.work, &offers)) {
             with(pool, actions, |pool, actions| pool.see_work(now_us, fitting, state.measured, actions));
         }
     }
 
-    fn time_passed(&mut self, actions: &mut Vec<(String, PoolAction)>) {
-        let now_us = self.clock.now_us();
+    fn time_passed(&mut self, now_us: u64, actions: &mut Vec<(String, PoolAction)>) {
         for pool in self.pools.values_mut() {
             if pool.next_timeout().is_some_and(|due_us| due_us <= now_us) {
-                with(pool, actions, |pool, actions| pool.tell(now_us, Event::TimePassed, actions));
+                with(pool, actions, |pool, actions| pool.handle(now_us, PoolEvent::TimePassed, actions));
             }
         }
     }
 
     /// When something is due, microseconds since 1970.
-    fn next_due_us(&self) -> Option<u64> {
+    fn next_due_us(&self, now_us: u64) -> Option<u64> {
         let timeouts = self.pools.values().filter_map(Pool::next_timeout);
         let asks = self.asks.values().filter(|ask| !ask.is_running).map(|ask| ask.next_us);
         let closing = self.pools.values().any(|pool| *pool.status() == PoolStatus::Closing);
-        let tick = closing.then(|| self.clock.now_us() + TICK_US);
+        let tick = closing.then_some(now_us + TICK_US);
         timeouts.chain(asks).chain(tick).min()
     }
 
@@ -457,8 +445,7 @@ impl Owner {
     }
 
     /// Asks for the states of all requests of the scopes that are due, with one command for each scope.
-    fn ask_states(&mut self) {
-        let now_us = self.clock.now_us();
+    fn ask_states(&mut self, now_us: u64) {
         let (mut scopes, mut due) = (BTreeSet::new(), BTreeMap::<Scope, OpenJobs>::new());
         // This is called after every event, so requests are listed only when they are asked for.
         for pool in self.pools.values().filter(|pool| pool.has_open()) {
@@ -469,7 +456,7 @@ impl Owner {
                 let jobs = due.entry(scope.clone()).or_insert_with(|| OpenJobs::of(&pool.system));
                 for (number, job) in pool.open_jobs() {
                     jobs.asked.push((pool.name.clone(), number));
-                    jobs.jobs.push(job.clone());
+                    jobs.jobs.push(job);
                 }
                 jobs.unclear.extend(pool.unclear(now_us));
             }
@@ -522,9 +509,11 @@ impl Owner {
 
     /// Withdraws the requests that have no nodes, because the cluster stops. Its executors are told to stop by the
     /// dispatcher.
-    async fn withdraw_all(&mut self, results: &mut mpsc::UnboundedReceiver<Finished>) {
+    async fn withdraw_all(&mut self, clock: PoolClock, results: &mut mpsc::UnboundedReceiver<Finished>) {
         self.commands.close();
-        self.pools.values_mut().for_each(Pool::unwant_all);
+        // The commands that follow are run below, for all requests of a pool together.
+        let (now_us, mut unused) = (clock.now_us(), Vec::new());
+        self.pools.values_mut().for_each(|pool| pool.handle(now_us, PoolEvent::Stopping, &mut unused));
         let commands_end = async {
             while self.commands.available_permits() < MAX_COMMANDS {
                 tokio::time::sleep(COMMANDS_PAUSE).await;
@@ -532,19 +521,19 @@ impl Owner {
         };
         let _ = tokio::time::timeout(COMMANDS_DEADLINE, commands_end).await;
         while let Ok(finished) = results.try_recv() {
-            self.finished(finished, &mut Vec::new());
+            self.finished(clock.now_us(), finished, &mut Vec::new());
         }
         // A batch system that is silent must not keep others from being told.
         let mut work = JoinSet::new();
         for pool in self.pools.values() {
             let (name, system, jobs) = (pool.name.clone(), pool.system.clone(), pool.jobs_without_nodes());
-            let unclear: Vec<_> = pool.unclear(self.clock.now_us()).collect();
+            let unclear: Vec<_> = pool.unclear(clock.now_us()).collect();
             work.spawn(async move { (name, withdraw_open(&*system, jobs, unclear).await) });
         }
         while let Some(Ok((name, answer))) = work.join_next().await {
             let Some(pool) = self.pools.get_mut(&name) else { continue };
             match answer {
-                Ok(()) => pool.end_all(),
+                Ok(()) => pool.handle(clock.now_us(), PoolEvent::AllWithdrawn, &mut Vec::new()),
                 Err(why) => tracing::warn!("requests of pool {name} are not withdrawn: {why}"),
             }
         }

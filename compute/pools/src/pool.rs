@@ -1,50 +1,34 @@
-//! One pool: its options, the decider that says how many nodes it should have, its requests and its nodes.
+//! One pool: the shell around its decider. It writes the pool's files and reads what nodes have left there.
 //!
-//! It does no I/O but writing its own small files: what is to be done is returned as [`PoolAction`]s.
+//! Files are written at once, in the order that the decider says; what else is to be done is returned as
+//! [`PoolAction`]s. It must never decide what becomes of a request.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use eyas_provision::{Config, Effect, Event, MAX_REQUESTS, Mode, NodeRequestId, OutstandingWork, Provisioner};
-use eyas_types::{ExecutorId, Resources, units};
+use eyas_provision::{
+    BatchJobId, BatchReport, BatchState, FittingWork, NodeShape, NodeTraces, OutstandingWork, PoolConfig, PoolCounts,
+    PoolDecider, PoolEffect, PoolEvent, PoolNodeState, PoolRequest, PoolStatus, RememberedRequest, SavedPool,
+    SubmissionAnswer,
+};
 use eyas_wire::pool::PoolOptions;
-use eyas_wire::view::pool::{DepartedNodeView, PoolEventView};
+use eyas_wire::view::pool::PoolEventView;
 
 use crate::batch_command::BatchError;
-use crate::cluster::{FittingWork, NodeShape, PoolNodeState, PoolOrder};
-use crate::request::{BatchJob, HOST_FILE, MAX_UNKNOWN, PoolRequest, RequestPhase, RequestPlan, SCRIPT};
-use crate::store::{PoolCounts, PoolFolder, StoredPool};
-use crate::systems::{BatchReport, BatchState, BatchSystem, Submission};
-use hosts::FailedHosts;
-pub(crate) use requests::TRIED_MARK;
+use crate::cluster::PoolOrder;
+use crate::request::{self, BatchJob, HOST_FILE, RequestPlan, SCRIPT, TRIED_MARK};
+use crate::store::{self, PoolFolder, StoredPool};
+use crate::systems::{BatchSystem, Submission};
 
-mod hosts;
-mod requests;
 #[cfg(test)]
 pub(crate) mod tests;
 mod views;
 
-/// A node is drained this long before its walltime ends, or a tenth of the walltime before, if that is shorter.
-const NOTICE_US: u64 = 120_000_000;
-/// Part of the walltime that is the longest notice.
-const NOTICE_PART: u64 = 10;
-/// Requests that failed in a row before the pool is paused.
-const MAX_FAILURES: u32 = 5;
-/// First pause after a request has failed.
-const BACKOFF_US: u64 = 2_000_000;
 /// Things that happened, which a pool remembers.
 const MAX_EVENTS: usize = 64;
-/// Nodes that have left, of which a pool remembers why.
-const MAX_DEPARTED: usize = 32;
-/// Ended requests whose folders are kept.
-const MAX_ENDED: usize = 32;
-/// Nodes that have left and may come back.
-const MAX_LEFT: usize = 1024;
-/// Node time is written to disk this often.
-const SAVE_EVERY_US: u64 = 60_000_000;
-
-const HOUR_S: f64 = 3600.0;
+/// Bytes of a node's messages that are shown when it fails.
+const TAIL_BYTES: u64 = 1_000;
 
 /// What the owner is to do for a pool.
 #[derive(Debug)]
@@ -54,75 +38,14 @@ pub(crate) enum PoolAction {
     Order(PoolOrder),
 }
 
-/// Whether the pool requests nodes, and why not.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PoolStatus {
-    Active,
-    Paused(String),
-    /// A limit of node time or cost was reached.
-    Capped(String),
-    /// The pool is being removed.
-    Closing,
-}
-
-struct PoolNode {
-    name: String,
-    host: String,
-    incarnation: String,
-    request: u64,
-    is_busy: bool,
-    is_draining: bool,
-    is_released: bool,
-    idle_since_us: u64,
-    /// When the batch system ends it.
-    until_us: u64,
-    /// Whether it is idle because no waiting task could end before that.
-    lacks_time: bool,
-    /// Why it leaves, once it is draining.
-    leaves: Option<String>,
-    /// How long it would take to fetch again what only it holds and tasks are going to read.
-    refill_us: u64,
-    /// Whether it was said why it stays although it is draining, or idle.
-    is_explained: bool,
-    /// Until when its time was added to the pool's.
-    counted_us: u64,
-    tasks: u64,
-    ended: u64,
-}
-
 pub(crate) struct Pool {
     pub name: String,
     pub options: Arc<PoolOptions>,
     pub system: Arc<dyn BatchSystem>,
     folder: PoolFolder,
     eyas: std::path::PathBuf,
-    provisioner: Provisioner,
-    status: PoolStatus,
-    /// Whether the dispatcher has reported its nodes.
-    has_begun: bool,
-    requests: BTreeMap<u64, PoolRequest>,
-    nodes: BTreeMap<ExecutorId, PoolNode>,
-    /// Nodes that have left and may come back: the names of their processes and their former ids, the latest last.
-    left: VecDeque<(String, ExecutorId)>,
-    /// Resources that a node has reported.
-    learned: Option<Resources>,
-    counts: PoolCounts,
-    /// Tasks that have ended on nodes that have left.
-    ended_before: u64,
-    failures_in_row: u32,
-    last_failure: String,
-    /// Why the batch system did not say the states of requests, when it was asked last.
-    states_failure: Option<String>,
-    failed_hosts: FailedHosts,
-    waiting: u64,
-    /// Since when there has been no task that waits or runs.
-    quiet_since_us: Option<u64>,
-    /// The mean time of a task, microseconds; 0 while it is not known.
-    task_us: u64,
+    decider: PoolDecider,
     events: VecDeque<PoolEventView>,
-    /// Nodes that left last, the latest last.
-    departed: VecDeque<DepartedNodeView>,
-    saved_us: u64,
 }
 
 impl Pool {
@@ -135,10 +58,11 @@ impl Pool {
         eyas: &Path,
         now_us: u64,
     ) -> Result<Self, BatchError> {
-        let stored = StoredPool { paused: None, is_closing: false, counts: PoolCounts::default(), options };
-        let pool = Pool::new(PoolFolder::of(pools, name), name, stored, system, eyas, now_us);
-        pool.folder.save(&pool.stored())?;
-        Ok(pool)
+        let saved = SavedPool { paused: None, is_closing: false, counts: PoolCounts::default() };
+        let stored = StoredPool::new(saved, options);
+        let folder = PoolFolder::of(pools, name);
+        folder.save(&stored)?;
+        Ok(Pool::new(folder, name, stored, BTreeMap::new(), system, eyas, now_us))
     }
 
     /// A pool that is on disk, with its requests.
@@ -150,69 +74,34 @@ impl Pool {
         eyas: &Path,
         now_us: u64,
     ) -> Self {
-        let mut pool = Pool::new(PoolFolder::of(pools, name), name, stored, system, eyas, now_us);
-        pool.take_up_requests(now_us);
-        pool
+        let folder = PoolFolder::of(pools, name);
+        let remembered = |(number, request)| {
+            let has_script = folder.request(number).join(SCRIPT).exists();
+            (number, RememberedRequest { request, has_script })
+        };
+        let requests = folder.load_requests().into_iter().map(remembered).collect();
+        Pool::new(folder, name, stored, requests, system, eyas, now_us)
     }
 
     fn new(
         folder: PoolFolder,
         name: &str,
         stored: StoredPool,
+        requests: BTreeMap<u64, RememberedRequest>,
         system: Arc<dyn BatchSystem>,
         eyas: &Path,
         now_us: u64,
     ) -> Self {
-        let StoredPool { paused, is_closing, counts, options } = stored;
-        let status = match paused {
-            _ if is_closing => PoolStatus::Closing,
-            Some(why) => PoolStatus::Paused(why),
-            None => PoolStatus::Active,
-        };
-        let mut provisioner = Provisioner::new(config(&options));
-        // Nothing is requested before the dispatcher has reported which nodes there are.
-        provisioner.handle(now_us, Event::ModeSet(Mode::Paused), &mut Vec::new());
+        let (saved, options) = stored.into_parts();
+        let decider = PoolDecider::new(now_us, config(name, &options), saved, requests);
         Pool {
             name: name.into(),
             options: Arc::new(options),
             system,
             folder,
             eyas: eyas.into(),
-            provisioner,
-            status,
-            has_begun: false,
-            requests: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            left: VecDeque::new(),
-            learned: None,
-            counts,
-            ended_before: 0,
-            failures_in_row: 0,
-            last_failure: String::new(),
-            states_failure: None,
-            failed_hosts: FailedHosts::default(),
-            waiting: 0,
-            quiet_since_us: None,
-            task_us: 0,
+            decider,
             events: VecDeque::new(),
-            departed: VecDeque::new(),
-            saved_us: now_us,
-        }
-    }
-
-    fn stored(&self) -> StoredPool {
-        let paused = match &self.status {
-            PoolStatus::Paused(why) => Some(why.clone()),
-            _ => None,
-        };
-        let is_closing = self.status == PoolStatus::Closing;
-        StoredPool { paused, is_closing, counts: self.counts, options: (*self.options).clone() }
-    }
-
-    /// Writes options and counts. An error is logged: the pool goes on in memory.
-    pub fn save(&self) {
-        if let Err(why) = self.folder.save(&self.stored()) {
-            tracing::error!("pool {} is not kept on disk: {why}", self.name);
         }
     }
 
@@ -220,255 +109,20 @@ impl Pool {
         &self.folder
     }
 
-    pub fn status(&self) -> &PoolStatus {
-        &self.status
-    }
+    // ---- what the decider is told
 
-    fn note(&mut self, now_us: u64, text: String) {
-        tracing::info!(pool = self.name, "{text}");
-        if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
-        }
-        self.events.push_back(PoolEventView { unix_ms: now_us / 1000, text });
-    }
-
-    // ---- the decider
-
-    /// When something may be due, microseconds since 1970.
-    pub fn next_timeout(&self) -> Option<u64> {
-        self.provisioner.next_timeout()
-    }
-
-    pub fn tell(&mut self, now_us: u64, event: Event, actions: &mut Vec<PoolAction>) {
+    /// Has the decider take note of an event, and carries out what follows.
+    pub fn handle(&mut self, now_us: u64, event: PoolEvent, actions: &mut Vec<PoolAction>) {
         let mut effects = Vec::new();
-        self.provisioner.handle(now_us, event, &mut effects);
-        let are_requests_made = effects.iter().any(|effect| matches!(effect, Effect::Request { .. }));
+        self.decider.handle(now_us, event, &mut effects);
         for effect in effects {
-            match effect {
-                Effect::Request { request, nodes, .. } => self.request(now_us, request.0, nodes, actions),
-                Effect::Withdraw { request } => self.withdraw(now_us, request.0, actions),
-                Effect::Drain { node } => self.drain(now_us, node, actions),
-                Effect::Release { node } => self.release(node, actions),
-            }
+            self.act(now_us, effect, actions);
         }
-        // A file is written for all new requests together, before one of them is submitted.
-        if are_requests_made {
-            self.save();
-            self.forget_ended();
-        }
-    }
-
-    fn drain(&mut self, now_us: u64, id: ExecutorId, actions: &mut Vec<PoolAction>) {
-        let notice_us = self.notice_us();
-        let is_leaving = matches!(self.status, PoolStatus::Closing | PoolStatus::Capped(_));
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        node.is_draining = true;
-        let idle_us = if node.is_busy { 0 } else { now_us.saturating_sub(node.idle_since_us) };
-        let why = if is_leaving {
-            "the pool gives back its nodes".into()
-        } else if node.until_us <= now_us + notice_us {
-            "its time limit nearly ends".into()
-        } else if node.lacks_time {
-            "its time limit ends before the waiting tasks could end".into()
-        } else if idle_us >= self.options.idle_timeout_us {
-            format!("it had no task for {}", units::format_duration_us(idle_us))
-        } else {
-            "fewer nodes are enough for the work".into()
-        };
-        let text = format!("node {} gets no more tasks and leaves: {why}", node.name);
-        (node.leaves, node.is_explained) = (Some(why), false);
-        self.note(now_us, text);
-        actions.push(PoolAction::Order(PoolOrder::Drain { executor: id }));
-    }
-
-    fn release(&mut self, id: ExecutorId, actions: &mut Vec<PoolAction>) {
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.is_released = true;
-            self.counts.nodes_given_back += 1;
-            actions.push(PoolAction::Order(PoolOrder::Release { executor: id }));
-        }
-    }
-
-    /// A node whose time ends within this time gets no more tasks: a task that takes as long as others must be able to
-    /// end there.
-    fn notice_us(&self) -> u64 {
-        notice_us(&self.options).max(2 * self.task_us).min(self.options.time_limit_us / 2)
-    }
-
-    // ---- the cluster
-
-    /// The nodes that the pool can get.
-    pub fn shape(&self) -> NodeShape {
-        let options = &self.options;
-        let of_options = options.cpus.map(|cpus| Resources {
-            cpus_milli: cpus.saturating_mul(1000),
-            memory_bytes: options.memory_bytes.unwrap_or(u64::MAX),
-            disk_bytes: u64::MAX,
-            named: options.resources.clone(),
-        });
-        NodeShape {
-            capacity: self.learned.clone().or(of_options),
-            labels: options.labels.clone(),
-            time_limit_us: options.time_limit_us,
-        }
-    }
-
-    /// Number of tasks of one processor that a node can run at the same time.
-    fn slots(&self) -> u64 {
-        self.shape().capacity.map_or(1, |capacity| u64::from(capacity.cpus_milli / 1000).max(1))
-    }
-
-    /// Whether the pool can have more nodes than it has now, and its last request has not failed.
-    pub fn can_grow(&self, now_us: u64) -> bool {
-        self.status == PoolStatus::Active
-            && self.failures_in_row == 0
-            && self.provisioner.staying() + self.provisioner.requested() < self.options.max_nodes
-            && self.provisioner.not_before_us() <= now_us
     }
 
     /// Takes note of the nodes of the pool that are connected now.
-    pub fn see_nodes(&mut self, now_us: u64, seen: &[&PoolNodeState], actions: &mut Vec<PoolAction>) {
-        let here: BTreeSet<_> = seen.iter().map(|node| node.executor).collect();
-        let gone: Vec<_> = self.nodes.keys().filter(|id| !here.contains(id)).copied().collect();
-        for id in gone {
-            self.node_left(now_us, id, actions);
-        }
-        for node in seen {
-            if !self.nodes.contains_key(&node.executor) {
-                self.node_joined(now_us, node, actions);
-            }
-            self.see_node(now_us, node, actions);
-        }
-        if !std::mem::replace(&mut self.has_begun, true) {
-            self.tell(now_us, Event::ModeSet(mode_of(&self.status)), actions);
-        }
-        self.check_limits(now_us, actions);
-    }
-
-    fn node_joined(&mut self, now_us: u64, state: &PoolNodeState, actions: &mut Vec<PoolAction>) {
-        let was = self.left.iter().position(|(incarnation, _)| *incarnation == state.incarnation);
-        let was = was.and_then(|place| self.left.remove(place)).map(|(_, id)| id);
-        let until_us = now_us + state.left_us.unwrap_or(self.options.time_limit_us);
-        let node = PoolNode {
-            name: state.name.clone(),
-            host: state.host.clone(),
-            incarnation: state.incarnation.clone(),
-            request: state.request,
-            is_busy: false,
-            is_draining: false,
-            is_released: false,
-            idle_since_us: now_us,
-            until_us,
-            lacks_time: false,
-            leaves: None,
-            refill_us: 0,
-            is_explained: false,
-            counted_us: now_us,
-            tasks: 0,
-            ended: 0,
-        };
-        self.nodes.insert(state.executor, node);
-        self.failures_in_row = 0;
-        let host = self.requests.get(&state.request).and_then(|request| request.host.as_deref());
-        self.failed_hosts.joined(host.or(Some(&state.host)));
-        if let Some(request) = self.requests.get_mut(&state.request) {
-            request.present += 1;
-            if was.is_none() && request.joined < request.nodes {
-                request.joined += 1;
-                self.counts.nodes_granted += 1;
-            }
-            // The batch system is asked seconds later.
-            if request.phase == RequestPhase::Pending {
-                (request.phase, request.says) = (RequestPhase::Running, None);
-            }
-            self.save_request(state.request);
-        }
-        if self.learned.is_none() {
-            self.learned = Some(state.capacity.clone());
-            let slots = u32::try_from(self.slots()).unwrap_or(u32::MAX);
-            self.tell(now_us, Event::SlotsLearned(slots), actions);
-        }
-        let text = format!("node {} on {} joined for request {}", state.name, state.host, state.request);
-        self.note(now_us, text);
-        let request = Some(NodeRequestId(state.request));
-        self.tell(now_us, Event::NodeJoined { node: state.executor, request, was }, actions);
-    }
-
-    fn see_node(&mut self, now_us: u64, state: &PoolNodeState, actions: &mut Vec<PoolAction>) {
-        let id = state.executor;
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        self.counts.node_seconds += now_us.saturating_sub(node.counted_us) as f64 / 1e6;
-        node.counted_us = now_us;
-        (node.tasks, node.ended) = (state.tasks, state.ended);
-        let refill_us = state.refill_us.min(self.options.keep_us);
-        let is_refill_new = std::mem::replace(&mut node.refill_us, refill_us) != refill_us;
-        let is_busy = state.tasks > 0;
-        if std::mem::replace(&mut node.is_busy, is_busy) != is_busy {
-            (node.idle_since_us, node.is_explained) = (now_us, false);
-            self.tell(
-                now_us,
-                if is_busy { Event::NodeBusy { node: id } } else { Event::NodeIdle { node: id } },
-                actions,
-            );
-        }
-        if !is_busy && is_refill_new {
-            self.tell(now_us, Event::NodeHolds { node: id, refill_us }, actions);
-        }
-        self.explain_idle(now_us, id);
-        let notice_us = self.notice_us();
-        let half_us = self.options.time_limit_us / 2;
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        // A younger node would be followed by one that hardly has more time.
-        let lacks_time = state.lacks_time && node.until_us <= now_us + half_us;
-        node.lacks_time = lacks_time;
-        // Whether it must be replaced is known with the next report of the work.
-        let is_newly_idle = !is_busy && node.idle_since_us == now_us;
-        if node.is_draining && state.is_draining && state.tasks == 0 && !state.is_emptied && !node.is_explained {
-            node.is_explained = true;
-            let text = format!("node {} stays until other nodes have the objects that only it holds", node.name);
-            self.note(now_us, text);
-        } else if node.is_draining && !node.is_released && state.is_draining && state.is_emptied {
-            self.tell(now_us, Event::NodeEmptied { node: id }, actions);
-        } else if !node.is_draining && !is_newly_idle && (node.until_us <= now_us + notice_us || lacks_time) {
-            self.tell(now_us, Event::NodeExpires { node: id }, actions);
-        }
-    }
-
-    fn node_left(&mut self, now_us: u64, id: ExecutorId, actions: &mut Vec<PoolAction>) {
-        let Some(node) = self.nodes.remove(&id) else { return };
-        self.counts.node_seconds += now_us.saturating_sub(node.counted_us) as f64 / 1e6;
-        self.ended_before += node.ended;
-        // It joined while the batch system ended its request, which was withdrawn.
-        let is_withdrawn = self.requests.get(&node.request).is_some_and(|request| request.is_withdrawn);
-        if is_withdrawn && !node.is_released {
-            self.counts.nodes_given_back += 1;
-        }
-        let how = if node.is_released || is_withdrawn { "was given back" } else { "is gone" };
-        self.note(now_us, format!("node {} of request {} {how}", node.name, node.request));
-        if self.departed.len() == MAX_DEPARTED {
-            self.departed.pop_front();
-        }
-        let otherwise = match is_withdrawn {
-            true => "its request was withdrawn",
-            false => "its connection was lost: the batch system or its host ended it",
-        };
-        let why = node.leaves.unwrap_or_else(|| otherwise.into());
-        let (name, request, unix_ms) = (node.name, node.request, now_us / 1000);
-        self.departed.push_back(DepartedNodeView { node: name, request, unix_ms, why });
-        if !node.is_released {
-            if self.left.len() == MAX_LEFT {
-                self.left.pop_front();
-            }
-            self.left.push_back((node.incarnation, id));
-        }
-        if let Some(request) = self.requests.get_mut(&node.request) {
-            request.present = request.present.saturating_sub(1);
-            if request.present == 0 {
-                request.waits_since_us = Some(now_us);
-            }
-        }
-        self.save();
-        self.tell(now_us, Event::NodeLeft { node: id }, actions);
+    pub fn see_nodes(&mut self, now_us: u64, seen: Vec<PoolNodeState>, actions: &mut Vec<PoolAction>) {
+        self.handle(now_us, PoolEvent::NodesSeen(seen), actions);
     }
 
     /// Tells the decider how much work there is for this pool.
@@ -479,114 +133,218 @@ impl Pool {
         measured: OutstandingWork,
         actions: &mut Vec<PoolAction>,
     ) {
-        self.waiting = fitting.tasks;
-        self.task_us = measured.task_us;
-        let shape = self.shape().capacity;
-        let slots = self.slots();
-        let by_cpus = fitting.cpus_milli.div_ceil(1000);
-        // The slots of as many nodes as have enough of another resource.
-        let slots_for = |needed: u64, of_node: u64| {
-            (u128::from(needed) * u128::from(slots)).div_ceil(u128::from(of_node.max(1))) as u64
+        self.handle(now_us, PoolEvent::Work { fitting, measured }, actions);
+    }
+
+    /// A request was submitted, or refused, or neither is known.
+    pub fn submitted(&mut self, now_us: u64, number: u64, submission: Submission, actions: &mut Vec<PoolAction>) {
+        let answer = match submission {
+            Submission::Accepted(job) => SubmissionAnswer::Accepted(job.into_id()),
+            Submission::Refused(why) => SubmissionAnswer::Refused(why.to_string()),
+            Submission::Unclear(why) => SubmissionAnswer::Unclear(why.to_string()),
         };
-        let by_others = shape.as_ref().map_or(0, |shape| {
-            let named = fitting.named.iter().map(|(name, needed)| slots_for(*needed, shape.amount_of(name)));
-            named.fold(slots_for(fitting.memory_bytes, shape.memory_bytes), u64::max)
-        });
-        let mut waiting = by_cpus.max(by_others).max(u64::from(fitting.tasks > 0));
-        if shape.is_none() {
-            // What a node can run is known once the first node has joined. Until then one node is enough.
-            waiting = waiting.min(slots);
-        }
-        let staying = self.nodes.values().filter(|node| !node.is_draining);
-        let running = staying.map(|node| node.tasks.min(slots)).sum::<u64>();
-        let ended = self.ended_before + self.nodes.values().map(|node| node.ended).sum::<u64>();
-        let work = OutstandingWork { waiting, running, arrived: ended + running + waiting, ..measured };
-        self.tell(now_us, Event::Work(work), actions);
-        if waiting + running > 0 {
-            self.quiet_since_us = None;
-        } else if now_us >= *self.quiet_since_us.get_or_insert(now_us) + self.options.idle_timeout_us {
-            self.tell(now_us, Event::ArrivalsEnded, actions);
-        }
-        if now_us >= self.saved_us + SAVE_EVERY_US && !self.nodes.is_empty() {
-            self.saved_us = now_us;
-            self.save();
-        }
+        self.handle(now_us, PoolEvent::Submitted { request: number, answer }, actions);
     }
 
-    // ---- limits
-
-    fn cost(&self) -> f64 {
-        self.counts.node_seconds / HOUR_S * self.options.price
+    /// The batch system was asked for an unclear request.
+    pub fn looked_for(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        answer: Result<Option<BatchJob>, BatchError>,
+        actions: &mut Vec<PoolAction>,
+    ) {
+        let event = match answer {
+            Ok(Some(job)) => PoolEvent::Found { request: number, job: job.into_id() },
+            Err(why) if why.leaves_open() => PoolEvent::StatesUnknown { why: why.to_string() },
+            Err(why) => PoolEvent::LookFailed { request: number, why: why.to_string(), traces: self.traces(number) },
+            Ok(None) => PoolEvent::NotFound { request: number, traces: self.traces(number) },
+        };
+        self.handle(now_us, event, actions);
     }
 
-    /// Which limit of node time or cost was reached.
-    fn reached_limit(&self) -> Option<String> {
-        let hours = self.counts.node_seconds / HOUR_S;
-        let of_time = self.options.max_node_hours.filter(|most| hours >= *most);
-        let of_cost = self.options.max_cost.filter(|most| self.cost() >= *most);
-        let time = of_time.map(|most| format!("its nodes have used {hours:.2} of {most} node-hours"));
-        time.or_else(|| of_cost.map(|most| format!("its nodes have cost {:.2} of {most}", self.cost())))
+    /// The batch system did not say the states of requests.
+    pub fn states_unknown(&mut self, now_us: u64, why: &BatchError, actions: &mut Vec<PoolAction>) {
+        self.handle(now_us, PoolEvent::StatesUnknown { why: why.to_string() }, actions);
     }
 
-    fn check_limits(&mut self, now_us: u64, actions: &mut Vec<PoolAction>) {
-        if self.status != PoolStatus::Active {
-            return;
-        }
-        if let Some(why) = self.reached_limit() {
-            self.note(now_us, format!("the pool gives back its nodes: {why}"));
-            self.set_status(now_us, PoolStatus::Capped(why), actions);
-        }
+    /// The batch system has said how a request stands.
+    pub fn see_state(&mut self, now_us: u64, number: u64, report: BatchReport, actions: &mut Vec<PoolAction>) {
+        let has_no_node = self.decider.request_of(number).is_some_and(|request| request.joined == 0);
+        let may_end = match &report.state {
+            BatchState::Pending(_) => false,
+            BatchState::Starting(_) | BatchState::Running => has_no_node,
+            BatchState::Ended(_) | BatchState::Unknown => true,
+        };
+        let traces = if may_end { self.traces(number) } else { NodeTraces::default() };
+        self.handle(now_us, PoolEvent::StateSeen { request: number, report, traces }, actions);
+    }
+
+    /// Hosts on which the batch system could start no node, and why.
+    pub fn pass_over(&mut self, now_us: u64, hosts: Vec<(String, String)>, actions: &mut Vec<PoolAction>) {
+        self.handle(now_us, PoolEvent::HostsFailed(hosts), actions);
     }
 
     /// Changes whether the pool requests nodes.
     pub fn set_status(&mut self, now_us: u64, status: PoolStatus, actions: &mut Vec<PoolAction>) {
-        let mode = mode_of(&status);
-        if status == PoolStatus::Active {
-            self.failures_in_row = 0;
-            self.failed_hosts.clear();
+        self.handle(now_us, PoolEvent::StatusSet(status), actions);
+    }
+
+    /// What the nodes of a request have left in its folder.
+    fn traces(&self, number: u64) -> NodeTraces {
+        let folder = self.folder.request(number);
+        let text = store::end_of(&folder.join("stderr"), TAIL_BYTES).unwrap_or_default();
+        let mut last: Vec<_> = text.lines().rev().take(3).map(str::trim).collect();
+        last.reverse();
+        let host = std::fs::read_to_string(folder.join(HOST_FILE)).ok();
+        let host = host.map(|host| host.trim().to_owned()).filter(|host| is_host_name(host));
+        NodeTraces { said: last.join("; "), host }
+    }
+
+    // ---- what the decider says
+
+    fn act(&mut self, now_us: u64, effect: PoolEffect, actions: &mut Vec<PoolAction>) {
+        match effect {
+            PoolEffect::SavePool(saved) => {
+                // The pool goes on in memory.
+                if let Err(why) = self.folder.save(&StoredPool::new(saved, (*self.options).clone())) {
+                    tracing::error!("pool {} is not kept on disk: {why}", self.name);
+                }
+            }
+            PoolEffect::SaveRequest { request, state } => {
+                if let Err(why) = request::save(&state, &self.folder.request(request)) {
+                    tracing::warn!("request {request} of pool {} is not kept on disk: {why}", self.name);
+                }
+            }
+            // A job of which the batch system does not tell ends at once if it starts without an access file.
+            PoolEffect::ShutOut { request } => _ = std::fs::remove_file(request::access(&self.folder.request(request))),
+            PoolEffect::ForgetRequest { request } => self.folder.remove_request(request),
+            PoolEffect::Submit { request, nodes, mark, excluded } => {
+                actions.push(PoolAction::Submit(self.plan_of(request, nodes, mark, excluded)));
+            }
+            PoolEffect::Withdraw(jobs) => {
+                let jobs = jobs.into_iter().map(|(number, job)| self.job(number, job)).collect();
+                actions.push(PoolAction::Withdraw(jobs));
+            }
+            PoolEffect::Drain { node } => actions.push(PoolAction::Order(PoolOrder::Drain { executor: node })),
+            PoolEffect::Release { node } => actions.push(PoolAction::Order(PoolOrder::Release { executor: node })),
+            PoolEffect::Note(text) => self.note(now_us, text),
         }
-        self.status = status;
-        self.save();
-        self.tell(now_us, Event::ModeSet(mode), actions);
+    }
+
+    fn note(&mut self, now_us: u64, text: String) {
+        tracing::info!(pool = self.name, "{text}");
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(PoolEventView { unix_ms: now_us / 1000, text });
+    }
+
+    fn plan_of(&self, number: u64, nodes: u32, mark: String, excluded: Vec<String>) -> RequestPlan {
+        RequestPlan {
+            pool: self.name.clone(),
+            number,
+            nodes,
+            mark,
+            options: self.options.clone(),
+            excluded,
+            folder: self.folder.request(number),
+            eyas: self.eyas.clone(),
+        }
+    }
+
+    fn job(&self, number: u64, id: BatchJobId) -> BatchJob {
+        BatchJob { id: id.id, cluster: id.cluster, folder: self.folder.request(number) }
+    }
+
+    // ---- what the owner asks
+
+    /// The plan of a request that is made now and never submitted.
+    pub fn tried_plan(&self, now_us: u64, number: u64) -> RequestPlan {
+        self.plan_of(number, 1, TRIED_MARK.into(), self.decider.excluded(now_us))
+    }
+
+    /// When something may be due, microseconds since 1970.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.decider.next_timeout()
+    }
+
+    pub fn status(&self) -> &PoolStatus {
+        self.decider.status()
     }
 
     /// Whether a pool that is being removed has no node and no request left.
     pub fn is_closed(&self) -> bool {
-        self.status == PoolStatus::Closing && self.nodes.is_empty() && self.requests.values().all(PoolRequest::is_over)
+        self.decider.is_closed()
     }
 
-    /// The executors of the pool.
-    pub fn executors(&self) -> impl Iterator<Item = ExecutorId> {
-        self.nodes.keys().copied()
+    /// The nodes that the pool can get.
+    pub fn shape(&self) -> NodeShape {
+        self.decider.shape()
+    }
+
+    /// Whether the pool can have more nodes than it has now, and its last request has not failed.
+    pub fn can_grow(&self, now_us: u64) -> bool {
+        self.decider.can_grow(now_us)
+    }
+
+    pub fn has_request(&self, number: u64) -> bool {
+        self.decider.request_of(number).is_some()
+    }
+
+    pub fn newest_request(&self) -> Option<u64> {
+        self.decider.newest_request()
+    }
+
+    /// Whether the batch system has requests, or may have them.
+    pub fn has_open(&self) -> bool {
+        self.decider.has_open()
+    }
+
+    /// Requests whose state the batch system is to be asked for.
+    pub fn open_jobs(&self) -> impl Iterator<Item = (u64, BatchJob)> {
+        self.decider.open_jobs().map(|(number, job)| (number, self.job(number, job.clone())))
+    }
+
+    /// Submitted requests that have not ended and of which no node is connected.
+    pub fn jobs_without_nodes(&self) -> Vec<BatchJob> {
+        self.decider.jobs_without_nodes().map(|(number, job)| self.job(number, job.clone())).collect()
+    }
+
+    /// Requests that are to be looked for by their names. A request without a script was not submitted.
+    pub fn unclear(&self, now_us: u64) -> impl Iterator<Item = RequestPlan> {
+        let plan = move |(number, request): (u64, &PoolRequest)| {
+            self.plan_of(number, request.nodes, request.mark.clone(), self.decider.excluded(now_us))
+        };
+        self.decider.unclear().map(plan).filter(|plan| plan.script().exists())
     }
 }
 
-fn mode_of(status: &PoolStatus) -> Mode {
-    match status {
-        PoolStatus::Active => Mode::Active,
-        PoolStatus::Paused(_) => Mode::Paused,
-        PoolStatus::Capped(_) | PoolStatus::Closing => Mode::Closed,
-    }
+fn is_host_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
 }
 
-fn notice_us(options: &PoolOptions) -> u64 {
-    NOTICE_US.min(options.time_limit_us / NOTICE_PART)
-}
-
-fn config(options: &PoolOptions) -> Config {
-    Config {
+/// The part of a pool's options that decides.
+fn config(name: &str, options: &PoolOptions) -> PoolConfig {
+    PoolConfig {
+        name: name.into(),
+        seed: request::random(),
         policy: options.policy,
-        min_nodes: options.min_nodes.min(options.max_nodes),
+        min_nodes: options.min_nodes,
         max_nodes: options.max_nodes,
-        backlog: (options.backlog as usize).clamp(1, MAX_REQUESTS),
-        nodes_per_request: options.nodes_per_request.max(1),
-        slots: options.cpus.unwrap_or(1).max(1),
-        walltime_us: options.time_limit_us.max(1),
-        notice_us: notice_us(options),
-        idle_us: options.idle_timeout_us.max(1),
+        backlog: options.backlog,
+        nodes_per_request: options.nodes_per_request,
+        time_limit_us: options.time_limit_us,
+        idle_timeout_us: options.idle_timeout_us,
         keep_us: options.keep_us,
-        target_us: options.target_us.max(1),
-        backoff_us: BACKOFF_US,
-        ..Config::default()
+        target_us: options.target_us,
+        join_timeout_us: options.join_timeout_us,
+        max_node_hours: options.max_node_hours,
+        max_cost: options.max_cost,
+        price: options.price,
+        labels: options.labels.clone(),
+        cpus: options.cpus,
+        memory_bytes: options.memory_bytes,
+        resources: options.resources.clone(),
     }
 }

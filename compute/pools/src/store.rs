@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use eyas_provision::{PoolCounts, PoolRequest, SavedPool};
 use eyas_wire::pool::PoolOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::batch_command::BatchError;
-use crate::request::{PoolRequest, write_private};
+use crate::request::{self, write_private};
 
 /// File with options and counts of a pool.
 const POOL: &str = "pool.toml";
@@ -28,16 +29,16 @@ pub(crate) struct StoredPool {
     pub options: PoolOptions,
 }
 
-/// What a pool has done since it was added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PoolCounts {
-    pub nodes_requested: u64,
-    pub nodes_granted: u64,
-    pub nodes_given_back: u64,
-    pub failures: u64,
-    pub node_seconds: f64,
-    /// Number of the next request.
-    pub next_request: u64,
+impl StoredPool {
+    pub fn new(saved: SavedPool, options: PoolOptions) -> Self {
+        let SavedPool { paused, is_closing, counts } = saved;
+        StoredPool { paused, is_closing, counts, options }
+    }
+
+    pub fn into_parts(self) -> (SavedPool, PoolOptions) {
+        let StoredPool { paused, is_closing, counts, options } = self;
+        (SavedPool { paused, is_closing, counts }, options)
+    }
 }
 
 /// The folder of a pool.
@@ -78,7 +79,7 @@ impl PoolFolder {
     pub fn load_requests(&self) -> BTreeMap<u64, PoolRequest> {
         let mut requests = BTreeMap::new();
         for number in numbers(&self.0.join(REQUESTS)) {
-            match PoolRequest::load(&self.request(number)) {
+            match request::load(&self.request(number)) {
                 Ok(request) => _ = requests.insert(number, request),
                 Err(why) => tracing::warn!("request {number} of {} is forgotten: {why}", self.0.display()),
             }

@@ -18,6 +18,8 @@ use eyas_wire::pool::PoolOptions;
 use crate::batch_command::BatchError;
 use crate::request::{BatchJob, RequestPlan};
 
+pub(crate) use eyas_provision::{BatchEnd, BatchReport, BatchState};
+
 pub use self::kubernetes::KubernetesError;
 
 /// Makes a batch system for one pool.
@@ -189,35 +191,6 @@ fn written_process(path: &Path) -> Option<String> {
     Some(format!("{process}:{start}"))
 }
 
-/// What a batch system says of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BatchReport {
-    pub state: BatchState,
-    /// The host on which it runs or ran, if the batch system says it and it is one host.
-    pub host: Option<String>,
-}
-
-impl From<BatchState> for BatchReport {
-    fn from(state: BatchState) -> Self {
-        BatchReport { state, host: None }
-    }
-}
-
-/// The state of a request in its batch system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BatchState {
-    /// It waits, perhaps for a reason that is known.
-    Pending(Option<String>),
-    /// It was granted, and its nodes do not run yet, perhaps for a reason that is known.
-    Starting(Option<String>),
-    /// Its nodes run.
-    Running,
-    /// It is over.
-    Ended(BatchEnd),
-    /// The batch system does not know it. It may have ended long ago, or is not known yet.
-    Unknown,
-}
-
 /// The state of a request that is several jobs.
 fn together(states: impl IntoIterator<Item = BatchState>) -> BatchState {
     let mut states: Vec<_> = states.into_iter().collect();
@@ -230,13 +203,4 @@ fn together(states: impl IntoIterator<Item = BatchState>) -> BatchState {
     };
     states.sort_by_key(order);
     states.into_iter().next().unwrap_or(BatchState::Unknown)
-}
-
-/// How a request ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BatchEnd {
-    /// The batch system's own word.
-    pub says: String,
-    /// Whether a fault of the node, or a decision of the batch system, ended it: it says nothing against the request.
-    pub is_of_node: bool,
 }

@@ -148,8 +148,19 @@ pub enum Event {
         /// The node's executor.
         node: ExecutorId,
     },
-    /// The nodes of a request that have not joined yet will not join.
+    /// A request has failed: its nodes that have not joined yet will not join.
     RequestFailed {
+        /// The request.
+        request: NodeRequestId,
+    },
+    /// A request has failed, because its nodes have not joined in time. They may still join until
+    /// [`Event::RequestEnded`], and count towards `max_nodes` until then.
+    RequestOverdue {
+        /// The request.
+        request: NodeRequestId,
+    },
+    /// The nodes of a withdrawn or overdue request that have not joined yet will not join.
+    RequestEnded {
         /// The request.
         request: NodeRequestId,
     },
@@ -159,6 +170,8 @@ pub enum Event {
         request: NodeRequestId,
         /// The number of nodes that have not joined.
         nodes: u32,
+        /// Whether the request was withdrawn, and has not ended.
+        is_withdrawn: bool,
     },
     /// From now on the mode is this one.
     ModeSet(Mode),
@@ -182,7 +195,8 @@ pub enum Effect {
         /// The time for which each node is requested, microseconds.
         walltime_us: u64,
     },
-    /// Withdraw a request, as far as it has not been granted.
+    /// Withdraw a request, as far as it has not been granted. Its nodes may still join, and count towards `max_nodes`,
+    /// until [`Event::RequestEnded`].
     Withdraw {
         /// The request.
         request: NodeRequestId,

@@ -10,7 +10,7 @@ use eyas_types::ExecutorId;
 /// counts as new if it comes back.
 pub const MAX_AWAY: usize = 4_096;
 
-/// Legal moves: `Staying → Draining → Released`; a node may leave from any of them.
+/// [`NodeState::may_become`] has the moves. A node may leave in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeState {
     Staying,
@@ -18,6 +18,14 @@ enum NodeState {
     Released,
 }
 
+impl NodeState {
+    /// Whether a node may go from this state to the next one.
+    fn may_become(self, next: NodeState) -> bool {
+        matches!((self, next), (NodeState::Staying, NodeState::Draining) | (NodeState::Draining, NodeState::Released))
+    }
+}
+
+#[derive(Debug)]
 struct ProvisionedNode {
     /// It was requested here, so it can be given back.
     is_ours: bool,
@@ -96,13 +104,22 @@ impl NodePool {
     }
 
     pub fn drain(&mut self, id: ExecutorId) {
-        self.change(id, |node| node.state = NodeState::Draining);
+        self.enter(id, NodeState::Draining);
     }
 
     pub fn release(&mut self, id: ExecutorId) {
+        self.enter(id, NodeState::Released);
+    }
+
+    /// Moves a node to another state.
+    ///
+    /// # Panics
+    /// If the move is not allowed.
+    fn enter(&mut self, id: ExecutorId, state: NodeState) {
         self.change(id, |node| {
-            assert_eq!(node.state, NodeState::Draining, "{id} was not told to leave");
-            node.state = NodeState::Released;
+            let before = node.state;
+            assert!(before.may_become(state), "{id} cannot go from {before:?} to {state:?}: {node:?}");
+            node.state = state;
         });
     }
 
@@ -184,4 +201,24 @@ impl NodePool {
 
 fn until(nodes: &BTreeSet<(u64, ExecutorId)>, until_us: u64) -> impl Iterator<Item = ExecutorId> {
     nodes.iter().take_while(move |(us, _)| *us <= until_us).map(|(_, id)| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_leaves_step_by_step() {
+        let states = || [NodeState::Staying, NodeState::Draining, NodeState::Released];
+        let allowed = states().map(|from| states().map(|to| from.may_become(to)));
+        assert_eq!(allowed, [[false, true, false], [false, false, true], [false, false, false]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot go from Staying to Released: ProvisionedNode { is_ours: true, joined_us: 5")]
+    fn a_node_that_was_not_told_to_leave_is_not_given_back() {
+        let (mut nodes, id) = (NodePool::default(), ExecutorId(3));
+        nodes.join(5, id, true, None);
+        nodes.release(id);
+    }
 }

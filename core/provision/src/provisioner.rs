@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 use eyas_types::ExecutorId;
@@ -57,6 +58,9 @@ pub struct Provisioner {
     nodes: NodePool,
     /// Nodes of each request that have not joined yet.
     requests: BTreeMap<NodeRequestId, u32>,
+    /// The same of requests that are no longer wanted, and have not ended: a batch system may grant a request while it
+    /// is withdrawn.
+    withdrawn: BTreeMap<NodeRequestId, u32>,
     /// The number of requests that there ever were.
     requested: u64,
     /// The number of requests since there were last enough nodes.
@@ -87,6 +91,7 @@ impl Provisioner {
             arrivals: ArrivalRate::default(),
             nodes: NodePool::default(),
             requests: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
             requested: 0,
             in_a_row: 0,
             failures: 0,
@@ -131,8 +136,13 @@ impl Provisioner {
             Event::NodeExpires { node } if self.nodes.may_leave(node) => self.drain([node].into(), effects),
             Event::NodeExpires { .. } => {}
             Event::NodeLeft { node } => self.nodes.leave(node),
-            Event::RequestFailed { request } => self.failed(now_us, request),
-            Event::RequestFound { request, nodes } => self.found(request, nodes),
+            Event::RequestFailed { request } => {
+                self.failed(now_us, request);
+                self.withdrawn.remove(&request);
+            }
+            Event::RequestOverdue { request } => self.failed(now_us, request),
+            Event::RequestEnded { request } => _ = self.withdrawn.remove(&request),
+            Event::RequestFound { request, nodes, is_withdrawn } => self.found(request, nodes, is_withdrawn),
             Event::ArrivalsEnded => self.arrivals = ArrivalRate::default(),
             Event::ModeSet(mode) => self.mode = mode,
             Event::SlotsLearned(slots) => self.config.slots = slots.max(1),
@@ -184,6 +194,12 @@ impl Provisioner {
         self.requests.values().sum()
     }
 
+    /// The number of nodes that are no longer wanted and may still join: their requests were withdrawn or are overdue,
+    /// and have not ended.
+    pub fn withdrawn(&self) -> u32 {
+        self.withdrawn.values().sum()
+    }
+
     /// The time before which no request is made, because requests have failed; 0 if none has failed.
     pub fn not_before_us(&self) -> u64 {
         self.not_before_us
@@ -193,11 +209,12 @@ impl Provisioner {
         self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
-    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested. As long as no
+    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested; but 1, if
+    /// `max_nodes` is 8 and another node may still join although its request was withdrawn. As long as no
     /// task waits or runs, a node that leaves is not replaced, although tasks arrived a while ago: a task that arrives
     /// requests a node.
     fn missing(&self) -> u32 {
-        let may = self.config.max_nodes.saturating_sub(self.nodes.ours() + self.requested());
+        let may = self.config.max_nodes.saturating_sub(self.nodes.ours() + self.requested() + self.withdrawn());
         let wanted = if self.work.is_none() { self.config.min_nodes } else { self.wanted() };
         wanted.saturating_sub(self.staying() + self.requested()).min(may)
     }
@@ -211,33 +228,38 @@ impl Provisioner {
     fn granted(&mut self, now_us: u64, request: NodeRequestId) {
         self.failures = 0;
         self.not_before_us = now_us;
-        if let Some(nodes) = self.requests.get_mut(&request) {
-            *nodes -= 1;
-            if *nodes == 0 {
-                self.requests.remove(&request);
+        for requests in [&mut self.requests, &mut self.withdrawn] {
+            if let Entry::Occupied(mut nodes) = requests.entry(request) {
+                *nodes.get_mut() -= 1;
+                if *nodes.get() == 0 {
+                    nodes.remove();
+                }
             }
         }
     }
 
-    fn found(&mut self, request: NodeRequestId, nodes: u32) {
+    fn found(&mut self, request: NodeRequestId, nodes: u32, is_withdrawn: bool) {
         assert!(request.0 >= self.requested, "request {} is older than others that are known", request.0);
         self.requested = request.0 + 1;
+        let requests = if is_withdrawn { &mut self.withdrawn } else { &mut self.requests };
         if nodes > 0 {
-            self.requests.insert(request, nodes);
+            requests.insert(request, nodes);
         }
     }
 
     /// Withdraws all requests, and drains all nodes.
     fn close(&mut self, effects: &mut Vec<Effect>) {
-        let requests = core::mem::take(&mut self.requests);
-        effects.extend(requests.into_keys().map(|request| Effect::Withdraw { request }));
+        effects.extend(self.requests.keys().map(|request| Effect::Withdraw { request: *request }));
+        self.withdrawn.append(&mut self.requests);
         self.drain(self.nodes.all_leavable(), effects);
         self.surplus = None;
     }
 
-    /// A request that was withdrawn may fail as well, and then counts for nothing.
+    /// A request has failed, and is no longer wanted. One that was withdrawn before may fail as well, and then counts
+    /// for nothing.
     fn failed(&mut self, now_us: u64, request: NodeRequestId) {
-        if self.requests.remove(&request).is_some() {
+        if let Some(nodes) = self.requests.remove(&request) {
+            self.withdrawn.insert(request, nodes);
             // For example 5, 10, 20 s and so on, up to 10 minutes by default.
             let doubled = self.config.backoff_us.checked_mul(1_u64.checked_shl(self.failures).unwrap_or(u64::MAX));
             let backoff_us = doubled.unwrap_or(u64::MAX).min(self.config.max_backoff_us);
@@ -278,6 +300,7 @@ impl Provisioner {
         let mut left = seen.nodes;
         while let Some(latest) = self.requests.last_entry().filter(|latest| *latest.get() <= left) {
             let (request, nodes) = latest.remove_entry();
+            self.withdrawn.insert(request, nodes);
             left -= nodes;
             effects.push(Effect::Withdraw { request });
         }

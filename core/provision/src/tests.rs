@@ -143,6 +143,26 @@ fn an_idle_node_stays_while_refilling_it_would_take_as_long() {
 }
 
 #[test]
+fn nodes_of_a_request_that_is_no_longer_wanted_count_until_it_has_ended() {
+    let ended = |request| Event::RequestEnded { request: NodeRequestId(request) };
+    let mut run = Run::new(Config { max_nodes: 3, ..config(ProvisioningPolicy::AllAtOnce) });
+    assert_eq!(asked(&run.waiting(2)), [2]);
+    run.waiting(0);
+    assert_eq!(run.pass(60), [(30, Effect::Withdraw { request: NodeRequestId(0) })]);
+    assert_eq!(asked(&run.waiting(9)), [1], "two may still join");
+    run.joined(0, 0);
+    assert_eq!((run.provisioner.withdrawn(), asked(&run.waiting(9))), (1, [].into()), "one of them has");
+    assert_eq!(asked(&run.tell(ended(0))), [1]);
+    // The same of a request whose nodes are overdue, and after a restart.
+    assert_eq!(run.tell(Event::RequestOverdue { request: NodeRequestId(2) }), []);
+    run.pass(600);
+    assert_eq!((run.provisioner.withdrawn(), asked(&run.waiting(9))), (1, [].into()));
+    assert_eq!(asked(&run.tell(ended(2))), [1], "it has paused long enough");
+    run.tell(Event::RequestFound { request: NodeRequestId(7), nodes: 1, is_withdrawn: true });
+    assert_eq!((run.provisioner.withdrawn(), run.provisioner.requested()), (1, 2));
+}
+
+#[test]
 fn a_paused_pool_keeps_its_nodes_and_requests_no_others() {
     let mut run = Run::new(config(ProvisioningPolicy::OneAtATime));
     assert_eq!(asked(&run.waiting(2)), [1, 1]);
@@ -168,7 +188,7 @@ fn a_closed_pool_withdraws_its_requests_and_gives_back_its_nodes() {
 #[test]
 fn requests_of_an_earlier_time_count() {
     let mut run = Run::new(Config { nodes_per_request: 2, backlog: 2, ..config(ProvisioningPolicy::AllAtOnce) });
-    run.tell(Event::RequestFound { request: NodeRequestId(7), nodes: 3 });
+    run.tell(Event::RequestFound { request: NodeRequestId(7), nodes: 3, is_withdrawn: false });
     let expected = Effect::Request { request: NodeRequestId(8), nodes: 2, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.waiting(9), [expected], "no more than two requests, of two nodes");
 }
@@ -294,7 +314,7 @@ fn a_drained_node_is_given_back_when_it_is_emptied() {
 }
 
 #[test]
-#[should_panic = "was not told to leave"]
+#[should_panic = "cannot go from Staying to Released"]
 fn a_node_that_stays_is_not_given_back() {
     let mut run = Run::new(config(ProvisioningPolicy::Demand));
     run.waiting(1);
@@ -454,8 +474,7 @@ impl World {
                 let open = self.requests.keys().filter(|request| !self.withdrawn.contains(request)).count();
                 assert!(open <= MAX_REQUESTS);
                 let all = self.idle_since_us.len() + self.draining.len() + self.released.len();
-                let asked: u32 =
-                    self.requests.iter().filter(|(id, _)| !self.withdrawn.contains(id)).map(|(_, n)| n).sum();
+                let asked: u32 = self.requests.values().sum();
                 assert!(all as u32 + asked <= self.config.max_nodes.max(all as u32), "more than may be");
             }
             Effect::Withdraw { request } => {

@@ -19,7 +19,8 @@ pub struct PoolView {
     pub draining: u32,
     /// Nodes that were requested and have not joined.
     pub requested: u32,
-    /// Why requested nodes have not joined: the oldest request that waits, and what the batch system says of it.
+    /// Why wanted nodes have not joined: the oldest request that waits, and what the batch system says of it; or a
+    /// withdrawn request that has their places until it has ended.
     pub waits: Option<String>,
     /// Nodes that the work is worth.
     pub wanted: u32,

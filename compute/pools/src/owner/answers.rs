@@ -3,25 +3,31 @@
 use super::*;
 
 impl Owner {
-    pub(super) fn answer(&mut self, request: PoolsRequest, reply: Reply, actions: &mut Vec<(String, PoolAction)>) {
+    pub(super) fn answer(
+        &mut self,
+        now_us: u64,
+        request: PoolsRequest,
+        reply: Reply,
+        actions: &mut Vec<(String, PoolAction)>,
+    ) {
         let answer = match request {
             PoolsRequest::Add { name, mut options, is_tried } => match self.check_new(&name, &mut options) {
                 Ok(system) if is_tried => {
                     self.adding.insert(name.clone());
                     return self.try_new(name, options, system, reply);
                 }
-                Ok(system) => self.add(&name, *options, system),
+                Ok(system) => self.add(now_us, &name, *options, system),
                 Err(why) => Err(why),
             },
-            PoolsRequest::Show { name: None } => Ok(self.views(self.pools.values(), false)),
+            PoolsRequest::Show { name: None } => Ok(views(now_us, self.pools.values(), false)),
             PoolsRequest::Show { name: Some(name) } => {
-                self.find(&name).map(|pool| self.views([pool].into_iter(), true))
+                self.find(&name).map(|pool| views(now_us, [pool].into_iter(), true))
             }
             PoolsRequest::Pause { name } => {
-                self.set_status(&name, PoolStatus::Paused("a user has paused it".into()), actions)
+                self.set_status(now_us, &name, PoolStatus::Paused("a user has paused it".into()), actions)
             }
-            PoolsRequest::Resume { name } => self.set_status(&name, PoolStatus::Active, actions),
-            PoolsRequest::Remove { name, is_forced } => self.remove(&name, is_forced, actions),
+            PoolsRequest::Resume { name } => self.set_status(now_us, &name, PoolStatus::Active, actions),
+            PoolsRequest::Remove { name, is_forced } => self.remove(now_us, &name, is_forced, actions),
             PoolsRequest::Log { name, request, stream } => match self.log_of(&name, request, stream) {
                 Ok(log) => {
                     tokio::spawn(async move { reply.send(log.read().await) });
@@ -31,7 +37,7 @@ impl Owner {
             },
             PoolsRequest::Try { name } => match self.find(&name) {
                 Ok(pool) => {
-                    let (system, plan) = (pool.system.clone(), pool.plan(self.clock.now_us(), TRIED, 1));
+                    let (system, plan) = (pool.system.clone(), pool.tried_plan(now_us, TRIED));
                     tokio::spawn(async move {
                         let answer = system.try_out(&plan).await.map(PoolsAnswer::Text).map_err(PoolsError::from);
                         let _ = reply.send(answer);
@@ -46,11 +52,6 @@ impl Owner {
 
     fn find(&self, name: &str) -> Result<&Pool, PoolsError> {
         self.pools.get(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))
-    }
-
-    fn views<'a>(&self, pools: impl Iterator<Item = &'a Pool>, in_full: bool) -> PoolsAnswer {
-        let now_us = self.clock.now_us();
-        PoolsAnswer::Pools(pools.map(|pool| pool.view(now_us, in_full)).collect())
     }
 
     fn check_new(&self, name: &str, options: &mut PoolOptions) -> Result<Arc<dyn BatchSystem>, PoolsError> {
@@ -92,12 +93,12 @@ impl Owner {
 
     pub(super) fn add(
         &mut self,
+        now_us: u64,
         name: &str,
         options: PoolOptions,
         system: Arc<dyn BatchSystem>,
     ) -> Result<PoolsAnswer, PoolsError> {
-        let (folder, eyas, now_us) = (&self.config.folder, &self.config.eyas, self.clock.now_us());
-        let pool = Pool::add(folder, name, options, system, eyas, now_us)?;
+        let pool = Pool::add(&self.config.folder, name, options, system, &self.config.eyas, now_us)?;
         // Its first nodes are requested when the dispatcher reports the work.
         self.pools.insert(name.into(), pool);
         Ok(PoolsAnswer::Done)
@@ -105,30 +106,28 @@ impl Owner {
 
     fn set_status(
         &mut self,
+        now_us: u64,
         name: &str,
         status: PoolStatus,
         actions: &mut Vec<(String, PoolAction)>,
     ) -> Result<PoolsAnswer, PoolsError> {
-        let now_us = self.clock.now_us();
         let pool = self.pools.get_mut(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))?;
-        if *pool.status() != PoolStatus::Closing {
-            with(pool, actions, |pool, actions| pool.set_status(now_us, status, actions));
-        }
+        with(pool, actions, |pool, actions| pool.set_status(now_us, status, actions));
         Ok(PoolsAnswer::Done)
     }
 
     fn remove(
         &mut self,
+        now_us: u64,
         name: &str,
         is_forced: bool,
         actions: &mut Vec<(String, PoolAction)>,
     ) -> Result<PoolsAnswer, PoolsError> {
-        let now_us = self.clock.now_us();
         let pool = self.pools.get_mut(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))?;
         with(pool, actions, |pool, actions| {
             pool.set_status(now_us, PoolStatus::Closing, actions);
             if is_forced {
-                pool.give_up(actions);
+                pool.handle(now_us, PoolEvent::GivenUp, actions);
             }
         });
         Ok(PoolsAnswer::Done)
@@ -146,10 +145,13 @@ impl Owner {
             RequestFile::Stdout => "stdout",
             RequestFile::Script => "script.sh",
         };
-        let open =
-            pool.open_jobs().find(|(open, _)| *open == number).map(|(_, job)| (pool.system.clone(), job.clone()));
+        let open = pool.open_jobs().find(|(open, _)| *open == number).map(|(_, job)| (pool.system.clone(), job));
         Ok(RequestLog { open, path: pool.folder().request(number).join(file) })
     }
+}
+
+fn views<'a>(now_us: u64, pools: impl Iterator<Item = &'a Pool>, in_full: bool) -> PoolsAnswer {
+    PoolsAnswer::Pools(pools.map(|pool| pool.view(now_us, in_full)).collect())
 }
 
 /// A file that the nodes of a request write.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use eyas_types::ProvisioningPolicy;
+use eyas_provision::{BatchEnd, MAX_FAILURES};
+use eyas_types::{ExecutorId, ProvisioningPolicy, Resources};
 use eyas_wire::view::pool::PoolView;
 use tempfile::TempDir;
 
 use super::*;
-use crate::systems::BatchEnd;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -89,6 +89,7 @@ impl World {
     fn report(&mut self, tasks: u64, nodes: &[&PoolNodeState]) -> Vec<PoolAction> {
         self.now_us += 60 * SECOND_US;
         let mut actions = Vec::new();
+        let nodes = nodes.iter().map(|node| (*node).clone()).collect();
         self.pool.see_nodes(self.now_us, nodes, &mut actions);
         let work = FittingWork { fits: 1, tasks, cpus_milli: 1000 * tasks, ..FittingWork::default() };
         self.pool.see_work(self.now_us, work, OutstandingWork::default(), &mut actions);
@@ -200,13 +201,13 @@ fn a_bad_host_is_excluded_and_does_not_pause_the_pool() {
     world.submitted(number);
     world.state(number, BatchState::Running);
     world.report(0, &[&PoolNodeState { host: "n1".into(), ..node(0, number) }]);
-    assert!(world.pool.failed_hosts.views(world.now_us).is_empty());
+    assert!(world.view().excluded.is_empty());
 }
 
 #[test]
 fn hosts_that_could_not_be_reached_are_excluded_at_once() {
     let mut world = World::new(1);
-    world.pool.pass_over(world.now_us, vec![("gone".into(), "connection refused".into())]);
+    world.pool.pass_over(world.now_us, vec![("gone".into(), "connection refused".into())], &mut Vec::new());
     let actions = world.report(0, &[]);
     assert!(matches!(&actions[..], [PoolAction::Submit(plan)] if plan.excluded == ["gone"]), "{actions:?}");
     assert!(world.view().events.iter().any(|event| event.text.contains("host gone is excluded")));
@@ -251,7 +252,7 @@ fn a_request_that_is_withdrawn_before_it_is_submitted_is_ended_afterwards() {
     assert_eq!(submissions(&world.report(2, &[])), [0]);
     world.report(0, &[]);
     world.report(0, &[]);
-    assert!(world.pool.requests[&0].is_withdrawn);
+    assert!(world.pool.decider.request_of(0).unwrap().is_withdrawn());
     assert!(matches!(&world.submitted(0)[..], [PoolAction::Withdraw(jobs)] if jobs[0].id == "100"));
     world.state(0, ended("CANCELLED", false));
     assert_eq!(world.view().failures, 0);
@@ -264,7 +265,7 @@ fn a_node_that_joins_while_its_request_is_withdrawn_is_given_back() {
     world.submitted(0);
     world.report(0, &[]);
     world.report(0, &[]);
-    assert!(world.pool.requests[&0].is_withdrawn);
+    assert!(world.pool.decider.request_of(0).unwrap().is_withdrawn());
     world.report(0, &[&node(0, 0)]);
     // The batch system ends it before the pool releases it.
     world.report(0, &[]);
@@ -338,7 +339,7 @@ fn a_batch_system_that_does_not_answer_is_named_until_it_does() {
     world.report(0, &[]);
     world.submitted(0);
     let missing = BatchError::Missing { program: "squeue".into() };
-    (0..2).for_each(|_| world.pool.states_unknown(world.now_us, &missing));
+    (0..2).for_each(|_| world.pool.states_unknown(world.now_us, &missing, &mut Vec::new()));
     let noted = |text: &str| world.view().events.iter().filter(|event| event.text.contains(text)).count();
     assert_eq!(noted("the states of requests are not known: there is no program `squeue`"), 1);
     assert!(world.view().why.unwrap().contains("no program `squeue`"));
@@ -362,13 +363,14 @@ fn after_a_restart_requests_are_neither_forgotten_nor_made_twice() {
     world.report(0, &[]);
     world.state(0, ended("COMPLETED", false));
     assert_eq!(submissions(&world.report(0, &[])), [0_u64; 0], "the number was used above");
-    assert!(world.pool.requests.contains_key(&2));
+    assert!(world.pool.has_request(2));
 }
 
 impl World {
     /// The batch system did not answer a submission. The plan of the request, whose script is written.
     fn unanswered(&mut self, number: u64) -> RequestPlan {
-        let plan = self.pool.plan(self.now_us, number, 1);
+        let mark = self.pool.decider.request_of(number).unwrap().mark.clone();
+        let plan = self.pool.plan_of(number, 1, mark, Vec::new());
         plan.write(&Silent, "").unwrap();
         let slow = BatchError::Slow { program: "sbatch".into() };
         self.pool.submitted(self.now_us, number, Submission::Unclear(slow), &mut Vec::new());
@@ -408,7 +410,7 @@ fn a_request_of_unknown_outcome_is_looked_for_until_it_is_found() {
     world.restart();
     assert_eq!(world.unclear(), [(0, name)], "also after a restart");
     world.looked_for(&plan, Some("7"));
-    assert_eq!(world.pool.open_jobs().map(|(_, job)| &*job.id).collect::<Vec<_>>(), ["7"]);
+    assert_eq!(world.pool.open_jobs().map(|(_, job)| job.id).collect::<Vec<_>>(), ["7"]);
     assert!(world.unclear().is_empty() && world.view().failures == 0);
 }
 
@@ -453,6 +455,42 @@ fn an_unclear_request_that_is_no_longer_wanted_is_withdrawn_when_it_is_found() {
 }
 
 #[test]
+fn a_command_that_cannot_look_says_nothing_about_a_request() {
+    let mut world = World::new(1);
+    world.report(0, &[]);
+    let plan = world.unanswered(0);
+    let look = |world: &mut World| {
+        let missing = BatchError::Missing { program: "squeue".into() };
+        (0..5).for_each(|_| world.pool.looked_for(world.now_us, 0, Err(missing.clone()), &mut Vec::new()));
+    };
+    look(&mut world);
+    assert!(world.view().failures == 0 && world.unclear().len() == 1, "the batch system may have it");
+    assert!(world.view().why.unwrap().contains("no program `squeue`"));
+    // What is shut out can do no harm, and does not keep the pool.
+    world.pool.set_status(world.now_us, PoolStatus::Closing, &mut Vec::new());
+    assert!(!plan.access().exists() && !world.pool.is_closed());
+    look(&mut world);
+    assert!(world.pool.is_closed());
+}
+
+#[test]
+fn a_request_that_is_withdrawn_has_its_places_until_it_has_ended() {
+    let mut world = World::new(0);
+    assert_eq!(submissions(&world.report(8, &[])), [0, 1, 2, 3]);
+    (0..4).for_each(|number| _ = world.submitted(number));
+    (0..2).for_each(|_| _ = world.report(0, &[]));
+    assert!(world.pool.decider.request_of(3).unwrap().is_withdrawn());
+    assert_eq!(submissions(&world.report(8, &[])), [0_u64; 0], "all four may still start");
+    let waits = world.view().waits.unwrap();
+    assert_eq!(
+        waits,
+        "request 0 is withdrawn, and counts among the 4 of --max-nodes until the batch system has ended it"
+    );
+    let again: Vec<_> = (0..4).flat_map(|number| world.state(number, ended("CANCELLED", false))).collect();
+    assert_eq!(submissions(&again), [4, 5, 6, 7]);
+}
+
+#[test]
 fn a_clock_that_was_set_back_before_a_restart_does_no_harm() {
     let mut world = World::new(1);
     world.report(0, &[]);
@@ -493,7 +531,7 @@ fn a_limit_of_node_time_closes_the_pool() {
     let mut world = World::new(1);
     let mut options = options(1);
     options.max_node_hours = Some(0.01);
-    world.pool.options = Arc::new(options);
+    world.pool = Pool::add(world.folder.path(), "capped", options, Arc::new(Silent), Path::new("/eyas"), 0).unwrap();
     world.report(0, &[]);
     world.submitted(0);
     world.report(0, &[&node(0, 0)]);

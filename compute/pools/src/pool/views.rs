@@ -1,121 +1,72 @@
 //! What a pool shows of itself: its counts, its requests, and why each node stays or has left.
 
-use eyas_wire::view::pool::{PoolNodeView, PoolView};
+use eyas_provision::{DepartedNode, ExcludedHost, NodeStanding};
+use eyas_wire::view::pool::{DepartedNodeView, ExcludedHostView, NodeRequestView, PoolNodeView, PoolView};
 
 use super::*;
 
 impl Pool {
     pub fn view(&self, now_us: u64, in_full: bool) -> PoolView {
-        let (state, why) = match &self.status {
-            PoolStatus::Active => ("active", self.backing_off().or_else(|| self.states_failure.clone())),
-            PoolStatus::Paused(why) => ("paused", Some(why.clone())),
-            PoolStatus::Capped(why) => ("capped", Some(why.clone())),
-            PoolStatus::Closing => ("closing", None),
-        };
-        let draining = self.nodes.values().filter(|node| node.is_draining).count() as u32;
-        let requests = self.requests.iter().filter(|_| in_full);
+        let decider = &self.decider;
+        let (state, why) = decider.standing();
+        let counts = decider.counts();
+        let nodes = if in_full { decider.node_standings(now_us) } else { Vec::new() };
+        let departed = decider.departed().filter(|_| in_full);
+        let requests = decider.requests().filter(|_| in_full);
         PoolView {
             pool: self.name.clone(),
             system: self.options.system.clone(),
             state: state.into(),
             why,
-            nodes: self.nodes.len() as u32 - draining,
-            draining,
-            requested: self.provisioner.requested(),
-            waits: self.why_requested_wait(now_us),
-            wanted: self.provisioner.wanted(),
-            waiting: self.waiting,
+            nodes: decider.nodes() - decider.draining(),
+            draining: decider.draining(),
+            requested: decider.provisioner().requested(),
+            waits: decider.why_requested_wait(now_us),
+            wanted: decider.provisioner().wanted(),
+            waiting: decider.waiting(),
             min_nodes: self.options.min_nodes,
             max_nodes: self.options.max_nodes,
-            nodes_requested: self.counts.nodes_requested,
-            nodes_granted: self.counts.nodes_granted,
-            nodes_given_back: self.counts.nodes_given_back,
-            failures: self.counts.failures,
-            node_seconds: self.counts.node_seconds,
+            nodes_requested: counts.nodes_requested,
+            nodes_granted: counts.nodes_granted,
+            nodes_given_back: counts.nodes_given_back,
+            failures: counts.failures,
+            node_seconds: counts.node_seconds,
             price: self.options.price,
-            cost: self.cost(),
-            excluded: self.failed_hosts.views(now_us),
+            cost: decider.cost(),
+            excluded: decider.excluded_hosts(now_us).into_iter().map(view_host).collect(),
             folder: self.folder.path().display().to_string(),
-            node_list: self.nodes.values().filter(|_| in_full).map(|node| self.view_node(now_us, node)).collect(),
-            departed: self.departed.iter().filter(|_| in_full).cloned().collect(),
-            requests: requests.map(|(number, request)| request.view(*number)).collect(),
+            node_list: nodes.into_iter().map(view_node).collect(),
+            departed: departed.map(view_departed).collect(),
+            requests: requests.map(|(number, request)| view_request(number, request)).collect(),
             events: self.events.iter().filter(|_| in_full).cloned().collect(),
         }
     }
+}
 
-    /// Why no request is made now, if requests have failed.
-    fn backing_off(&self) -> Option<String> {
-        (self.failures_in_row > 0).then(|| {
-            format!(
-                "the last {} failed: {}",
-                units::format_count(self.failures_in_row.into(), "request"),
-                self.last_failure
-            )
-        })
-    }
+fn view_host(host: ExcludedHost) -> ExcludedHostView {
+    ExcludedHostView { host: host.host, why: host.why, until_unix_ms: host.until_us / 1000 }
+}
 
-    fn view_node(&self, now_us: u64, node: &PoolNode) -> PoolNodeView {
-        let (state, why) = self.state_of(now_us, node);
-        PoolNodeView {
-            node: node.name.clone(),
-            host: node.host.clone(),
-            request: node.request,
-            state: state.into(),
-            why,
-            until_unix_ms: node.until_us / 1000,
-        }
-    }
+fn view_node(node: NodeStanding) -> PoolNodeView {
+    let NodeStanding { name, host, request, state, why, until_us } = node;
+    PoolNodeView { node: name, host, request, state: state.into(), why, until_unix_ms: until_us / 1000 }
+}
 
-    /// The state of a node, and why it stays or leaves.
-    fn state_of(&self, now_us: u64, node: &PoolNode) -> (&'static str, String) {
-        let idle_us = now_us.saturating_sub(node.idle_since_us);
-        let idle = units::format_duration_us(idle_us);
-        let timeout = units::format_duration_us(self.options.idle_timeout_us);
-        let leaves = node.leaves.as_deref().unwrap_or_default();
-        if node.is_released {
-            return ("leaving", format!("it was told to stop: {leaves}"));
-        }
-        if node.is_draining && node.is_busy {
-            return ("draining", format!("it leaves after its {}: {leaves}", units::format_count(node.tasks, "task")));
-        }
-        if node.is_draining {
-            return ("draining", format!("it leaves when other nodes have what only it holds: {leaves}"));
-        }
-        if node.is_busy {
-            return ("busy", format!("it has {}", units::format_count(node.tasks, "task")));
-        }
-        let why = if self.provisioner.staying() <= self.provisioner.wanted() {
-            let wanted = units::format_count(self.provisioner.wanted().into(), "node");
-            format!("it has had no task for {idle}; the work, or --min-nodes, is worth {wanted}")
-        } else if let Some(kept) = self.why_kept(node).filter(|_| idle_us >= self.options.idle_timeout_us) {
-            format!("it has had no task for {idle}; {kept}")
-        } else {
-            format!("it has had no task for {idle}, and leaves after {timeout} (--idle-timeout)")
-        };
-        ("idle", why)
-    }
+fn view_departed(node: &DepartedNode) -> DepartedNodeView {
+    let DepartedNode { name, request, at_us, why } = node.clone();
+    DepartedNodeView { node: name, request, unix_ms: at_us / 1000, why }
+}
 
-    /// Why an idle node is worth keeping.
-    fn why_kept(&self, node: &PoolNode) -> Option<String> {
-        (node.refill_us > 0).then(|| {
-            let refill = units::format_duration_us(node.refill_us);
-            format!("it is kept for {refill}, because it would take as long to fetch again what only it holds")
-        })
-    }
-
-    /// Says once of an idle node that it is kept for what it holds.
-    pub(super) fn explain_idle(&mut self, now_us: u64, id: ExecutorId) {
-        let Some(node) = self.nodes.get(&id) else { return };
-        let is_over = !node.is_busy && now_us >= node.idle_since_us + self.options.idle_timeout_us;
-        let is_crowded = self.provisioner.staying() > self.provisioner.wanted();
-        if node.is_draining || node.is_explained || !is_over || !is_crowded {
-            return;
-        }
-        let Some(text) = self.why_kept(node).map(|kept| format!("node {} stays without tasks: {kept}", node.name))
-        else {
-            return;
-        };
-        self.note(now_us, text);
-        self.nodes.get_mut(&id).expect("found above").is_explained = true;
+fn view_request(number: u64, request: &PoolRequest) -> NodeRequestView {
+    NodeRequestView {
+        request: number,
+        job: request.job.as_ref().map(|job| job.id.clone()),
+        nodes: request.nodes,
+        joined: request.joined,
+        state: request.phase().name().into(),
+        says: request.says.clone(),
+        host: request.host.clone(),
+        requested_unix_ms: request.requested_unix_ms,
+        has_failed: request.has_failed,
     }
 }

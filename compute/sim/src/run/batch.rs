@@ -195,6 +195,7 @@ impl Run<'_> {
     fn withdraw(&mut self, request: NodeRequestId) {
         if let Some(batch) = &mut self.batch {
             batch.requests.remove(&request);
+            self.tell_provisioner(Event::RequestEnded { request });
         }
     }
 

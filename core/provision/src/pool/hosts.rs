@@ -1,16 +1,28 @@
 //! Hosts on which requests fail. After [`MAX_FAILURES_THERE`] failures in a row, no node is requested on a host for
 //! [`REST_US`], so that one bad host costs a pool a few requests and does not pause it.
 
-use eyas_wire::view::pool::ExcludedHostView;
-
-use super::*;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Failures on a host, without a node that joined from there in between, after which the host is excluded.
-const MAX_FAILURES_THERE: u32 = 2;
+pub(super) const MAX_FAILURES_THERE: u32 = 2;
 /// Time for which a host is excluded after a failure.
-const REST_US: u64 = 1_800_000_000;
+pub(super) const REST_US: u64 = 1_800_000_000;
 /// Most hosts that are remembered; the host whose last failure is the oldest is forgotten first.
 const MAX_HOSTS: usize = 256;
+
+/// A host on which no node is requested for a while, because requests have failed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExcludedHost {
+    /// Name of the host.
+    pub host: String,
+    /// Why the last request failed there.
+    pub why: String,
+    /// Time until which no node is requested there, microseconds since 1970.
+    pub until_us: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct FailedHosts(BTreeMap<String, FailedHost>);
@@ -33,7 +45,7 @@ impl FailedHost {
 impl FailedHosts {
     /// Counts `failures` more on a host. Returns whether they are its first ones since the pool's last node joined, and
     /// whether the host is excluded only from now on.
-    fn add(&mut self, now_us: u64, host: &str, failures: u32, why: &str) -> (bool, bool) {
+    pub fn add(&mut self, now_us: u64, host: &str, failures: u32, why: &str) -> (bool, bool) {
         if self.0.len() == MAX_HOSTS
             && !self.0.contains_key(host)
             && let Some(oldest) = self.0.iter().min_by_key(|(_, host)| host.failed_us).map(|(name, _)| name.clone())
@@ -58,47 +70,22 @@ impl FailedHosts {
         self.0.clear();
     }
 
-    /// Hosts on which no node is requested now.
+    /// Names of the hosts on which no node is requested now.
     pub fn excluded(&self, now_us: u64) -> Vec<String> {
         self.excluded_hosts(now_us).map(|(name, _)| name.clone()).collect()
     }
 
-    pub fn views(&self, now_us: u64) -> Vec<ExcludedHostView> {
-        let view = |(name, host): (&String, &FailedHost)| ExcludedHostView {
+    /// Hosts on which no node is requested now, and why.
+    pub fn reports(&self, now_us: u64) -> Vec<ExcludedHost> {
+        let report = |(name, host): (&String, &FailedHost)| ExcludedHost {
             host: name.clone(),
             why: host.why.clone(),
-            until_unix_ms: (host.failed_us + REST_US) / 1000,
+            until_us: host.failed_us + REST_US,
         };
-        self.excluded_hosts(now_us).map(view).collect()
+        self.excluded_hosts(now_us).map(report).collect()
     }
 
     fn excluded_hosts(&self, now_us: u64) -> impl Iterator<Item = (&String, &FailedHost)> {
         self.0.iter().filter(move |(_, host)| host.is_excluded(now_us))
-    }
-}
-
-impl Pool {
-    /// A request has failed on a host. Returns whether no request has failed there since the last node joined.
-    pub(super) fn host_failed(&mut self, now_us: u64, host: String, why: &str) -> bool {
-        let (is_new, is_excluded) = self.failed_hosts.add(now_us, &host, 1, why);
-        if is_excluded {
-            self.note_excluded(now_us, &host, why);
-        }
-        is_new
-    }
-
-    /// Hosts on which the batch system could start no node, and why. Each costs a submission a while, so it is excluded
-    /// at once.
-    pub fn pass_over(&mut self, now_us: u64, hosts: Vec<(String, String)>) {
-        for (host, why) in hosts {
-            if let (_, true) = self.failed_hosts.add(now_us, &host, MAX_FAILURES_THERE, &why) {
-                self.note_excluded(now_us, &host, &why);
-            }
-        }
-    }
-
-    fn note_excluded(&mut self, now_us: u64, host: &str, why: &str) {
-        let rest = units::format_duration_us(REST_US);
-        self.note(now_us, format!("host {host} is excluded for {rest}: {why}"));
     }
 }
