@@ -138,3 +138,25 @@ async fn greet((node, system): (NodeId, FileSystemId), access: &Access) -> Resul
     session.writer.send(&[ToPeer::From(node, system)]).await?;
     Ok(session)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use eyas_formats::Formats;
+    use eyas_ring::{MessageBody, NameEntry};
+    use eyas_types::dfs::FileKind;
+    use eyas_wire::PROTOCOL_VERSION;
+
+    use super::*;
+
+    #[test]
+    fn messages_have_the_formats_that_were_recorded() {
+        Formats::default()
+            .with::<ToPeer>()
+            .with::<MessageBody>()
+            .with::<NameEntry>()
+            .with::<FileKind>()
+            .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"), PROTOCOL_VERSION);
+    }
+}

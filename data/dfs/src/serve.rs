@@ -275,26 +275,32 @@ impl Client {
                 ResponseBody::Stored { failure: taken.err().map(|error| failure(&error)) }
             }
             RequestBody::StoreAll { chunks, is_durable } => {
-                ResponseBody::StoredAll(self.shared.chunks.store_all(&chunks, is_durable).await)
+                let stored = self.shared.chunks.store_all(&chunks, is_durable).await;
+                ResponseBody::StoredAll(stored.into_iter().map(Result::err).collect())
             }
             RequestBody::Discard { objects } => {
                 self.shared.chunks.discard(&self.stored.take(objects));
                 ResponseBody::Discarded
             }
-            RequestBody::Derive { derived, .. } => ResponseBody::Derived(self.shared.chunks.derive_all(&derived).await),
+            RequestBody::Derive { derived, .. } => {
+                let derived = self.shared.chunks.derive_all(&derived).await;
+                ResponseBody::Derived(derived.into_iter().map(Result::err).collect())
+            }
             RequestBody::StoreFolder => {
                 ResponseBody::StoreFolder(StoreFolder::of(self.shared.chunks.store_folder()).ok())
             }
-            RequestBody::Cut(request) => ResponseBody::Cut(
-                self.shared.chunks.cut(&request, |object| self.stored.add(object, &self.shared.chunks)).await,
-            ),
+            RequestBody::Cut(request) => {
+                let store = |object| self.stored.add(object, &self.shared.chunks);
+                self.shared.chunks.cut(&request, store).await.map_or_else(ResponseBody::NotCut, ResponseBody::Cut)
+            }
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }
             }
             RequestBody::Changes { folder, since_us, from } => {
                 let read = block_in_place(|| self.shared.changes.read(&folder, since_us, from));
-                ResponseBody::Changes(read.map_err(|error| error.to_string()))
+                let none = |error: std::io::Error| ResponseBody::NoChanges(error.to_string());
+                read.map_or_else(none, |(entries, next)| ResponseBody::Changes(entries, next))
             }
             RequestBody::Contents { objects } => {
                 ResponseBody::Contents(block_in_place(|| self.shared.chunks.contents(&objects)))

@@ -54,10 +54,10 @@ impl Changes {
                 let (folder, since_us) = (self.folder.clone(), self.since_us);
                 let request = RequestBody::Changes { folder, since_us, from: log.next };
                 match self.routes.calls.ask_once(log.member.address, request).await? {
-                    ResponseBody::Changes(Ok((entries, next))) => {
+                    ResponseBody::Changes(entries, next) => {
                         (log.fetched, log.next, log.is_at_end) = (entries.into(), next, next.is_none());
                     }
-                    ResponseBody::Changes(Err(why)) => {
+                    ResponseBody::NoChanges(why) => {
                         let message = format!("node {} cannot read its audit log: {why}", log.member.node);
                         return Err(FilesError::unreachable(message));
                     }

@@ -204,7 +204,7 @@ impl Copies {
             let base_name = base_name.to_owned();
             let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
             match ask_to_derive(&self.routes.calls, member, request).await.map_err(|error| (false, error))? {
-                ResponseBody::Cut(Ok(part)) => {
+                ResponseBody::Cut(part) => {
                     let cut = specs.len();
                     specs.extend(part.chunks.iter().map(|chunk| match *chunk {
                         CutChunk { size_bytes, checksum, is_hole: true } => {
@@ -221,10 +221,10 @@ impl Copies {
                         None => return Ok((draft, part.format, specs)),
                     }
                 }
-                ResponseBody::Cut(Err(CutFailure::Format(why))) => {
+                ResponseBody::NotCut(CutFailure::Format(why)) => {
                     return Err((true, FilesError::new(FilesErrorKind::WrongFormat, why)));
                 }
-                ResponseBody::Cut(Err(CutFailure::NotStored(failure))) => {
+                ResponseBody::NotCut(CutFailure::NotStored(failure)) => {
                     return Err((false, not_stored(member, failure)));
                 }
                 _ => return Err((false, unexpected())),
@@ -290,7 +290,8 @@ async fn derive_on(
         let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
         match ask_to_derive(calls, member, request).await {
             Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
-                results.extend(made.into_iter().map(|made| made.map_err(|failure| not_stored(member, failure))));
+                let made = made.into_iter().map(|failure| failure.map_or(Ok(()), |why| Err(not_stored(member, why))));
+                results.extend(made);
             }
             Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
             Err(error) => results.extend(part.iter().map(|_| Err(error.clone()))),

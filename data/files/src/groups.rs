@@ -104,7 +104,9 @@ impl Grouped for OutgoingSmallChunk {
 
     fn answers(response: ResponseBody) -> Option<Vec<Self::Answer>> {
         match response {
-            ResponseBody::StoredAll(answers) => Some(answers),
+            ResponseBody::StoredAll(failures) => {
+                Some(failures.into_iter().map(|failure| failure.map_or(Ok(()), Err)).collect())
+            }
             _ => None,
         }
     }

@@ -127,7 +127,8 @@ pub enum RequestBody {
     StoreAll { chunks: Vec<SmallChunk>, is_durable: bool },
     /// Force chunks to the disk. Answered by [`ResponseBody::Synced`].
     Sync { objects: Vec<ObjectId> },
-    /// Read the audit log of the node, from a position or the beginning on. Answered by [`ResponseBody::Changes`].
+    /// Read the audit log of the node, from a position or the beginning on. Answered by [`ResponseBody::Changes`] or
+    /// [`ResponseBody::NoChanges`].
     Changes { folder: String, since_us: u64, from: Option<LogPosition> },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
@@ -135,7 +136,8 @@ pub enum RequestBody {
     /// file that is about to appear; otherwise they stay for a day, also if the connection ends. Answered by
     /// [`ResponseBody::Derived`].
     Derive { derived: Vec<(ObjectId, ChunkSpec)>, is_for_file: bool },
-    /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`].
+    /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`] or
+    /// [`ResponseBody::NotCut`].
     Cut(CutRequest),
     /// The folder of the node's store, which clients on its machine read. Answered by [`ResponseBody::StoreFolder`].
     StoreFolder,
@@ -294,19 +296,22 @@ pub enum ResponseBody {
     Refused(String),
     /// One value for each operation.
     OperatedAll(Vec<Result<FileAnswer, Refusal>>),
-    /// One value for each chunk.
-    StoredAll(Vec<Result<(), StoreFailure>>),
+    /// For each chunk, the failure if it was not stored.
+    StoredAll(Vec<Option<StoreFailure>>),
     /// The failure, if the chunks are not all on the disk, for a person.
     Synced {
         failure: Option<String>,
     },
-    /// Entries of the audit log, and the position from which to continue; or the failure, for a person.
-    Changes(Result<(Vec<ChangeEntry>, Option<LogPosition>), String>),
+    /// Entries of the audit log, and the position from which to continue.
+    Changes(Vec<ChangeEntry>, Option<LogPosition>),
+    /// The audit log cannot be read: the reason, for a person.
+    NoChanges(String),
     /// One value for each chunk.
     Contents(Vec<SmallContent>),
-    /// One value for each chunk.
-    Derived(Vec<Result<(), StoreFailure>>),
-    Cut(Result<CutPart, CutFailure>),
+    /// For each chunk, the failure if it was not made.
+    Derived(Vec<Option<StoreFailure>>),
+    Cut(CutPart),
+    NotCut(CutFailure),
     /// `None` if the node cannot say it.
     StoreFolder(Option<StoreFolder>),
     Discarded,
