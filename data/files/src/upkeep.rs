@@ -20,7 +20,6 @@ use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
 use crate::publish::Publisher;
 use crate::replicas::{OutgoingChunk, Replicas, UnclaimedChunks};
 use crate::routes::Routes;
-use crate::write::new_file_id;
 
 /// Maximum number of chunks in one question to a node.
 const CHECK_TOGETHER: usize = 1024;
@@ -134,16 +133,15 @@ impl Upkeep {
         if lost.is_empty() {
             return Ok(0);
         }
-        // The chunks are other objects, so that those that come too late can be deleted.
-        let (id, mut unclaimed) = (new_file_id()?, UnclaimedChunks::new(&self.replicas));
+        // The objects are those that were lost, so that nodes forget damaged copies of them. If the file is another one by
+        // now, they stay for a day: another client may have restored them.
         for LostChunk { place, range, .. } in &lost {
-            let chunk = OutgoingChunk::of(id, part_of(&mut copy, range.clone())?, true);
-            unclaimed.add(chunk.object);
+            let chunk = OutgoingChunk::of(record.id, part_of(&mut copy, range.clone())?, true);
             record.chunks[*place] = self.replicas.store(chunk, record.replication).await?;
         }
         let restored: Vec<_> = lost.iter().map(|lost| &record.chunks[lost.place]).collect();
         self.replicas.sync_chunks(record.replication, &restored).await?;
-        self.publisher.replace(file, record, unclaimed).await?;
+        self.publisher.replace(file, record, UnclaimedChunks::new(&self.replicas)).await?;
         Ok(lost.len())
     }
 

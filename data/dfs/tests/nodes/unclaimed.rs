@@ -1,6 +1,6 @@
 //! Chunks that a client has stored for versions that no file has got are deleted, while the client is still there.
 
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::Cursor;
 use std::sync::mpsc;
 
 use eyas_files::{Change, CopyOptions, DfsClient, FilesErrorKind, WriteOptions, new_file_id};
@@ -8,9 +8,9 @@ use eyas_types::dfs::{AttributeChange, Format, RecordFormat};
 use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
 use tokio::task::block_in_place;
 
+use crate::Endless;
 use crate::cluster::{Cluster, SMALL, eventually, lines, name, write};
 use crate::lost_answers::Text;
-use crate::{Endless, replicas};
 
 /// Chunks of 256 KiB without records, each of which has a transfer of its own.
 const LARGE: WriteOptions =
@@ -46,52 +46,6 @@ async fn chunks_that_could_not_be_forced_to_the_disks_are_deleted() {
     drop(end);
     assert_eq!(writing.await.unwrap().unwrap_err().kind, FilesErrorKind::Unreachable);
     only(&cluster, 0).await;
-}
-
-/// A copy of a file. It says when it is read for the second time, and then waits.
-struct Copy {
-    content: Cursor<Vec<u8>>,
-    seeks: usize,
-    is_read: mpsc::Sender<()>,
-    may_go_on: mpsc::Receiver<()>,
-}
-
-impl Read for Copy {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.content.read(buffer)
-    }
-}
-
-impl Seek for Copy {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.seeks += 1;
-        if self.seeks == 2 {
-            self.is_read.send(()).unwrap();
-            block_in_place(|| self.may_go_on.recv().unwrap());
-        }
-        self.content.seek(to)
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn chunks_that_were_restored_too_late_are_deleted() {
-    let cluster = Cluster::of(3).await;
-    let files = cluster.files().await;
-    let content = lines(300_000);
-    let written = write(&files, "/a", &content).await.unwrap();
-    replicas(&cluster, &written.record.chunks[0]).iter().for_each(|path| std::fs::remove_file(path).unwrap());
-    let ((is_read, was_read), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
-    let restoring = {
-        let (files, content) = (files.clone(), Cursor::new(content));
-        let copy = Copy { content, seeks: 0, is_read, may_go_on };
-        tokio::spawn(async move { files.restore(&name("/a"), copy).await })
-    };
-    block_in_place(|| was_read.recv().unwrap());
-    files.remove(&name("/a")).await.unwrap();
-    let other = write(&files, "/a", b"other\n").await.unwrap();
-    go_on.send(()).unwrap();
-    assert_eq!(restoring.await.unwrap().unwrap_err().kind, FilesErrorKind::Changed);
-    only(&cluster, 3 * other.record.size_bytes()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
