@@ -10,7 +10,7 @@ use eyas_types::ExecutorId;
 /// counts as new if it comes back.
 pub const MAX_AWAY: usize = 4_096;
 
-/// [`NodeState::may_become`] has the moves. A node may leave in every state.
+/// `NodeState::may_become` has the moves. A node may leave in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeState {
     Staying,

@@ -110,7 +110,7 @@ pub struct DepartedNode {
     pub why: String,
 }
 
-/// See the [module's](self) documentation.
+/// The decider of one pool: its requests, its nodes and its limits.
 pub struct PoolDecider {
     config: PoolConfig,
     provisioner: Provisioner,

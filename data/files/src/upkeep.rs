@@ -133,8 +133,8 @@ impl Upkeep {
         if lost.is_empty() {
             return Ok(0);
         }
-        // The objects are those that were lost, so that nodes forget damaged copies of them. If the file is another one by
-        // now, they stay for a day: another client may have restored them.
+        // The objects are those that were lost, so that nodes forget damaged copies of them. If the file is another one
+        // by now, they stay for a day: another client may have restored them.
         for LostChunk { place, range, .. } in &lost {
             let chunk = OutgoingChunk::of(record.id, part_of(&mut copy, range.clone())?, true);
             record.chunks[*place] = self.replicas.store(chunk, record.replication).await?;

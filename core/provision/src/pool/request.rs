@@ -34,7 +34,7 @@ pub struct BatchJobId {
     pub cluster: Option<String>,
 }
 
-/// The phase of a request. [`RequestPhase::may_become`] has the moves.
+/// The phase of a request. `RequestPhase::may_become` has the moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestPhase {
