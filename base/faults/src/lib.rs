@@ -10,4 +10,4 @@ mod dice;
 mod seeds;
 
 pub use dice::Dice;
-pub use seeds::try_seeds;
+pub use seeds::{run_twice, try_seeds};

@@ -27,6 +27,16 @@ pub fn try_seeds<T: Debug>(usual_seeds: u64, try_seed: impl Fn(u64) -> T) -> Opt
     Some((0..number("EYAS_SEEDS").unwrap_or(usual_seeds)).map(try_seed).collect())
 }
 
+/// Runs a case twice, and returns its outcome.
+///
+/// # Panics
+/// If the outcomes differ: then a seed that failed could not be repeated.
+pub fn run_twice<C: Debug, T: Debug + PartialEq>(case: &C, run: impl Fn(&C) -> T) -> T {
+    let outcome = run(case);
+    assert_eq!(outcome, run(case), "the same seed gave two different runs: {case:?}");
+    outcome
+}
+
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a whole number")))

@@ -82,7 +82,7 @@ impl Formats {
     }
 }
 
-/// What a file says.
+/// The content of a file of formats.
 #[derive(Debug, PartialEq, Eq)]
 struct Recorded {
     version: FormatVersion,

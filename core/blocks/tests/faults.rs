@@ -11,7 +11,7 @@
 mod world;
 
 use eyas_blocks::{Alpha, BlockPolicy, Lean, POLICIES, Sizes};
-use eyas_faults::{Dice, try_seeds};
+use eyas_faults::{Dice, run_twice, try_seeds};
 use world::{Case, Faults, Outcome, SECOND};
 
 /// Seeds that `cargo test` tries.
@@ -33,10 +33,7 @@ fn whatever_fails_each_chunk_counts_once() {
 }
 
 fn try_seed(seed: u64) -> Outcome {
-    let case = faulty(seed);
-    let outcome = case.run();
-    assert_eq!(outcome, case.run(), "the same seed gave two different runs: {case:?}");
-    outcome
+    run_twice(&faulty(seed), Case::run)
 }
 
 /// A small job for this seed.

@@ -757,9 +757,9 @@ eyas_status eyas_remove_folder(eyas_client *client, const char *path);
 eyas_status eyas_remove(eyas_client *client, const char *path);
 
 /**
- * Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders, in the order
- * of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success, `*listing` is a
- * handle to be closed with `eyas_listing_close()`.
+ * Lists the entries of a folder; `/` is the root. If `recursive` is 1, entries of all its subfolders are listed, too,
+ * in the order of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success,
+ * `*listing` is a handle to be closed with `eyas_listing_close()`.
  */
 eyas_status eyas_list(eyas_client *client,
                       const char *folder,

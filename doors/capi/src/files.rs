@@ -178,9 +178,9 @@ pub unsafe extern "C" fn eyas_remove(client: *mut EyasClient, path: *const c_cha
     })
 }
 
-/// Lists the entries of a folder, `/` for the root: if `recursive` is 1, with those of all its subfolders, in the order
-/// of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success, `*listing` is a
-/// handle to be closed with `eyas_listing_close()`.
+/// Lists the entries of a folder; `/` is the root. If `recursive` is 1, entries of all its subfolders are listed, too,
+/// in the order of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success,
+/// `*listing` is a handle to be closed with `eyas_listing_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_list(
     client: *mut EyasClient,

@@ -58,8 +58,8 @@ impl VirtualTime {
         self.0 = within_limit.map(|tags| tags.weight_tag).min().map_or(self.0, |least| self.0.max(least));
     }
 
-    /// No class has requests, and nothing is being executed. All classes start alike from now on, also those that have
-    /// had more than their shares by reservations.
+    /// The server is idle: no class has requests, and none is being executed. From now on all classes start alike,
+    /// including those that reservations gave more than their shares.
     pub fn idle<'a>(&mut self, classes: impl Iterator<Item = &'a ClassTags>) {
         self.0 = classes.map(|tags| tags.weight_tag).fold(self.0, Ord::max);
     }

@@ -9,7 +9,7 @@
 
 mod world;
 
-use eyas_faults::{Dice, try_seeds};
+use eyas_faults::{Dice, run_twice, try_seeds};
 use eyas_ioq::{Budget, ClassId, ClassQos, Config, POLICIES};
 use world::{Case, Outcome};
 
@@ -32,10 +32,7 @@ fn each_request_is_let_go_once() {
 }
 
 fn try_seed(seed: u64) -> Outcome {
-    let case = faulty(seed);
-    let outcome = case.run();
-    assert_eq!(outcome, case.run(), "the same seed gave two different runs: {case:?}");
-    outcome
+    run_twice(&faulty(seed), Case::run)
 }
 
 /// A random case for this seed.

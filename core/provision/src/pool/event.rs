@@ -1,4 +1,4 @@
-//! What a pool is told, and what it answers.
+//! Events and effects of a pool's decider.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -188,7 +188,7 @@ pub enum SubmissionAnswer {
     Unclear(String),
 }
 
-/// What a batch system says of a request.
+/// The batch system's report about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReport {
     /// The state of the request.
@@ -307,7 +307,7 @@ pub enum PoolEvent {
     TimePassed,
 }
 
-/// What is to be done, in this order. What is saved must be on disk before the next effect is carried out.
+/// An action of the shell. Actions are carried out in their order; a save must be on disk before the next one begins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolEffect {
     /// Write the pool to disk.

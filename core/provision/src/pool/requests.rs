@@ -1,4 +1,4 @@
-//! The requests of a pool: submission, states, failures, and what is forgotten of those that have ended.
+//! The requests of a pool: how they are submitted, change their states, fail, and are forgotten after their end.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -28,7 +28,7 @@ impl PoolDecider {
         self.requests.get(&number)
     }
 
-    /// The requests of the pool: those that the batch system may have, and some that ended last.
+    /// The requests that the batch system may have, and some that ended last.
     pub fn requests(&self) -> impl Iterator<Item = (u64, &PoolRequest)> {
         self.requests.iter().map(|(number, request)| (*number, request))
     }

@@ -12,7 +12,7 @@
 mod batch;
 mod world;
 
-use eyas_faults::{Dice, try_seeds};
+use eyas_faults::{Dice, run_twice, try_seeds};
 use eyas_types::ProvisioningPolicy;
 use world::{Case, Faults, Outcome};
 
@@ -39,10 +39,7 @@ fn whatever_fails_no_request_is_lost_and_no_node_is_too_many() {
 }
 
 fn try_seed(seed: u64) -> Outcome {
-    let case = faulty(seed);
-    let outcome = case.run();
-    assert_eq!(outcome, case.run(), "the same seed gave two different runs: {case:?}");
-    outcome
+    run_twice(&faulty(seed), Case::run)
 }
 
 /// A random pool for this seed.

@@ -109,7 +109,7 @@ enum Next {
     StartAgain,
 }
 
-/// What is on disk.
+/// The files of the pool.
 #[derive(Default)]
 struct Disk {
     pool: Option<SavedPool>,
@@ -422,7 +422,7 @@ impl World<'_> {
         connected.map(state).collect()
     }
 
-    /// The cluster stops, and starts again after a while. Its nodes stop, and those that start find no dispatcher.
+    /// The cluster stops, and starts again later. Its nodes stop. Nodes that start meanwhile find no dispatcher.
     fn stop(&mut self) {
         let life = self.life;
         self.submissions.retain(|_, submission| submission.has_begun);

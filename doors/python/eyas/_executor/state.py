@@ -38,7 +38,7 @@ _HOPELESS = (
     "It waits because no executor matches it",
     "It waits because no executor has joined: start some",
 )
-#: What a call is told that waits for calls of its own, but never stands still, so that it gives its processors to none.
+#: The warning for a call that computes while it waits for calls of its own, so that it keeps its processors.
 _HOLDING = "The call that waits for it holds processors, which it may need: wait inside of `with eyas.released():`."
 #: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
 _SHOWN_BYTES = 2048
