@@ -214,11 +214,11 @@ impl Quotas {
                 loop {
                     match calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
                         ResponseBody::Operated(Ok(FileAnswer::Used { bytes, files })) => {
-                            return Ok(Some(FolderUsage { bytes, files }));
+                            return Ok(Ok(FolderUsage { bytes, files }));
                         }
                         // However long it takes: each request reads further names.
                         ResponseBody::Operated(Err(Refusal::StillCounting)) => {}
-                        ResponseBody::Operated(Err(_)) => return Ok(None),
+                        ResponseBody::Operated(Err(refusal)) => return Ok(Err(refusal)),
                         _ => return Err(unexpected()),
                     }
                 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_ring::{Ring, View, majority};
+use eyas_ring::{Refusal, Ring, View, majority};
 use eyas_types::dfs::NodeId;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -88,6 +88,20 @@ impl KnownNodes {
             ),
         }
     }
+
+    /// The reason why a member could not answer until the deadline.
+    fn why_refused(&self, node: NodeId, refusal: &Refusal) -> String {
+        let why = match refusal {
+            Refusal::NotYet => "its view is not settled, or a file is being renamed",
+            Refusal::OtherView { .. } => "its view changes",
+            Refusal::Busy => "it has too many requests",
+            _ => return self.why_at_rest(),
+        };
+        match self.missing().is_empty() {
+            true => format!("node {node} of the file system cannot answer yet: {why}; try again in a moment"),
+            false => self.why_at_rest(),
+        }
+    }
 }
 
 impl Routes {
@@ -144,20 +158,21 @@ impl Routes {
     }
 
     /// Asks all members of the current view, and repeats this until all of them have answered in one view. `ask` is
-    /// told the address of a member and the number of the view; its result is `None` if the member cannot answer now.
+    /// told the address of a member and the number of the view. Its result is a refusal if the member cannot answer
+    /// now.
     pub async fn ask_all<T, F>(&self, ask: impl Fn(Arc<Calls>, SocketAddr, u64) -> F) -> Result<Vec<T>, FilesError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<Option<T>, FilesError>> + Send + 'static,
+        F: Future<Output = Result<Result<T, Refusal>, FilesError>> + Send + 'static,
     {
         let deadline = self.deadline();
         let mut pause = Backoff::default();
         loop {
             let known = self.known();
             match self.ask_members(&known, &ask).await {
-                Ok(Some(parts)) => return Ok(parts),
-                Ok(None) if Instant::now() < deadline => {}
-                Ok(None) => return Err(FilesError::unreachable(known.why_at_rest())),
+                Ok(Ok(parts)) => return Ok(parts),
+                Ok(Err(_)) if Instant::now() < deadline => {}
+                Ok(Err((node, refusal))) => return Err(FilesError::unreachable(known.why_refused(node, &refusal))),
                 Err(error) if error.kind == FilesErrorKind::Unreachable => {
                     if Instant::now() >= deadline {
                         let is_missing = !known.missing().is_empty();
@@ -171,29 +186,31 @@ impl Routes {
         }
     }
 
-    /// The answers of all members of one view; `None` if one of them cannot answer now.
+    /// The answers of all members of one view; or a member that cannot answer now, and why.
     async fn ask_members<T, F>(
         &self,
         known: &KnownNodes,
         ask: &impl Fn(Arc<Calls>, SocketAddr, u64) -> F,
-    ) -> Result<Option<Vec<T>>, FilesError>
+    ) -> Result<Result<Vec<T>, (NodeId, Refusal)>, FilesError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<Option<T>, FilesError>> + Send + 'static,
+        F: Future<Output = Result<Result<T, Refusal>, FilesError>> + Send + 'static,
     {
         let (mut parts, mut asked) = (Vec::new(), JoinSet::new());
         for node in &known.view.members {
             let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
             let member = known.members.get(node).ok_or_else(missing)?;
-            asked.spawn(ask(self.calls.clone(), member.address, known.view.number));
+            let (node, asking) = (*node, ask(self.calls.clone(), member.address, known.view.number));
+            asked.spawn(async move { (node, asking.await) });
         }
         while let Some(part) = asked.join_next().await {
-            match part.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))? {
-                Some(part) => parts.push(part),
-                None => return Ok(None),
+            let (node, part) = part.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            match part? {
+                Ok(part) => parts.push(part),
+                Err(refusal) => return Ok(Err((node, refusal))),
             }
         }
-        Ok(Some(parts))
+        Ok(Ok(parts))
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownNodes> {

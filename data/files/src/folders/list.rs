@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use eyas_ring::{FileAnswer, FileOperation, ListDepth, Listing};
+use eyas_ring::{FileAnswer, FileOperation, ListDepth, Listing, Refusal};
 use eyas_types::dfs::{FileKind, FileName};
 
 use crate::calls::Calls;
@@ -49,9 +49,14 @@ struct MemberPart {
 }
 
 impl Wanted {
-    /// The part of a node: one page, or everything. `None` if the view has changed, or if the node
-    /// cannot answer now.
-    async fn of_member(self, calls: &Calls, address: SocketAddr, view: u64) -> Result<Option<MemberPart>, FilesError> {
+    /// The part of a node: one page, or everything. A refusal if the view has changed, or if the node cannot answer
+    /// now.
+    async fn of_member(
+        self,
+        calls: &Calls,
+        address: SocketAddr,
+        view: u64,
+    ) -> Result<Result<MemberPart, Refusal>, FilesError> {
         let Wanted { folder, mut from, most, depth, is_whole } = self;
         let mut part = MemberPart::default();
         loop {
@@ -62,10 +67,10 @@ impl Wanted {
                     part.implied.extend(implied);
                     match next {
                         Some(next) if is_whole => from = next,
-                        next => return Ok(Some(MemberPart { next, ..part })),
+                        next => return Ok(Ok(MemberPart { next, ..part })),
                     }
                 }
-                ResponseBody::Operated(Err(_)) => return Ok(None),
+                ResponseBody::Operated(Err(refusal)) => return Ok(Err(refusal)),
                 _ => return Err(unexpected()),
             }
         }
